@@ -3,9 +3,7 @@
 
   cycles  the top-level modules of a crate do not depend on each other in a circle
   types   a type that other files can use has a name that no other such type in the workspace has
-
-What is allowed for now is in `scripts/structure.txt`. That list may only shrink: an entry that is not needed any more is a
-breach, too. `scripts/structure.py --update` writes the list anew.
+  paths   a file or folder that CONTRIBUTING.md names in backticks exists, at the root or below `crates/`
 """
 
 import re
@@ -14,7 +12,6 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ALLOWED = ROOT / "scripts" / "structure.txt"
 
 
 def code_of(file):
@@ -122,18 +119,24 @@ def repeated_types():
     return {name: ", ".join(sorted(files)) for name, files in places.items() if len(files) > 1}
 
 
+def missing_paths():
+    """Each path in CONTRIBUTING.md that does not exist, with its line."""
+    path = re.compile(r"`((?:[\w-]+/)+(?:[\w-]+\.(?:rs|md|mjs|js|css|json|toml))?)`")
+    missing = {}
+    for number, line in enumerate((ROOT / "CONTRIBUTING.md").read_text().splitlines(), 1):
+        for name in path.findall(line):
+            if not (ROOT / name).exists() and not (ROOT / "crates" / name).exists():
+                missing[name] = f"CONTRIBUTING.md:{number} names it, and it does not exist"
+    return missing
+
+
 def main():
     found = {f"cycle {key}": how for key, how in cycles().items()}
     found |= {f"type {key}": where for key, where in repeated_types().items()}
-    if sys.argv[1:] == ["--update"]:
-        ALLOWED.write_text("".join(f"{key}\n" for key in sorted(found)))
-        return 0
-    allowed = set(ALLOWED.read_text().splitlines())
-    breaches = [f"{key}: {how}" for key, how in sorted(found.items()) if key not in allowed]
-    breaches += [f"scripts/structure.txt: `{key}` is not needed any more" for key in sorted(allowed - set(found))]
-    for breach in breaches:
-        print(breach, file=sys.stderr)
-    return 1 if breaches else 0
+    found |= {f"path {key}": where for key, where in missing_paths().items()}
+    for key, how in sorted(found.items()):
+        print(f"{key}: {how}", file=sys.stderr)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

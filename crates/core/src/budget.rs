@@ -184,9 +184,9 @@ impl OverBudget {
 impl Amount {
     pub fn of(usage: &JobUsage) -> Self {
         let of_models = usage.per_model.values();
-        let told: f64 = of_models.clone().filter_map(|model| model.cost_usd).sum();
+        let summed: f64 = of_models.clone().filter_map(|model| model.cost_usd).sum();
         Self {
-            microdollars: microdollars(usage.total_cost_usd.unwrap_or(told))
+            microdollars: microdollars(usage.total_cost_usd.unwrap_or(summed))
                 .saturating_add(usage.assumed_usd.map_or(0, microdollars)),
             tokens: of_models.map(tokens).fold(0, u64::saturating_add),
         }
@@ -240,21 +240,21 @@ pub fn unpriced(usage: &JobUsage) -> Option<&str> {
 }
 
 /// Assumed price of a token without a known price: a hundredth of a cent, which is more than nearly every model costs.
-const UNKNOWN_TOKEN: u64 = 100;
+const UNKNOWN_TOKEN_MICRODOLLARS: u64 = 100;
 
 /// Adds the assumed cost of an ended attempt whose cost was not reported although dollars were reserved: it was stopped
 /// early, or its model has no price. The assumed cost is the highest possible cost, and never more than the
 /// reservation. `silent` means that the attempt was stopped before it could report anything.
 #[must_use]
 pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> Option<JobUsage> {
-    let most = reserved.amount.microdollars;
+    let max_microdollars = reserved.amount.microdollars;
     let assumed = match &usage {
         Some(usage) if unpriced(usage).is_some() => {
             let unknown = usage.per_model.values().filter(|used| used.cost_usd.is_none()).map(tokens);
-            let unknown = unknown.fold(0, u64::saturating_add).saturating_mul(UNKNOWN_TOKEN);
-            unknown.min(most.saturating_sub(Amount::of(usage).microdollars))
+            let unknown = unknown.fold(0, u64::saturating_add).saturating_mul(UNKNOWN_TOKEN_MICRODOLLARS);
+            unknown.min(max_microdollars.saturating_sub(Amount::of(usage).microdollars))
         }
-        None if silent => most,
+        None if silent => max_microdollars,
         Some(_) | None => 0,
     };
     if assumed == 0 {
@@ -380,13 +380,13 @@ impl SpendLimits {
                 Unit::Usd => highest_cost.microdollars,
                 Unit::Tokens => highest_cost.tokens,
             };
-            let of_job = self.left_for_job(unit, spent);
+            let job_limit = self.left_for_job(unit, spent);
             let smallest = self.windows(unit, own, fleet).map(|window| window.limit).min();
             let Some(smallest) = smallest else {
-                amount.set(unit, of_job.unwrap_or(0));
+                amount.set(unit, job_limit.unwrap_or(0));
                 continue;
             };
-            let known = of_job.or(highest_cost).map(|wish| wish.clamp(1, smallest));
+            let known = job_limit.or(highest_cost).map(|amount| amount.clamp(1, smallest));
             let left = |window: &OverBudget| {
                 window.limit.saturating_sub(window.spent).saturating_sub(window.reserved)
             };
@@ -409,15 +409,15 @@ impl SpendLimits {
     /// far, including this attempt. Reservations of other attempts do not count.
     pub fn used_up(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
-            let of_job = [(BudgetScope::Agent, &self.own), (BudgetScope::Fleet, &self.fleet)];
-            let of_job = of_job.into_iter().filter_map(|(scope, budget)| {
+            let job_window = [(BudgetScope::Agent, &self.own), (BudgetScope::Fleet, &self.fleet)];
+            let job_window = job_window.into_iter().filter_map(|(scope, budget)| {
                 let limit = budget.limit(BudgetWindow::Job, unit)?;
                 let spent = job.get(unit);
                 let (window, reserved, needed) = (BudgetWindow::Job, 0, 0);
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed, until: None })
             });
-            let of_job = of_job.min_by_key(|of_job| of_job.limit);
-            of_job
+            let job_window = job_window.min_by_key(|job_window| job_window.limit);
+            job_window
                 .into_iter()
                 .chain(self.windows(unit, own, fleet))
                 .find(|window| window.spent >= window.limit)

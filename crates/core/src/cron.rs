@@ -175,7 +175,7 @@ fn shorthand(name: &str) -> Option<&'static str> {
     })
 }
 
-const FIELDS: [(&str, &str); 6] = [
+const CRON_FIELDS: [(&str, &str); 6] = [
     ("second", "0-59"),
     ("minute", "0-59"),
     ("hour", "0-23"),
@@ -186,7 +186,7 @@ const FIELDS: [(&str, &str); 6] = [
 
 /// Finds the wrong field by parsing each field alone, because croner's messages name neither the field nor its value.
 fn blame_a_field(fields: &[&str], error: &croner::errors::CronError) -> CronError {
-    let names = &FIELDS[FIELDS.len() - fields.len()..];
+    let names = &CRON_FIELDS[CRON_FIELDS.len() - fields.len()..];
     for (place, (value, (name, range))) in fields.iter().zip(names).enumerate() {
         let mut alone = vec!["*"; fields.len()];
         alone[place] = value;

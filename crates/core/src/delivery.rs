@@ -55,7 +55,7 @@ impl Delivery {
     }
 
     pub fn reception(&self, trigger: &TriggerConfig) -> Reception {
-        let wanted = match (self, trigger) {
+        let accepted = match (self, trigger) {
             (Self::Webhook(webhook), TriggerConfig::Webhook { .. }) if webhook.event == "ping" => {
                 return Reception::Ping;
             }
@@ -69,7 +69,7 @@ impl Delivery {
             }
             _ => return Reception::WrongType,
         };
-        if wanted { Reception::Wanted } else { Reception::Unwanted }
+        if accepted { Reception::Wanted } else { Reception::Unwanted }
     }
 
     /// Returns the firing context of this delivery.
@@ -88,10 +88,10 @@ impl Delivery {
 }
 
 /// Maximum size of a delivery, the same as GitHub's.
-pub const MOST_BYTES: usize = 25 << 20;
+pub const MAX_BODY_BYTES: usize = 25 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a delivery of {bytes} bytes is too large; the most is {MOST_BYTES}")]
+#[error("a delivery of {bytes} bytes is too large; the most is {MAX_BODY_BYTES}")]
 pub struct TooLarge {
     pub bytes: usize,
 }
@@ -99,7 +99,7 @@ pub struct TooLarge {
 impl Webhook {
     /// Creates a webhook from a request body. A body that is not JSON becomes a payload of one text.
     pub fn of_body(id: impl Into<String>, event: impl Into<String>, body: &[u8]) -> Result<Self, TooLarge> {
-        if body.len() > MOST_BYTES {
+        if body.len() > MAX_BODY_BYTES {
             return Err(TooLarge { bytes: body.len() });
         }
         let text = || Value::String(String::from_utf8_lossy(body).into_owned());
@@ -120,9 +120,9 @@ impl Webhook {
 
     /// Checks whether the event matches: `issues` matches every such event, `issues.opened` only those with that
     /// action.
-    fn is(&self, wanted: &str) -> bool {
+    fn is(&self, event: &str) -> bool {
         let action = text(self.payload.pointer("/action"));
-        wanted == self.event || wanted.strip_prefix(&self.event) == Some(&format!(".{action}"))
+        event == self.event || event.strip_prefix(&self.event) == Some(&format!(".{action}"))
     }
 
     /// Returns the task of this delivery, from the fields that GitHub, GitLab and similar senders have in common. All
@@ -292,7 +292,7 @@ mod tests {
         }
         let deep = "[".repeat(100_000);
         assert_eq!(Webhook::of_body("1", "push", deep.as_bytes()).unwrap().payload, json!(deep));
-        let error = Webhook::of_body("1", "push", &vec![b' '; MOST_BYTES + 1]).unwrap_err();
+        let error = Webhook::of_body("1", "push", &vec![b' '; MAX_BODY_BYTES + 1]).unwrap_err();
         assert_eq!(error.to_string(), "a delivery of 26214401 bytes is too large; the most is 26214400");
     }
 

@@ -47,7 +47,7 @@ impl Filter {
     pub fn passes(&self, firing_context: &FiringContext) -> bool {
         let FiringContext { task, payload, .. } = firing_context;
         let metadata = |key: &str| task.metadata.get(key).map(String::as_str);
-        let labelled = |wanted: &String| task.labels.iter().any(|label| same_word(label, wanted));
+        let labelled = |required: &String| task.labels.iter().any(|label| same_word(label, required));
         let at = |pointer: &String| payload.as_ref().and_then(|payload| payload.pointer(pointer));
         one_of(&self.actions, metadata("action"))
             && (self.labels.is_empty() || self.labels.iter().any(labelled))
@@ -56,8 +56,8 @@ impl Filter {
             && one_of(&self.assignee, task.assignee.as_deref())
             && matches(self.title.as_deref(), &task.title)
             && matches(self.body.as_deref(), &task.body)
-            && self.metadata.iter().all(|(key, wanted)| metadata(key) == Some(wanted))
-            && self.payload.iter().all(|(pointer, wanted)| at(pointer) == Some(wanted))
+            && self.metadata.iter().all(|(key, required)| metadata(key) == Some(required))
+            && self.payload.iter().all(|(pointer, required)| at(pointer) == Some(required))
     }
 }
 
@@ -66,8 +66,8 @@ fn same_word(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
 
-fn one_of(wanted: &[String], found: Option<&str>) -> bool {
-    wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| same_word(wanted, found)))
+fn one_of(allowed: &[String], found: Option<&str>) -> bool {
+    allowed.is_empty() || found.is_some_and(|found| allowed.iter().any(|allowed| same_word(allowed, found)))
 }
 
 /// Checks whether a text matches. An invalid expression is rejected when the config is loaded; here it matches nothing.

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use crate::job::{NewJob, TriggerType};
 use crate::prompt::{self, AuthorTrust, Context, PromptAuthor, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
-use crate::trigger::{FiringContext, FiringKey, Task, TriggerConfig};
+use crate::trigger::{ClockTrigger, FiringContext, FiringKey, Task, TriggerKind};
 use crate::trust::Treatment;
 use crate::work::WorkItem;
 
@@ -28,26 +28,24 @@ impl FiringContext {
     /// Returns the context of a firing by the clock.
     pub fn by_clock(schedule: &Schedule, key: &FiringKey, due: Timestamp) -> Self {
         let mut task = Task { source_id: key.to_string(), ..Task::default() };
-        match &schedule.trigger {
-            TriggerConfig::Cron { expression, .. } => {
+        match schedule.trigger.kind() {
+            TriggerKind::Clock(ClockTrigger::Cron(expression)) => {
                 task.title = format!("Cron trigger: {expression}");
                 task.metadata.insert("fire_time".to_owned(), due.to_string());
                 task.metadata.insert("cron_expression".to_owned(), expression.to_string());
             }
-            TriggerConfig::Delay { .. } => {
+            TriggerKind::Clock(ClockTrigger::Delay) => {
                 task.title = format!("Delay trigger: {due}");
                 task.metadata.insert("run_at".to_owned(), due.to_string());
                 task.metadata.insert("workflow_id".to_owned(), schedule.id.to_string());
             }
-            TriggerConfig::Interval { .. }
-            | TriggerConfig::Webhook { .. }
-            | TriggerConfig::Chat { .. }
-            | TriggerConfig::Manual {}
-            | TriggerConfig::GithubIssues { .. }
-            | TriggerConfig::GithubPullRequests { .. }
-            | TriggerConfig::AgentLifecycle { .. }
-            | TriggerConfig::DispatchResult { .. }
-            | TriggerConfig::Custom { .. } => {}
+            TriggerKind::Clock(ClockTrigger::Interval(_))
+            | TriggerKind::Hand
+            | TriggerKind::Webhook { .. }
+            | TriggerKind::Chat
+            | TriggerKind::Event(_)
+            | TriggerKind::Github { .. }
+            | TriggerKind::Tasks { .. } => {}
         }
         Self { task, ..Self::default() }
     }
@@ -146,6 +144,7 @@ impl Firing<'_> {
 mod tests {
     use super::*;
     use crate::trigger::Occurrence;
+    use crate::trigger::TriggerConfig;
 
     fn job(trigger: &str, key: &FiringKey, own: &str, given: Option<&str>) -> NewJob {
         let mut agent = Agent::new("coder".parse().unwrap());
@@ -240,8 +239,8 @@ mod tests {
             let job = firing.job(Some(&item(source)), "2026-01-05T09:00:00Z".parse().unwrap());
             let prompt = job.prompt.unwrap();
             let line = prompt.lines().find(|line| line.contains("this is your task")).unwrap();
-            let (_, said) = line.split_once("written by ").unwrap();
-            said.split_once("; it cannot").unwrap().0.to_owned()
+            let (_, authors) = line.split_once("written by ").unwrap();
+            authors.split_once("; it cannot").unwrap().0.to_owned()
         };
         let (none, allow, write) = ("null", r#"{"strangers":"allow"}"#, r#"{"min_permission":"write"}"#);
         let allowed = "eve (not known to be trusted, since this fleet allows strangers)";

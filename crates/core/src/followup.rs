@@ -12,8 +12,8 @@ use crate::interval::Interval;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Followups {
-    /// Maximum number of follow-ups in the whole chain, of all agents together; unset means that its jobs may request
-    /// none.
+    /// Maximum number of follow-ups in the whole chain, of all agents together; unset means that jobs of this agent may
+    /// request none.
     #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub max: Option<u32>,
@@ -53,7 +53,8 @@ pub enum FollowupRefused {
     #[error("this chain of jobs began at {began}, and goes on for {expires} at most (`followups.expires`)")]
     TooLong { began: Timestamp, expires: Interval },
     #[error(
-        "the next one begins at {begins} at the earliest (`followups.min_interval`), and this chain of jobs, which began at {began}, goes on for {expires} at most (`followups.expires`)"
+        "the next follow-up could begin at {begins} at the earliest (`followups.min_interval`), but this chain of jobs \
+         began at {began} and may last {expires} at most (`followups.expires`)"
     )]
     TooSoon { begins: Timestamp, began: Timestamp, expires: Interval },
 }
@@ -67,11 +68,11 @@ pub struct FollowupRefusal {
 }
 
 impl Followups {
-    /// Returns the earliest start of the next follow-up, which is not before `wanted`.
+    /// Returns the earliest start of the next follow-up, which is not before `requested`.
     pub fn next(
         &self,
         chain: Chain,
-        wanted: Timestamp,
+        requested: Timestamp,
         now: Timestamp,
     ) -> Result<Timestamp, FollowupRefused> {
         if let Some(max) = self.max.filter(|max| chain.made >= *max) {
@@ -79,12 +80,12 @@ impl Followups {
         }
         let after = |from: Timestamp, wait: SignedDuration| from.checked_add(wait).unwrap_or(Timestamp::MAX);
         let begins =
-            wanted.max(after(now, self.min_interval.map_or(MIN_FOLLOWUP_INTERVAL, Interval::duration)));
+            requested.max(after(now, self.min_interval.map_or(MIN_FOLLOWUP_INTERVAL, Interval::duration)));
         let end = after(chain.began, self.expires.map_or(CHAIN_EXPIRES_AFTER, Interval::duration));
         if begins > end {
             let expires = self.expires.unwrap_or(Interval::seconds(CHAIN_EXPIRES_AFTER.as_secs()));
             let began = chain.began;
-            return Err(if wanted > end || now > end {
+            return Err(if requested > end || now > end {
                 FollowupRefused::TooLong { began, expires }
             } else {
                 FollowupRefused::TooSoon { begins, began, expires }
@@ -112,8 +113,10 @@ mod tests {
         let of_others = &rules(None, None, None);
         let too_many = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
         let too_long = "this chain of jobs began at 1970-01-01T00:00:00Z, and goes on for 1h at most (`followups.expires`)";
-        let too_soon = "the next one begins at 1970-01-01T01:00:01Z at the earliest (`followups.min_interval`), and this chain of jobs, which began at 1970-01-01T00:00:00Z, goes on for 1h at most (`followups.expires`)";
-        for (rules, made, wanted, now, expected) in [
+        let too_soon = "the next follow-up could begin at 1970-01-01T01:00:01Z at the earliest \
+            (`followups.min_interval`), but this chain of jobs began at 1970-01-01T00:00:00Z and may last 1h at most \
+            (`followups.expires`)";
+        for (rules, made, requested, now, expected) in [
             (usual, 0, 0, 100, Ok(160)),
             (usual, 2, 500, 100, Ok(500)),
             (usual, 3, 500, 100, Err(too_many)),
@@ -132,7 +135,7 @@ mod tests {
             ),
         ] {
             let chain = Chain { made, began: at(0) };
-            let next = rules.next(chain, at(wanted), at(now)).map(Timestamp::as_second);
+            let next = rules.next(chain, at(requested), at(now)).map(Timestamp::as_second);
             assert_eq!(next.map_err(|refused| refused.to_string()), expected.map_err(str::to_owned));
         }
     }

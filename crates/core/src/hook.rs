@@ -100,8 +100,8 @@ pub struct HookRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Output of the hook, truncated and redacted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<String>,
+    #[serde(default, rename = "said", skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 impl HookRun {
@@ -357,10 +357,10 @@ mod tests {
                 + r#""agent":{"id":"fleet.coder","name":"fleet.coder"},"metadata":{"a":1}}"#
         );
         let done = ended(Outcome::Completed { summary: Some("in short".into()) });
-        let told = |output: Option<&str>| {
+        let shown = |output: Option<&str>| {
             HookContext::of(&done, None, output.map(str::to_owned), None).unwrap().result.output
         };
-        assert_eq!((told(Some("all of it")), told(None)), ("all of it".into(), "in short".into()));
+        assert_eq!((shown(Some("all of it")), shown(None)), ("all of it".into(), "in short".into()));
         let gone = ended(Outcome::Cancelled { how: Termination::Graceful });
         assert_eq!(HookContext::of(&gone, None, None, None).unwrap().event, HookEvent::Cancelled);
     }

@@ -30,7 +30,7 @@ pub use closing::{Closing, of_work};
 pub use record::{JobRecord, RecordError};
 pub use requeue::{MAX_REQUEUES, NotBegun, Requeued};
 pub use signature::signature;
-pub use usage::{JobUsage, MOST_TOKENS, MOST_USD, ModelUsage};
+pub use usage::{JobUsage, MAX_TOKENS, MAX_USD, ModelUsage};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "JobRecord", try_from = "JobRecord")]

@@ -105,8 +105,17 @@ impl OutputMessage {
     /// The `subtype` of the line before the output of a later attempt.
     pub const ATTEMPT: &str = "attempt";
 
-    /// Key in that line: why the previous attempt ended.
-    pub const BEFORE: &str = "before";
+    /// The `subtype` of the line about a gap in the output that nobody wrote.
+    pub const GAP: &str = "gap";
+    /// The `subtype` of the line about output that became shorter.
+    pub const TRUNCATED: &str = "truncated";
+    /// The `subtype` of the line about output of a cancelled job that was not read.
+    pub const UNREAD: &str = "unread";
+    /// Lines that only cowhand writes.
+    const OWN_SUBTYPES: [&str; 4] = [Self::ATTEMPT, Self::GAP, Self::TRUNCATED, Self::UNREAD];
+
+    /// Key in the line before an attempt: why the previous attempt ended.
+    pub const BEFORE_KEY: &str = "before";
     const LONGEST_BEFORE: usize = 500;
 
     /// Creates the line that separates an attempt from the previous one, with the reason of its end if there is one.
@@ -116,13 +125,28 @@ impl OutputMessage {
             subtype: Some(Self::ATTEMPT.to_owned()),
             content: Some(format!("attempt {number}")),
             timestamp: None,
-            extra: before.map(|before| (Self::BEFORE.to_owned(), before.into())).into_iter().collect(),
+            extra: before.map(|before| (Self::BEFORE_KEY.to_owned(), before.into())).into_iter().collect(),
         }
     }
 
-    /// Formats such a line for people: `attempt 2 (attempt 1 failed: exit code 3 (exit))`.
+    /// Returns a message of an agent as it is kept. One in the form of a line that only cowhand writes becomes text, so that
+    /// no agent can separate attempts.
+    #[must_use]
+    pub fn of_agent(self) -> Self {
+        match &self {
+            Self::System { subtype: Some(subtype), timestamp, .. }
+                if Self::OWN_SUBTYPES.contains(&subtype.as_str()) =>
+            {
+                let (content, timestamp) = (serde_json::to_string(&self).ok(), *timestamp);
+                Self::System { subtype: None, content, timestamp, extra: Map::new() }
+            }
+            _ => self,
+        }
+    }
+
+    /// Formats the line before an attempt for people: `attempt 2 (attempt 1 failed: exit code 3 (exit))`.
     pub fn attempt_heading(which: &str, extra: &Map<String, Value>) -> String {
-        match extra.get(Self::BEFORE).and_then(Value::as_str) {
+        match extra.get(Self::BEFORE_KEY).and_then(Value::as_str) {
             Some(before) => {
                 let words: Vec<&str> = before.split_whitespace().collect();
                 format!("{which} ({})", words.join(" "))
@@ -132,7 +156,7 @@ impl OutputMessage {
     }
 
     /// Values of `type`, one for each variant.
-    const TYPES: [&str; 5] = ["system", "assistant", "tool_use", "tool_result", "error"];
+    const MESSAGE_TYPES: [&str; 5] = ["system", "assistant", "tool_use", "tool_result", "error"];
 
     /// Checks and converts JSON that is to be appended.
     pub fn from_json(value: Value) -> Result<Self, OutputError> {
@@ -144,7 +168,7 @@ impl OutputMessage {
             Some(other) => return Err(OutputError::UnknownType(other.to_string())),
             None => return Err(OutputError::NoType),
         };
-        if !Self::TYPES.contains(&kind.as_str()) {
+        if !Self::MESSAGE_TYPES.contains(&kind.as_str()) {
             return Err(OutputError::UnknownType(format!("{kind:?}")));
         }
         serde_json::from_value(value).map_err(|error| OutputError::Field { kind, problem: error.to_string() })
@@ -175,7 +199,7 @@ impl OutputMessage {
     pub const LEAST_CAP: usize = 1024;
 
     fn json<T>(&self, written: serde_json::Result<T>) -> Result<T, OutputError> {
-        let kind = || Self::TYPES[self.place()].to_owned();
+        let kind = || Self::MESSAGE_TYPES[self.place()].to_owned();
         written.map_err(|error| OutputError::Field { kind: kind(), problem: error.to_string() })
     }
 
@@ -230,9 +254,9 @@ pub enum OutputError {
     NotJson(String),
     #[error("an output message must be a JSON object with a `type`, not {0}")]
     NotAnObject(&'static str),
-    #[error("an output message needs a `type`: {}", OutputMessage::TYPES.join(", "))]
+    #[error("an output message needs a `type`: {}", OutputMessage::MESSAGE_TYPES.join(", "))]
     NoType,
-    #[error("unknown output type {0}; expected one of {types}", types = OutputMessage::TYPES.join(", "))]
+    #[error("unknown output type {0}; expected one of {types}", types = OutputMessage::MESSAGE_TYPES.join(", "))]
     UnknownType(String),
     #[error("output message of type {kind}: {problem}")]
     Field { kind: String, problem: String },

@@ -350,15 +350,15 @@ impl Draft {
             self.actions.push(Action::Recount { schedule: id });
             return;
         }
-        let crowded = shared_intervals.share(schedule);
-        let look = due::DueCheck { now: self.now, schedule, record, live, crowded, snapshot };
-        let verdict = look.verdict(places);
+        let shares_interval = shared_intervals.share(schedule);
+        let check = due::DueCheck { now: self.now, schedule, record, live, shares_interval, snapshot };
+        let verdict = check.verdict(places);
         if let Some(wake) = verdict.wake_at {
             self.wake(wake);
         }
         if verdict.actions.is_empty() && record.is_finished(schedule, self.now) {
             self.actions.push(Action::Finish { schedule: id });
-        } else if let Some(end) = look.ends() {
+        } else if let Some(end) = check.ends() {
             self.wake(end);
         }
         self.actions.extend(verdict.actions);
@@ -376,10 +376,13 @@ impl Draft {
     ) {
         let mut places = AgentPlaces::of_running(agent, snapshot);
         let mut sessions = snapshot.busy_sessions(agent);
+        let mut latest_turn = None;
         for (job, turn) in snapshot.starting_order(agent) {
             let LiveState::Pending { not_before } = job.state else { continue };
-            // A firing that has no job yet gets its place in the next plan.
-            let fired_before = match turn {
+            // A firing that has no job yet gets its place in the next plan, before the jobs with a later turn and those
+            // that start after them.
+            latest_turn = latest_turn.max(turn.filter(|_| job.item.is_none()));
+            let fired_before = match latest_turn {
                 Some(turn) if job.item.is_none() => firings.fired_before(turn),
                 _ => 0,
             };
@@ -511,7 +514,7 @@ impl Places {
 
     /// Checks whether every place is taken or has a job that waits for it.
     fn is_full(&self) -> bool {
-        self.ready.first + self.ready.queued.len() + self.fired.len() >= self.max as usize
+        self.ready.count() + self.fired.len() >= self.max as usize
     }
 
     /// Returns the reason to wait if no place is left for the schedule's next firing.

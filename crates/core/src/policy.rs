@@ -25,7 +25,7 @@ pub enum Misfire {
     RunOnce,
     /// Run none of them and wait for the next firing.
     Skip,
-    /// Run each of them, oldest first, up to [`MOST_MISFIRES`].
+    /// Run each of them, oldest first, at most 100.
     RunAll,
 }
 
@@ -40,7 +40,7 @@ impl Misfire {
     }
 }
 
-pub const MOST_MISFIRES: usize = 100;
+pub const MAX_MISFIRES: usize = 100;
 
 /// Policy for a due `interval` or `cron` firing while an earlier job of its schedule has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -97,8 +97,8 @@ impl Retry {
         // An attempt that was stopped for its budget also has the exit reason `error`. Retry it only if `budget` is
         // listed.
         let reasons = if reasons.contains(&"budget") { &["budget"] } else { reasons };
-        let wanted = self.on.iter().any(|on| reasons.contains(&on.as_str()));
-        if !wanted || ended >= self.max_attempts {
+        let is_retried = self.on.iter().any(|on| reasons.contains(&on.as_str()));
+        if !is_retried || ended >= self.max_attempts {
             return None;
         }
         Some(Backoff::doubling(self.backoff.duration(), MAX_RETRY_WAIT).after(ended))

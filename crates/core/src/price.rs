@@ -97,9 +97,9 @@ mod tests {
             price.cost(&ModelUsage { cache_creation_input_tokens: 1_000_000, ..ModelUsage::default() })
         };
         assert_eq!((written(None), written(Some(4.0)), written(Some(0.0))), (2.5, 4.0, 0.0));
-        let told = BTreeMap::from([("big".to_owned(), used(0))]);
-        let mut told = JobUsage { per_model: told, total_cost_usd: Some(0.1), ..JobUsage::default() };
-        prices.fill_in(&mut told);
-        assert_eq!(told.total_cost_usd, Some(0.1));
+        let usage = BTreeMap::from([("big".to_owned(), used(0))]);
+        let mut usage = JobUsage { per_model: usage, total_cost_usd: Some(0.1), ..JobUsage::default() };
+        prices.fill_in(&mut usage);
+        assert_eq!(usage.total_cost_usd, Some(0.1));
     }
 }

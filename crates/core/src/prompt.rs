@@ -29,13 +29,13 @@ pub const VALUE_CAP: usize = 64 * 1024;
 pub const PROMPT_CAP: usize = 256 * 1024;
 
 /// Prompt if none is configured.
-pub const LAST_RESORT: &str = "Execute your configured task";
+pub const DEFAULT_PROMPT: &str = "Execute your configured task";
 
 /// Returns the prompt to use: that of the actor who fired the trigger, else the schedule's, else the agent's. A blank
 /// prompt counts as unset.
 pub fn choose<'a>(trigger: Option<&'a str>, schedule: Option<&'a str>, default: Option<&'a str>) -> &'a str {
     let set = |text: &&str| !text.trim().is_empty();
-    [trigger, schedule, default].into_iter().flatten().find(set).unwrap_or(LAST_RESORT)
+    [trigger, schedule, default].into_iter().flatten().find(set).unwrap_or(DEFAULT_PROMPT)
 }
 
 /// Renders the template with its values.
@@ -77,23 +77,27 @@ fn item_parts(item: &WorkItem, label: &str) -> Vec<PromptPart> {
 }
 
 /// Notation for two literal braces.
-const LITERAL: &str = r#"{{ "{{" }}"#;
+const LITERAL_BRACES: &str = r#"{{ "{{" }}"#;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     #[error(
-        "line {line}: unknown variable {name:?} in a schedule of type {trigger}{}; known are {}. For a literal `{{{{` write `{LITERAL}`",
+        "line {line}: unknown variable {name:?} in a schedule of type {trigger}{}; known are {}. For a literal `{{{{` write `{LITERAL_BRACES}`",
         .suggestion.as_ref().map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default(),
         .known.join(", ")
     )]
     Unknown { line: usize, name: String, trigger: String, suggestion: Option<String>, known: Vec<String> },
-    #[error("line {line}: `{{{{` without `}}}}` on the same line. For a literal `{{{{` write `{LITERAL}`")]
+    #[error(
+        "line {line}: `{{{{` without `}}}}` on the same line. For a literal `{{{{` write `{LITERAL_BRACES}`"
+    )]
     Unclosed { line: usize },
-    #[error("line {line}: `{placeholder}` cannot be read: {problem}. For a literal `{{{{` write `{LITERAL}`")]
+    #[error(
+        "line {line}: `{placeholder}` cannot be read: {problem}. For a literal `{{{{` write `{LITERAL_BRACES}`"
+    )]
     Unreadable { line: usize, placeholder: String, problem: String },
     #[error("a prompt of {bytes} bytes is too long; the most is {PROMPT_CAP}")]
     TooLong { bytes: usize },
-    #[error("a prompt has more than {most} placeholders", most = template::MOST_PLACEHOLDERS)]
+    #[error("a prompt has more than {most} placeholders", most = template::MAX_PLACEHOLDERS)]
     TooMany,
     #[error("line {line}: `{placeholder}` cannot be worked out: {problem}")]
     Failed { line: usize, placeholder: String, problem: String },

@@ -131,15 +131,16 @@ impl Parked {
             (None, Some(row)) => row.times.saturating_add(1),
             (None, None) => 1,
         };
-        let told = reset.filter(|reset| *reset > now && reset.duration_since(now) <= MAX_RESET_WAIT);
-        let until = told.unwrap_or_else(|| now.checked_add(UNKNOWN_RESET.after(times)).unwrap_or(now));
+        let reported = reset.filter(|reset| *reset > now && reset.duration_since(now) <= MAX_RESET_WAIT);
+        let until =
+            reported.unwrap_or_else(|| now.checked_add(UNKNOWN_RESET_BACKOFF.after(times)).unwrap_or(now));
         let until = parked.map_or(until, |parked| until.max(parked.until));
         Self { provider, since: parked.map_or(now, |parked| parked.since), until, message, times }
     }
 }
 
 /// Waits for a limit without a reported end.
-const UNKNOWN_RESET: Backoff = Backoff::doubling(SignedDuration::from_secs(15), MAX_PROVIDER_PAUSE);
+const UNKNOWN_RESET_BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(15), MAX_PROVIDER_PAUSE);
 const MAX_PROVIDER_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[cfg(test)]

@@ -52,8 +52,8 @@ pub struct Report {
 impl Report {
     /// Checks whether both reports have the same content, apart from their time.
     pub fn says_what(&self, other: &Self) -> bool {
-        let said = |report: &Self| (report.outcome, report.summary.clone(), report.artifacts.clone());
-        said(self) == said(other)
+        let content = |report: &Self| (report.outcome, report.summary.clone(), report.artifacts.clone());
+        content(self) == content(other)
     }
 }
 
@@ -72,9 +72,9 @@ pub enum ReportRefused {
     NoOutcome,
     #[error("a report needs a `summary`")]
     NoSummary,
-    #[error("`summary` has at most {LONGEST_SUMMARY} characters, and this one has {0}")]
+    #[error("`summary` has at most {MAX_SUMMARY_LENGTH} characters, and this one has {0}")]
     LongSummary(usize),
-    #[error("there are at most {MOST_ARTIFACTS} `artifacts`, and these are {0}")]
+    #[error("there are at most {MAX_ARTIFACTS} `artifacts`, and these are {0}")]
     ManyArtifacts(usize),
     #[error("an artifact has 1 to {LONGEST_ARTIFACT} characters, and none that cannot be seen")]
     NotPlain,
@@ -88,8 +88,8 @@ pub enum ReportRefused {
     Elsewhere,
 }
 
-pub const LONGEST_SUMMARY: usize = 20_000;
-pub const MOST_ARTIFACTS: usize = 20;
+pub const MAX_SUMMARY_LENGTH: usize = 20_000;
+pub const MAX_ARTIFACTS: usize = 20;
 /// Maximum length of an artifact, which every work source can show.
 pub const LONGEST_ARTIFACT: usize = 300;
 
@@ -100,13 +100,13 @@ pub fn summary(given: &str) -> Result<String, ReportRefused> {
     let text = text.trim();
     match text.chars().count() {
         0 => Err(ReportRefused::NoSummary),
-        long if long > LONGEST_SUMMARY => Err(ReportRefused::LongSummary(long)),
+        long if long > MAX_SUMMARY_LENGTH => Err(ReportRefused::LongSummary(long)),
         _ => Ok(text.to_owned()),
     }
 }
 
 pub fn artifacts(given: &[String]) -> Result<Vec<Artifact>, ReportRefused> {
-    if given.len() > MOST_ARTIFACTS {
+    if given.len() > MAX_ARTIFACTS {
         return Err(ReportRefused::ManyArtifacts(given.len()));
     }
     given.iter().map(|text| artifact(text.trim())).collect()
@@ -170,18 +170,18 @@ mod tests {
         ] {
             assert_eq!(artifacts(&[text.to_owned()]).map(|mut all| all.remove(0)), expected, "{text:?}");
         }
-        let many = vec!["x".to_owned(); MOST_ARTIFACTS + 1];
-        assert_eq!(artifacts(&many), Err(ReportRefused::ManyArtifacts(MOST_ARTIFACTS + 1)));
+        let many = vec!["x".to_owned(); MAX_ARTIFACTS + 1];
+        assert_eq!(artifacts(&many), Err(ReportRefused::ManyArtifacts(MAX_ARTIFACTS + 1)));
     }
 
     #[test]
     fn a_summary_has_words_and_an_end() {
         assert_eq!(summary(" It\tworks.\r\n\u{0}\u{1b}Moo.\n").unwrap(), "It\tworks.\nMoo.");
         assert_eq!(summary(" \u{0}\n "), Err(ReportRefused::NoSummary));
-        assert_eq!(summary(&"ü".repeat(LONGEST_SUMMARY)).unwrap().chars().count(), LONGEST_SUMMARY);
+        assert_eq!(summary(&"ü".repeat(MAX_SUMMARY_LENGTH)).unwrap().chars().count(), MAX_SUMMARY_LENGTH);
         assert_eq!(
-            summary(&"ü".repeat(LONGEST_SUMMARY + 1)),
-            Err(ReportRefused::LongSummary(LONGEST_SUMMARY + 1))
+            summary(&"ü".repeat(MAX_SUMMARY_LENGTH + 1)),
+            Err(ReportRefused::LongSummary(MAX_SUMMARY_LENGTH + 1))
         );
     }
 }

@@ -199,14 +199,14 @@ mod tests {
             ("an end in the future is young", r#"{"max_age":"1s"}"#, "a1@99 a2@100", ""),
         ] {
             let gone = excess(jobs(listed), |_| retention(policy), at(10));
-            let said: Vec<String> = gone
+            let removed: Vec<String> = gone
                 .iter()
                 .map(|gone| {
                     let id = gone.job.id.as_str();
                     format!("{}{}:{}", gone.job.agent, &id[id.len() - 1..], gone.limit)
                 })
                 .collect();
-            assert_eq!(said.join(" "), expected, "{case}");
+            assert_eq!(removed.join(" "), expected, "{case}");
         }
     }
 

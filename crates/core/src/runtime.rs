@@ -79,16 +79,16 @@ impl Runtime {
     pub const fn unused(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Claude => &[],
-            Self::Codex => &CODEX,
-            Self::Gemini => &GEMINI,
-            Self::Opencode => &OPENCODE,
-            Self::Acp => &ACP,
-            Self::Command => &COMMAND,
+            Self::Codex => &UNUSED_BY_CODEX,
+            Self::Gemini => &UNUSED_BY_GEMINI,
+            Self::Opencode => &UNUSED_BY_OPENCODE,
+            Self::Acp => &UNUSED_BY_ACP,
+            Self::Command => &UNUSED_BY_COMMAND,
         }
     }
 }
 
-const CODEX: [(&str, &str); 6] = [
+const UNUSED_BY_CODEX: [(&str, &str); 6] = [
     ("max_turns", "Codex has no limit of turns; `timeout` ends it"),
     ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
     ("allowed_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
@@ -97,7 +97,7 @@ const CODEX: [(&str, &str); 6] = [
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const GEMINI: [(&str, &str); 6] = [
+const UNUSED_BY_GEMINI: [(&str, &str); 6] = [
     ("max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
     ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
     ("mcp_servers", "the Gemini CLI takes them only from its own settings"),
@@ -106,35 +106,35 @@ const GEMINI: [(&str, &str); 6] = [
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const OPENCODE: [(&str, &str); 3] = [
+const UNUSED_BY_OPENCODE: [(&str, &str); 3] = [
     ("setting_sources", "OpenCode always reads its own config"),
     ("partial_messages", "OpenCode tells only whole messages"),
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const NO_PLACE: &str = "the Agent Client Protocol has no place for it; the agent's own settings may";
+const NOT_IN_PROTOCOL: &str = "the Agent Client Protocol has no place for it; the agent's own settings may";
 
-const ACP: [(&str, &str); 6] = [
+const UNUSED_BY_ACP: [(&str, &str); 6] = [
     ("max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
     ("session.max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
     ("partial_messages", "the chunks of a message are joined, and told as a whole"),
-    ("system_prompt", NO_PLACE),
-    ("setting_sources", NO_PLACE),
+    ("system_prompt", NOT_IN_PROTOCOL),
+    ("setting_sources", NOT_IN_PROTOCOL),
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const OF_A_COMMAND: &str = "a command gets what its own arguments say";
+const SET_BY_ARGUMENTS: &str = "a command gets what its own arguments say";
 
-const COMMAND: [(&str, &str); 11] = [
-    ("model", OF_A_COMMAND),
-    ("max_turns", OF_A_COMMAND),
-    ("session.max_turns", OF_A_COMMAND),
+const UNUSED_BY_COMMAND: [(&str, &str); 11] = [
+    ("model", SET_BY_ARGUMENTS),
+    ("max_turns", SET_BY_ARGUMENTS),
+    ("session.max_turns", SET_BY_ARGUMENTS),
     ("session.policy", "a command has no session that could go on"),
     ("permission_mode", "a command does what it likes"),
-    ("allowed_tools", OF_A_COMMAND),
-    ("system_prompt", OF_A_COMMAND),
-    ("setting_sources", OF_A_COMMAND),
-    ("partial_messages", OF_A_COMMAND),
-    ("mcp_servers", OF_A_COMMAND),
-    ("plugins", OF_A_COMMAND),
+    ("allowed_tools", SET_BY_ARGUMENTS),
+    ("system_prompt", SET_BY_ARGUMENTS),
+    ("setting_sources", SET_BY_ARGUMENTS),
+    ("partial_messages", SET_BY_ARGUMENTS),
+    ("mcp_servers", SET_BY_ARGUMENTS),
+    ("plugins", SET_BY_ARGUMENTS),
 ];

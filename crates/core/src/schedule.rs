@@ -51,6 +51,8 @@ pub struct ScheduleRecord {
     pub breaker_state: BreakerState,
     /// End of a pause on the boot clock.
     pub pause_boot: Option<BootTime>,
+    /// Time since which the config has it with `enabled: false` or not at all; none while the config has it enabled.
+    pub absent_since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -111,6 +113,8 @@ pub enum SkipReason {
     UsageLimit,
     /// A job of the schedule could not be started, and is tried again.
     Requeued,
+    /// Somebody cancelled the firing before it had a job.
+    Cancelled,
 }
 
 /// Outcome of one planned firing; the ledger has a row for each.
@@ -134,7 +138,7 @@ written_as! {
         AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
         SessionBusy = "session_busy", UsageLimit = "usage_limit",
-        Requeued = "requeued",
+        Requeued = "requeued", Cancelled = "cancelled",
     }
 }
 
@@ -351,6 +355,11 @@ impl ScheduleRecord {
     /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from now.
     pub fn looked(&mut self, at: Moment) {
         self.last_run_at = Some(at.wall);
+        self.counted_from = Some(at);
+    }
+
+    /// Records that a firing ended without a look for work, so that there was no run: only the interval counts from now.
+    pub fn counts_from(&mut self, at: Moment) {
         self.counted_from = Some(at);
     }
 

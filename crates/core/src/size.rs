@@ -19,15 +19,15 @@ pub struct Size {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Unit(&'static str, u64);
 
-const PLAIN: Unit = Unit("", 1);
-const THOUSANDS: [Unit; 5] = [
+const BARE_NUMBER: Unit = Unit("", 1);
+const DECIMAL_UNITS: [Unit; 5] = [
     Unit("B", 1),
     Unit("KB", 1_000),
     Unit("MB", 1_000_000),
     Unit("GB", 1_000_000_000),
     Unit("TB", 1_000_000_000_000),
 ];
-const POWERS_OF_TWO: [Unit; 4] =
+const BINARY_UNITS: [Unit; 4] =
     [Unit("KiB", 1 << 10), Unit("MiB", 1 << 20), Unit("GiB", 1 << 30), Unit("TiB", 1 << 40)];
 
 /// Limit above any disk, and small enough to be summed.
@@ -40,7 +40,7 @@ impl Size {
 
     /// Creates a size; none for zero or a number above the limit.
     pub fn of_bytes(count: u64) -> Option<Self> {
-        (1..=MAX_SIZE).contains(&count).then_some(Self { count, unit: PLAIN })
+        (1..=MAX_SIZE).contains(&count).then_some(Self { count, unit: BARE_NUMBER })
     }
 }
 
@@ -67,7 +67,7 @@ impl FromStr for Size {
         if !written.chars().all(char::is_alphabetic) {
             return Err(SizeError::NotASize(text.to_owned()));
         }
-        let mut units = [PLAIN].into_iter().chain(THOUSANDS).chain(POWERS_OF_TWO);
+        let mut units = [BARE_NUMBER].into_iter().chain(DECIMAL_UNITS).chain(BINARY_UNITS);
         let unit = units.find(|unit| unit.0.eq_ignore_ascii_case(written));
         let unit = unit.ok_or_else(|| SizeError::UnknownUnit(written.to_owned()))?;
         match number.parse::<u64>() {
@@ -118,8 +118,8 @@ pub enum SizeError {
 
 /// Formats a size with about three digits: `12 B`, `3.4 KB`, `560 MB`.
 pub fn in_words(bytes: u64) -> String {
-    let unit = THOUSANDS.into_iter().rev().find(|unit| bytes >= unit.1);
-    let Unit(name, factor) = unit.unwrap_or(THOUSANDS[0]);
+    let unit = DECIMAL_UNITS.into_iter().rev().find(|unit| bytes >= unit.1);
+    let Unit(name, factor) = unit.unwrap_or(DECIMAL_UNITS[0]);
     let (whole, tenths) = (bytes / factor, bytes % factor * 10 / factor);
     if factor == 1 || whole >= 100 { format!("{whole} {name}") } else { format!("{whole}.{tenths} {name}") }
 }

@@ -2,6 +2,7 @@
 
 mod context;
 mod key;
+mod kind;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -15,8 +16,9 @@ use crate::github::Auth;
 use crate::interval::Interval;
 use crate::policy::Zone;
 use crate::word::written_as;
-pub use context::{CONFINED, FiringContext};
+pub use context::{CONFINED_KEY, FiringContext};
 pub use key::{FiringKey, Occurrence};
+pub use kind::{ClockTrigger, EventTrigger, GithubItem, TriggerKind};
 
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
 ///
@@ -182,73 +184,6 @@ impl TriggerConfig {
             Self::DispatchResult { .. } => "dispatch_result",
             Self::Custom { .. } => "custom",
         }
-    }
-
-    pub const fn driver(&self) -> Driver {
-        match self {
-            Self::Interval { .. } | Self::Cron { .. } | Self::Delay { .. } => Driver::Clock,
-            Self::Manual {} => Driver::Hand,
-            Self::Webhook { .. } | Self::Chat { .. } => Driver::Delivery,
-            Self::GithubIssues { .. }
-            | Self::GithubPullRequests { .. }
-            | Self::AgentLifecycle { .. }
-            | Self::DispatchResult { .. }
-            | Self::Custom { .. } => Driver::Strategy,
-        }
-    }
-
-    /// Checks whether it fires once for each item of a list.
-    pub const fn reads_a_list(&self) -> bool {
-        match self {
-            Self::GithubIssues { .. } | Self::GithubPullRequests { .. } | Self::Custom { .. } => true,
-            Self::Interval { .. }
-            | Self::Cron { .. }
-            | Self::Delay { .. }
-            | Self::Webhook { .. }
-            | Self::Chat { .. }
-            | Self::Manual {}
-            | Self::AgentLifecycle { .. }
-            | Self::DispatchResult { .. } => false,
-        }
-    }
-
-    /// Checks whether it is fired by events of the log.
-    pub const fn follows_events(&self) -> bool {
-        match self {
-            Self::AgentLifecycle { .. } | Self::DispatchResult { .. } => true,
-            Self::Interval { .. }
-            | Self::Cron { .. }
-            | Self::Delay { .. }
-            | Self::Webhook { .. }
-            | Self::Chat { .. }
-            | Self::Manual {}
-            | Self::GithubIssues { .. }
-            | Self::GithubPullRequests { .. }
-            | Self::Custom { .. } => false,
-        }
-    }
-
-    /// Returns the variables that hold a webhook's secrets.
-    pub fn secret_names(&self) -> impl Iterator<Item = &str> {
-        let names = match self {
-            Self::Webhook { secret_env, .. } => secret_env.as_deref().unwrap_or_default(),
-            Self::Interval { .. }
-            | Self::Cron { .. }
-            | Self::Delay { .. }
-            | Self::Chat { .. }
-            | Self::Manual {}
-            | Self::GithubIssues { .. }
-            | Self::GithubPullRequests { .. }
-            | Self::AgentLifecycle { .. }
-            | Self::DispatchResult { .. }
-            | Self::Custom { .. } => "",
-        };
-        names.split(',').map(str::trim).filter(|name| !name.is_empty())
-    }
-
-    /// Checks whether it is a webhook whose deliveries cannot be signed.
-    pub const fn is_unsigned(&self) -> bool {
-        matches!(self, Self::Webhook { secret: None, secret_env: None, allow_unsigned: true, .. })
     }
 
     /// Checks the rules between fields.

@@ -228,7 +228,7 @@ pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &TextOrigin
 }
 
 /// Decides about something that follows from a job whose text was not trusted, for this reason.
-pub fn judge_again<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
+pub fn judge_derived<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
     // Without trust rules, the text of a stranger remains that of a stranger.
     match treatments.max().unwrap_or(Treatment::Sandbox) {

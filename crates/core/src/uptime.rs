@@ -22,7 +22,7 @@ pub struct Noticed {
 }
 
 /// Maximum number of gaps. Old gaps are dropped, because their due times were decided long ago.
-const MOST_GAPS: usize = 16;
+const MAX_GAPS: usize = 16;
 
 /// Start of the fleet's daemon, and the gaps in which it could not act.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Uptime {
 
     /// Compares the clocks with the last reading. Call it before each plan. Due times that a step forward skipped, or
     /// that are in a suspension, were missed.
-    pub fn look(&mut self, reading: ClockReading) -> Noticed {
+    pub fn observe(&mut self, reading: ClockReading) -> Noticed {
         let Some(last) = self.last.replace(reading) else { return Noticed::default() };
         let noticed = noticed(last, reading);
         if noticed.step.is_some() {
@@ -57,7 +57,7 @@ impl Uptime {
         }
         if noticed.suspended.is_some() || noticed.step.is_some_and(|step| step.is_positive()) {
             self.gaps.push((last.now.wall, reading.now.wall));
-            let old = self.gaps.len().saturating_sub(MOST_GAPS);
+            let old = self.gaps.len().saturating_sub(MAX_GAPS);
             self.gaps.drain(..old);
         }
         noticed
@@ -108,8 +108,8 @@ mod tests {
     fn missed(second: ClockReading, dues: &[i64]) -> (Noticed, Vec<i64>) {
         let start = reading(1_000, 500, 400);
         let mut uptime = Uptime::since(start.now);
-        assert_eq!(uptime.look(start), Noticed::default());
-        let noticed = uptime.look(second);
+        assert_eq!(uptime.observe(start), Noticed::default());
+        let noticed = uptime.observe(second);
         let missed = dues.iter().filter(|due| !uptime.covers(at(**due), second.now)).copied();
         (noticed, missed.collect())
     }
@@ -134,8 +134,8 @@ mod tests {
     fn another_daemon_that_runs_longer_has_missed_less() {
         let (start, later) = (reading(1_000, 500, 400), reading(4_600, 4_100, 410));
         let mut uptime = Uptime::since(start.now);
-        uptime.look(start);
-        uptime.look(later);
+        uptime.observe(start);
+        uptime.observe(later);
         uptime.shared_with(at(2_000).into(), later.now);
         assert!(!uptime.covers(at(1_500), later.now), "it began in the middle of the gap");
         uptime.shared_with(at(900).into(), later.now);

@@ -198,8 +198,9 @@ impl FetchOptions {
     /// Checks whether an item has the wanted labels and priority. Only its source knows whether it is claimed.
     pub fn admits(&self, item: &WorkItem) -> bool {
         // Trackers do not distinguish `Bug` and `bug`, so filters do not either.
-        let has =
-            |wanted: &String| item.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase());
+        let has = |required: &String| {
+            item.labels.iter().any(|label| label.to_lowercase() == required.to_lowercase())
+        };
         let priority_fits = self.priority.is_empty() || self.priority.contains(&item.priority);
         priority_fits && self.labels.iter().all(has)
     }

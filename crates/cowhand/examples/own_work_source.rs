@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use cowhand::work::contract::assert_work_source_contract;
 use cowhand::work::{
-    Claimant, For, NextOptions, SourceContext, SourceRegistry, WorkSource, WorkSourceError, WorkSources,
+    Claimant, NextOptions, SourceContext, SourceOwner, SourceRegistry, WorkSource, WorkSourceError,
+    WorkSources,
 };
 use cowhand_core::config::{ConfigEnvironment, load};
 use cowhand_core::policy::Zone;
@@ -204,7 +205,7 @@ pub async fn run() -> anyhow::Result<Vec<String>> {
     let Some(agent) = loaded.roster.agents.first() else { anyhow::bail!("the config has no agent") };
     let by = claimant();
 
-    let next = sources.next_item(For::agent(agent), &NextOptions::default(), &by).await?;
+    let next = sources.next_item(SourceOwner::agent(agent), &NextOptions::default(), &by).await?;
     let Some(item) = next.item().filter(|_| next.claimed()) else { anyhow::bail!("nothing to do") };
     let mut told = vec![format!("claimed {}: {}", item.id, item.title)];
 
@@ -216,7 +217,7 @@ pub async fn run() -> anyhow::Result<Vec<String>> {
         artifacts: Vec::new(),
         error: None,
     };
-    sources.report_outcome(&item.id, &result, For::agent(agent), &by).await?;
+    sources.report_outcome(&item.id, &result, SourceOwner::agent(agent), &by).await?;
     told.push(format!("done: {} (success): {}", item.id, result.summary));
     Ok(told)
 }

@@ -32,6 +32,10 @@ impl Fleet {
             .unwrap();
         }
         std::fs::write(folder.path().join("cowhand.yaml"), config).unwrap();
+        Self::start_in(folder)
+    }
+
+    fn start_in(folder: tempfile::TempDir) -> Self {
         let mut daemon = Command::new(env!("CARGO_BIN_EXE_cowhand"))
             .args(["start", "--no-server", "-c"])
             .arg(folder.path())
@@ -45,6 +49,13 @@ impl Fleet {
         let fleet = Self { folder, daemon };
         assert!(line.starts_with("ready"), "{}", fleet.log());
         fleet
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        let output = command.args(arguments).arg("-c").arg(self.folder.path()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}\n{}", self.log());
+        String::from_utf8(output.stdout).unwrap()
     }
 
     fn log(&self) -> String {
@@ -89,6 +100,9 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
+        if !matches!(self.daemon.try_wait(), Ok(None)) {
+            return;
+        }
         Command::new("kill").arg(self.daemon.id().to_string()).status().ok();
         self.daemon.wait().ok();
     }
@@ -173,6 +187,61 @@ async fn a_flood_is_kept_whole_and_the_daemon_stays_small() {
     let peak = fleet.peak_megabytes();
     println!("the daemon's peak: {peak} MB");
     assert!(peak < 100, "{peak} MB");
+}
+
+const BACKLOG_LINE: &str = "a line of output that says nothing much";
+const BACKLOG_LINES: usize = 1_000_000;
+
+/// Starts an agent that writes faster than the daemon reads, and returns when it has written everything.
+async fn agent_with_backlog() -> Fleet {
+    let script = format!("yes '{BACKLOG_LINE}' | head -n {BACKLOG_LINES}; echo > written; sleep 600");
+    let fleet = Fleet::start(&[("flood", &script, "")]);
+    let written = fleet.folder.path().join("written");
+    fleet.wait_for("the agent to have written", || written.exists()).await;
+    fleet
+}
+
+/// Returns how many lines of the agent are in the output, and the content of the lines about output that was not read.
+fn lines_and_unread(output: &str) -> (usize, Vec<String>) {
+    let lines = output.lines().filter(|line| line.contains(BACKLOG_LINE)).count();
+    let unread = output.lines().filter(|line| line.contains("\"unread\"")).map(str::to_owned).collect();
+    (lines, unread)
+}
+
+/// A job that is cancelled ends although its output has not been read, and says how much was not read.
+#[tokio::test]
+async fn a_cancelled_job_does_not_wait_for_its_backlog_and_says_what_is_not_read() {
+    let fleet = agent_with_backlog().await;
+    fleet.run(&["cancel", "--agent", "flood", "--yes"]);
+    let jobs = fleet.settled(1, 1).await;
+    assert!(told(&jobs[0]).starts_with("cancelled"), "{}", told(&jobs[0]));
+    let (lines, unread) = lines_and_unread(&fleet.output(&jobs[0]));
+    let [unread] = unread.as_slice() else { panic!("{lines} lines, {unread:?}") };
+    let (_, bytes) = unread.split_once("\"content\":\"").unwrap();
+    let (bytes, rest) = bytes.split_once(' ').unwrap();
+    assert!(
+        rest.starts_with("more bytes of stdout were not read, because the job was cancelled"),
+        "{unread}"
+    );
+    // The last line that was read may have been cut.
+    let (total, size) = (BACKLOG_LINES * (BACKLOG_LINE.len() + 1), BACKLOG_LINE.len() + 1);
+    let read = total - bytes.parse::<usize>().unwrap();
+    assert_eq!(lines, read / size, "{unread}");
+}
+
+/// A daemon that is stopped leaves unread output to the next start, which reads all of it.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_backlog_and_the_next_start_reads_it() {
+    let mut fleet = agent_with_backlog().await;
+    let stopped = fleet.run(&["stop", "--timeout", "0"]);
+    let words = "stopped; the outcome of 1 job is not written, and the next start settles it";
+    assert_eq!(stopped.trim(), words, "{}", fleet.log());
+    fleet.daemon.wait().unwrap();
+    let folder = std::mem::replace(&mut fleet.folder, tempfile::tempdir().unwrap());
+    let fleet = Fleet::start_in(folder);
+    let jobs = fleet.settled(1, 240).await;
+    assert!(told(&jobs[0]).starts_with("cancelled"), "{}", told(&jobs[0]));
+    assert_eq!(lines_and_unread(&fleet.output(&jobs[0])), (BACKLOG_LINES, Vec::new()));
 }
 
 /// The folder of an attempt is deleted: the job is not forgotten, and its processes are ended.

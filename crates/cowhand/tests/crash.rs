@@ -411,7 +411,7 @@ async fn twenty_kills_never_forget_a_cent(database: &str) {
     let of_jobs: u64 =
         jobs.iter().filter_map(|job| job.usage().map(|usage| Amount::of(usage).microdollars)).sum();
     let store = Store::open(&fleet.store_url()).await.unwrap();
-    let in_all = store.spent_in_all().await.unwrap();
+    let in_all = store.total_usage().await.unwrap();
     let by_agent: u64 =
         in_all.iter().map(|(_, _, usage)| microdollars(usage.cost_usd.unwrap_or_default())).sum();
     let budget = Budget { per_month_usd: Some(1.0), ..Budget::default() };

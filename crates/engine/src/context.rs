@@ -21,6 +21,7 @@ use crate::queues;
 use crate::queues::seen_again::SeenAgain;
 use crate::state::StateFolder;
 use crate::trigger::{Registry, Wakes};
+use cowhand_run::attempt::Attempt;
 use cowhand_run::growth::Growth;
 use cowhand_run::watch::Watch;
 use cowhand_store::Store;
@@ -86,9 +87,9 @@ pub struct Engine {
     /// Schedules with a task that prepares their firings; the `Notify` signals new firings to that task.
     preparing: Mutex<HashMap<ScheduleId, Arc<Notify>>>,
     /// One lock for each agent, held while its free places are counted and items are claimed for them.
-    taking: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
+    place_locks: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
     /// Work sources in which expired claims were searched, with the time of the last search.
-    looked_for_expired: Mutex<Vec<(ConfiguredSource, Timestamp)>>,
+    expired_searches: Mutex<Vec<(ConfiguredSource, Timestamp)>>,
     counts: Mutex<DaemonCounts>,
 }
 
@@ -109,9 +110,9 @@ impl Home {
     /// Returns whether the lock that this daemon holds is the file that another daemon would find. If the file cannot
     /// be examined now, it counts as present.
     pub fn is_ours(&self) -> bool {
-        let Ok(held) = self.lock.metadata() else { return true };
+        let Ok(own_lock) = self.lock.metadata() else { return true };
         match fs::metadata(self.state.lock_file()) {
-            Ok(found) => (found.dev(), found.ino()) == (held.dev(), held.ino()),
+            Ok(lock_file) => (lock_file.dev(), lock_file.ino()) == (own_lock.dev(), own_lock.ino()),
             Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
         }
     }
@@ -176,7 +177,7 @@ impl Engine {
             undelivered: SeenAgain::default(),
             hooks: Notify::new(),
             preparing: Mutex::default(),
-            taking: Mutex::default(),
+            place_locks: Mutex::default(),
             state_folder_lost: AtomicBool::default(),
             ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
@@ -185,7 +186,7 @@ impl Engine {
             config: Current::new(loaded),
             running: Mutex::default(),
             orphaned: Mutex::default(),
-            looked_for_expired: Mutex::default(),
+            expired_searches: Mutex::default(),
             counts: Mutex::default(),
         }
     }
@@ -229,11 +230,11 @@ impl Engine {
     pub fn request_stop(&self, job: &JobId, stop_request: StopRequest) {
         if let Some(running) = self.running().get(job) {
             running.stop_request.send_if_modified(|current| {
-                let stronger = stop_request > *current;
-                if stronger {
+                let is_stronger = stop_request > *current;
+                if is_stronger {
                     *current = stop_request;
                 }
-                stronger
+                is_stronger
             });
         }
     }
@@ -258,21 +259,27 @@ impl Engine {
 
     pub(crate) fn orphan_ended(&self, job: &JobId) {
         let mut orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = orphaned.iter().position(|known| known == job) {
-            orphaned.swap_remove(place);
+        if let Some(index) = orphaned.iter().position(|orphan| orphan == job) {
+            orphaned.swap_remove(index);
         }
         self.nudge.notify_one();
     }
 
     /// Returns every job that has an attempt task, with its epoch.
-    pub fn held(&self) -> Vec<(JobId, i64)> {
+    pub fn running_jobs(&self) -> Vec<(JobId, i64)> {
         self.running().iter().map(|(job, running)| (job.clone(), running.epoch)).collect()
+    }
+
+    /// Returns the attempts that have an attempt task.
+    pub(crate) fn attempts(&self) -> Vec<Attempt> {
+        let state = self.home.state.path();
+        self.running().iter().map(|(job, running)| Attempt::new(state, job, running.attempt)).collect()
     }
 
     /// Returns whether an attempt of the job still runs on this node, so that the next one cannot start yet.
     pub fn holds(&self, job: &JobId) -> bool {
-        let orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).contains(job);
-        orphaned || self.running().contains_key(job)
+        let is_orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).contains(job);
+        is_orphaned || self.running().contains_key(job)
     }
 
     /// Registers a task that prepares the firings of the schedule. If there is one already, it is notified, and `None`
@@ -293,23 +300,23 @@ impl Engine {
 
     /// Waits until no other task claims items for the agent: two of its schedules must not count the same free place.
     pub(crate) async fn lock_places(&self, agent: &AgentName) -> tokio::sync::OwnedMutexGuard<()> {
-        let turn = {
-            let mut taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(taking.entry(agent.clone()).or_default())
+        let lock = {
+            let mut locks = self.place_locks.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(locks.entry(agent.clone()).or_default())
         };
-        turn.lock_owned().await
+        lock.lock_owned().await
     }
 
     /// Returns whether expired claims of this source are to be searched now. If so, the search counts as done.
     pub(crate) fn is_expired_search_due(&self, source: &ConfiguredSource, now: Timestamp) -> bool {
-        let mut looked = self.looked_for_expired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut searches = self.expired_searches.lock().unwrap_or_else(PoisonError::into_inner);
         // A search in the future only means that the clock was set back.
-        looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < EXPIRED_SEARCH_EVERY);
-        let is_time = !looked.iter().any(|(known, _)| known == source);
-        if is_time {
-            looked.push((source.clone(), now));
+        searches.retain(|(_, at)| *at <= now && now.duration_since(*at) < EXPIRED_SEARCH_EVERY);
+        let is_due = !searches.iter().any(|(searched, _)| searched == source);
+        if is_due {
+            searches.push((source.clone(), now));
         }
-        is_time
+        is_due
     }
 
     pub fn counts(&self) -> DaemonCounts {

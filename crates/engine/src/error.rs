@@ -23,10 +23,27 @@ use cowhand_work::WorkSourceError;
 pub enum Unready {
     #[error("stopping")]
     Stopping,
-    #[error("the store cannot be written")]
-    Store,
-    #[error("the state folder cannot be written")]
-    Folder,
+    #[error("the store cannot be written{0}")]
+    Store(WriteProblem),
+    #[error("the state folder cannot be written{0}")]
+    Folder(WriteProblem),
+}
+
+/// Cause of a write that failed. Its text is the end of a sentence, without paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WriteProblem {
+    #[error(": the disk is full")]
+    DiskFull,
+    #[error(": the disk is read-only")]
+    ReadOnly,
+    #[error(": permission denied")]
+    PermissionDenied,
+    #[error(": it was removed or replaced")]
+    Removed,
+    #[error(": it does not answer")]
+    NoAnswer,
+    #[error("; is the disk full, or read-only?")]
+    Other,
 }
 
 /// Error of a request to a fleet. The messages are for people; a program decides by the variant.
@@ -37,17 +54,17 @@ pub enum FleetError {
     /// All problems of the config, as text.
     #[error("{0}")]
     Config(String),
-    #[error("cannot use the state folder {place}: {source}")]
-    State { place: String, source: io::Error },
+    #[error("cannot use the state folder {folder}: {source}")]
+    State { folder: String, source: io::Error },
     #[error(
-        "the state folder {place} was removed, moved or replaced while the daemon ran, so nothing can be written down any more; \
+        "the state folder {folder} was removed, moved or replaced while the daemon ran, so nothing can be written down any more; \
          the daemon ends its agents and itself. Put the folder back before the next start, or bring a backup back with \
          `cowhand restore FILE`"
     )]
-    HomeGone { place: String },
-    #[error("{}", store_gone(.place, .jobs, .keepers))]
-    StoreGone { place: String, jobs: Vec<JobId>, keepers: Vec<i32> },
-    #[error("{0}; is the disk full, or read-only?")]
+    HomeGone { folder: String },
+    #[error("{}", store_gone(.database, .jobs, .keepers))]
+    StoreGone { database: String, jobs: Vec<JobId>, keepers: Vec<i32> },
+    #[error("{0}")]
     Unready(Unready),
     #[error(transparent)]
     Herdctl(HerdctlError),
@@ -57,6 +74,12 @@ pub enum FleetError {
     AgentLeft { agent: AgentName },
     #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
+    /// The schedule was removed from the config before its firing had a job.
+    #[error(
+        "{agent}/{schedule} was removed from the config before its firing had a job; the firing waits until the schedule is \
+         back, and `cowhand why {agent}/{schedule}` shows it"
+    )]
+    ScheduleLeft { agent: AgentName, schedule: ScheduleName },
     #[error("no agent has a schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoScheduleAnywhere { schedule: String, nearest: Option<String> },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
@@ -75,16 +98,16 @@ pub enum FleetError {
     NoItem(WorkItemId),
     #[error("{}", in_other_queue(.item, .agent, .verb, .elsewhere))]
     ItemElsewhere { item: WorkItemId, agent: AgentName, verb: &'static str, elsewhere: Vec<AgentName> },
-    #[error("there is no queue {queue:?}; {}", those(.known))]
+    #[error("there is no queue {queue:?}; {}", queue_list(.known))]
     NoQueue { queue: String, known: Vec<String> },
     #[error("there is no work item {item} in the queue {queue}; `cowhand work list --all` lists them")]
     NotInQueue { item: WorkItemId, queue: String },
     /// Queues that have an item of this id, each with what to name.
-    #[error("{}", several(.item, .verb, .queues))]
+    #[error("{}", several_message(.item, .verb, .queues))]
     SeveralItems { item: WorkItemId, verb: &'static str, queues: Vec<(String, NeededNames)> },
     #[error("{0} is not there any more, so it cannot be tried again; its failures are forgotten now")]
     ItemForgotten(WorkItemId),
-    #[error("{item} is held by {by}; {}", let_go(item, by, .needed))]
+    #[error("{item} is held by {by}; {}", release_advice(item, by, .needed))]
     ItemHeld { item: WorkItemId, by: String, needed: NeededNames },
     #[error("{item} cannot be tried again: {why}")]
     ItemNotOffered { item: WorkItemId, why: String },
@@ -110,8 +133,10 @@ pub enum FleetError {
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {agent}/{schedule}` turns it on")]
     ScheduleOff { agent: AgentName, schedule: ScheduleName },
-    #[error("{agent}/{schedule} has `enabled: false` in {place}; change it there, and the fleet reloads it")]
-    OffInFile { agent: AgentName, schedule: ScheduleName, place: String },
+    #[error(
+        "{agent}/{schedule} has `enabled: false` in {location}; change it there, and the fleet reloads it"
+    )]
+    OffInFile { agent: AgentName, schedule: ScheduleName, location: String },
     #[error(
         "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; with a later one in its file it fires again"
     )]
@@ -123,7 +148,7 @@ pub enum FleetError {
     HasFired { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
-    #[error("{agent}/{schedule} did not run: {}; `cowhand why {agent}/{schedule}` shows what happened", kept_by(*.reason, note.as_deref()))]
+    #[error("{agent}/{schedule} did not run: {}; `cowhand why {agent}/{schedule}` shows what happened", not_run_reason(*.reason, note.as_deref()))]
     NotRun { agent: AgentName, schedule: ScheduleName, reason: SkipReason, note: Option<String> },
     #[error("the daemon is stopping and takes no new work; start it again first")]
     Stopping,
@@ -137,8 +162,8 @@ pub enum FleetError {
 }
 
 /// Explains how to release an item that somebody in this fleet holds.
-fn let_go(item: &WorkItemId, by: &str, needed: &NeededNames) -> String {
-    if by.contains('@') {
+fn release_advice(item: &WorkItemId, holder: &str, needed: &NeededNames) -> String {
+    if holder.contains('@') {
         format!("`cowhand work release {}` gives it back", needed.command_words(item))
     } else {
         "`cowhand cancel` ends a job and releases its item".to_owned()
@@ -151,27 +176,27 @@ fn in_other_queue(item: &WorkItemId, agent: &AgentName, verb: &str, elsewhere: &
     if elsewhere.is_empty() {
         return format!("{missing}, nor in another one of the fleet; `cowhand work list --all` lists them");
     }
-    let commands = elsewhere.iter().map(|other| format!("`cowhand work {verb} {item} --agent {other}`"));
+    let commands = elsewhere.iter().map(|agent| format!("`cowhand work {verb} {item} --agent {agent}`"));
     let commands: Vec<String> = commands.collect();
-    let others: Vec<&str> = elsewhere.iter().map(AgentName::as_str).collect();
-    format!("{missing}; it is in that of {}: {}", others.join(" and in that of "), commands.join(", "))
+    let agents: Vec<&str> = elsewhere.iter().map(AgentName::as_str).collect();
+    format!("{missing}; it is in that of {}: {}", agents.join(" and in that of "), commands.join(", "))
 }
 
 /// Returns the message for an id that several queues have.
-fn several(item: &WorkItemId, verb: &str, queues: &[(String, NeededNames)]) -> String {
+fn several_message(item: &WorkItemId, verb: &str, queues: &[(String, NeededNames)]) -> String {
     let command = |needed: &NeededNames| format!("`cowhand work {verb} {}`", needed.command_words(item));
     let commands = queues.iter().map(|(_, needed)| command(needed)).collect::<Vec<_>>().join(", ");
     let agents: Option<Vec<&str>> =
         queues.iter().map(|(_, needed)| needed.agent_needed.as_ref().map(AgentName::as_str)).collect();
-    let place = match agents {
+    let queue_text = match agents {
         Some(agents) => format!("the queue of each of {}", agents.join(" and ")),
         None => format!("each of {} queues", queues.len()),
     };
-    format!("there is an item {item} in {place}; say which one: {commands}")
+    format!("there is an item {item} in {queue_text}; say which one: {commands}")
 }
 
 /// Lists the queues of a fleet.
-fn those(queues: &[String]) -> String {
+fn queue_list(queues: &[String]) -> String {
     if queues.is_empty() {
         "no agent has one".to_owned()
     } else {
@@ -210,26 +235,26 @@ fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|nearest| format!(" did you mean {nearest}?")).unwrap_or_default()
 }
 
-fn in_use(job: &JobId, by: &JobId) -> String {
-    if job == by {
+fn in_use(job: &JobId, user: &JobId) -> String {
+    if job == user {
         return format!("{job} has not ended; cancel it first");
     }
-    format!("{by} began from {job} and has not ended; wait for its end")
+    format!("{user} began from {job} and has not ended; wait for its end")
 }
 
-fn store_gone(place: &str, jobs: &[JobId], keepers: &[i32]) -> String {
-    let words = |words: Vec<String>, between| words.join(between);
-    let jobs = words(jobs.iter().map(ToString::to_string).collect(), ", ");
-    let keepers = words(keepers.iter().map(ToString::to_string).collect(), " ");
+fn store_gone(database: &str, jobs: &[JobId], keepers: &[i32]) -> String {
+    let joined = |parts: Vec<String>, separator| parts.join(separator);
+    let jobs = joined(jobs.iter().map(ToString::to_string).collect(), ", ");
+    let keepers = joined(keepers.iter().map(ToString::to_string).collect(), " ");
     format!(
-        "{place} is gone, but agents of its jobs still run ({jobs}), and a new store would end them and know nothing of what \
+        "{database} is gone, but agents of its jobs still run ({jobs}), and a new store would end them and know nothing of what \
          was; `cowhand restore FILE` brings a backup back, or end them first, with `kill {keepers}`, to begin with an \
          empty history"
     )
 }
 
 /// Explains why a firing made no job, from its row in the ledger.
-fn kept_by(reason: SkipReason, note: Option<&str>) -> String {
+fn not_run_reason(reason: SkipReason, note: Option<&str>) -> String {
     match (reason, note) {
         (_, Some(note)) => note.to_owned(),
         (SkipReason::NoWork, None) => format!("{reason}, its work source has nothing to do"),
@@ -241,7 +266,7 @@ impl From<HerdctlError> for FleetError {
     fn from(error: HerdctlError) -> Self {
         match error {
             HerdctlError::Store(error) => error.into(),
-            HerdctlError::State { place, source } => Self::State { place, source },
+            HerdctlError::State { folder, source } => Self::State { folder, source },
             HerdctlError::Died => Self::Died,
             HerdctlError::Running { .. } | HerdctlError::Unreadable { .. } => Self::Herdctl(error),
         }

@@ -58,10 +58,11 @@ fn signed_text(job: &JobId, attempt: u32) -> String {
 /// Returns the job of a token, if this fleet made the token and its attempt runs.
 pub async fn job_of(key: &JobKey, store: &Store, token: &str) -> Result<Option<JobId>, StoreError> {
     let Some((job, attempt)) = key.read(token) else { return Ok(None) };
-    let known = store.job(job.clone()).await?;
-    let runs =
-        |known: &cowhand_core::job::Job| known.status() == JobStatus::Running && known.attempts() == attempt;
-    Ok(known.filter(runs).map(|_| job))
+    let stored = store.job(job.clone()).await?;
+    let is_running = |stored: &cowhand_core::job::Job| {
+        stored.status() == JobStatus::Running && stored.attempts() == attempt
+    };
+    Ok(stored.filter(is_running).map(|_| job))
 }
 
 /// Returns whether a text has the form of a job's token.
@@ -74,15 +75,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_can_make_one_of_another() {
+    fn forged_tokens_are_refused() {
         let key = JobKey::new(b"a key of thirty-two random bytes");
-        let (job, other): (JobId, JobId) =
+        let (job, other_job): (JobId, JobId) =
             ("job-2026-01-05-a1b2c3".parse().unwrap(), "job-2026-01-05-a1b2c4".parse().unwrap());
         let token = key.token(&job, 1);
         assert_eq!(key.read(&token), Some((job.clone(), 1)));
         let tag = token.rsplit_once('.').unwrap().1;
         for forged in [
-            format!("cowjob_{other}.1.{tag}"),
+            format!("cowjob_{other_job}.1.{tag}"),
             format!("cowjob_{job}.2.{tag}"),
             format!("cowjob_{job}.1."),
             format!("cowjob_{job}.1"),

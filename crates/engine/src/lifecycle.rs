@@ -44,8 +44,8 @@ impl Lifecycle {
     /// Returns the next state after a stop request. The first request lets jobs finish, the second cancels them, the
     /// third kills them. Agents can be kept only as long as none has been cancelled.
     #[must_use]
-    pub fn after(self, asked: Stop, now: Instant) -> Self {
-        match (self, asked) {
+    pub fn after(self, request: Stop, now: Instant) -> Self {
+        match (self, request) {
             (Self::Running, Stop::Finish { timeout }) => {
                 Self::Draining { until: now + timeout.min(MAX_TIMEOUT) }
             }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asking_again_is_asking_for_more() {
+    fn repeated_requests_are_stronger() {
         let now = Instant::now();
         let draining = Lifecycle::Draining { until: now + Duration::from_secs(5) };
         let finish = Stop::Finish { timeout: Duration::from_secs(5) };
@@ -82,10 +82,10 @@ mod tests {
             (Lifecycle::Leaving, finish, Lifecycle::Leaving),
             (Lifecycle::Leaving, Stop::Cancel, Lifecycle::Leaving),
         ];
-        for (before, asked, after) in table {
-            assert_eq!(before.after(asked, now), after, "{before:?} and {asked:?}");
+        for (state, request, after) in table {
+            assert_eq!(state.after(request, now), after, "{state:?} and {request:?}");
         }
-        let for_ever = Stop::Finish { timeout: Duration::MAX };
-        assert!(matches!(Lifecycle::Running.after(for_ever, now), Lifecycle::Draining { .. }));
+        let unlimited = Stop::Finish { timeout: Duration::MAX };
+        assert!(matches!(Lifecycle::Running.after(unlimited, now), Lifecycle::Draining { .. }));
     }
 }

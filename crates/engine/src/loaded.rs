@@ -34,16 +34,17 @@ impl Loaded {
     /// either: its text would be trusted.
     pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
         let base = &self.sources.setting().base;
-        let of_agent = |agent: &Agent| {
-            let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
-            let all = agent.work_source.iter().chain(of_schedules);
-            all.filter_map(|source| match source {
-                ConfiguredSource::Files { path, .. } => Some(base.join(path)),
-                ConfiguredSource::Github { .. } | ConfiguredSource::Custom { .. } => None,
-            })
-            .collect::<Vec<_>>()
+        let folders_of = |agent: &Agent| {
+            let schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
+            let sources = agent.work_source.iter().chain(schedules);
+            sources
+                .filter_map(|source| match source {
+                    ConfiguredSource::Files { path, .. } => Some(base.join(path)),
+                    ConfiguredSource::Github { .. } | ConfiguredSource::Custom { .. } => None,
+                })
+                .collect::<Vec<_>>()
         };
-        self.files.iter().cloned().chain(self.roster.agents.iter().flat_map(of_agent)).collect()
+        self.files.iter().cloned().chain(self.roster.agents.iter().flat_map(folders_of)).collect()
     }
 }
 

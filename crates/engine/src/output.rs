@@ -22,7 +22,8 @@ pub struct OutputReader {
 }
 
 impl OutputReader {
-    /// `growth` signals new lines until the job has ended; without it, only the lines that exist are read.
+    /// Returns a reader of the lines after the first `after` ones. `growth` signals new lines until the job has ended;
+    /// without it, only the lines that exist are read.
     pub fn new(
         store: &Store,
         state: &StateFolder,
@@ -47,15 +48,15 @@ impl OutputReader {
     pub async fn more(&mut self) -> Result<Option<Vec<u8>>, FleetError> {
         // Check for the end before reading, so that lines written before the end are not missed.
         self.seen = self.store.committed();
-        let mut lives = false;
+        let mut is_live = false;
         if let Some(growth) = &mut self.growth {
             growth.mark_unchanged();
             let job = self.store.job(self.job.clone()).await?;
             let job = job.ok_or_else(|| FleetError::NoJob(self.job.clone()))?;
-            lives = matches!(job.status(), JobStatus::Pending | JobStatus::Running);
+            is_live = matches!(job.status(), JobStatus::Pending | JobStatus::Running);
         }
         let part = self.jsonl.more().map_err(|source| unreadable(&self.job, source))?;
-        Ok((lives || !part.is_empty()).then_some(part))
+        Ok((is_live || !part.is_empty()).then_some(part))
     }
 
     /// Waits until there may be something new since the last read, including what came during that read.

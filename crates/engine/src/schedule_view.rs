@@ -37,7 +37,8 @@ pub struct ScheduleView {
     /// Start of the preparation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_since: Option<Timestamp>,
-    /// Checks and sources that the preparation uses: `trust`, `when_command`, a work source.
+    /// Checks and sources that the preparation uses: `trust`, `when_command`, a work source. Absent if they were removed
+    /// from the config after it fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_by: Option<String>,
     pub last_error: Option<String>,
@@ -55,6 +56,9 @@ pub struct ScheduleView {
     /// Reason that the explanation is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note_reason: Option<SkipReason>,
+    /// Failed attempt of a job that waits for this reason before it is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_attempt: Option<String>,
     /// First due time since the last firing, if a firing is due and waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_since: Option<Timestamp>,
@@ -140,13 +144,17 @@ pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec
     let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
         let view = |schedule: &Schedule| {
             let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
-            let waits = view.due_since.is_some();
+            let is_waiting = view.due_since.is_some();
             let view = ScheduleView {
-                due_again: if waits { outlook.times_waited(agent, schedule).saturating_sub(1) } else { 0 },
+                due_again: if is_waiting {
+                    outlook.times_waited(agent, schedule).saturating_sub(1)
+                } else {
+                    0
+                },
                 missed: outlook.missed(agent, schedule).map(MissedTimes::from),
                 ..view
             };
-            view.explained(roster, agent, schedule, snapshot, now)
+            view.with_explanation(roster, agent, schedule, snapshot, now)
         };
         agent.schedules.iter().map(view).collect()
     };
@@ -160,15 +168,20 @@ impl ScheduleView {
     /// Returns whether the schedule is due and has waited for a place, or for another job, for more than a minute or
     /// over more than one due time.
     pub fn is_starved(&self, now: Timestamp) -> bool {
-        let for_others = matches!(
+        let waits_for_others = matches!(
             self.skip_reason,
             Some(SkipReason::AtCapacity | SkipReason::AlreadyRunning | SkipReason::SessionBusy)
         );
-        let on = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
-        let long = self
+        let is_on = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
+        let is_long = self
             .due_since
             .is_some_and(|since| now.duration_since(since) > STARVED_AFTER || self.due_again > 0);
-        on && for_others && long && !self.preparing
+        is_on && waits_for_others && is_long && !self.preparing
+    }
+
+    /// Returns whether the clock fires it.
+    pub fn is_by_clock(&self) -> bool {
+        matches!(self.kind.as_str(), "interval" | "cron" | "delay")
     }
 
     /// Describes what the schedule waits for.
@@ -196,42 +209,43 @@ impl ScheduleView {
     ) -> Self {
         let record = snapshot.schedules.get(&schedule.id);
         let state = record.map_or(&ScheduleState::Active, |record| &record.state);
-        let runs = snapshot
+        let is_running = snapshot
             .jobs
             .iter()
             .any(|job| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Running { .. }));
-        let done = record.is_some_and(ScheduleRecord::is_done);
-        let (status, gave_up) = match state {
+        let is_done = record.is_some_and(ScheduleRecord::is_done);
+        let (status, trigger_error) = match state {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
             ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
-            ScheduleState::Disabled { .. } if schedule.enabled && done => {
-                (if runs { ScheduleStatus::Running } else { ScheduleStatus::Finished }, None)
+            ScheduleState::Disabled { .. } if schedule.enabled && is_done => {
+                (if is_running { ScheduleStatus::Running } else { ScheduleStatus::Finished }, None)
             }
             ScheduleState::Paused { .. } | ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
             ScheduleState::Active | ScheduleState::Finished if !schedule.enabled => {
                 (ScheduleStatus::Disabled, None)
             }
-            ScheduleState::Active | ScheduleState::Finished if runs => (ScheduleStatus::Running, None),
+            ScheduleState::Active | ScheduleState::Finished if is_running => (ScheduleStatus::Running, None),
             _ if record.is_some_and(|record| record.is_finished(schedule, now)) => {
                 (ScheduleStatus::Finished, None)
             }
             ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),
         };
         // An earlier version stored a waiting reason for an interval before its `start_at`.
-        let starts = schedule.timing.start_at.is_some_and(|start| start > now);
-        let held = record.and_then(|record| record.waiting.as_ref()).filter(|_| !starts);
-        let waiting = held.map(|waiting| waiting.reason);
+        let is_before_start = schedule.timing.start_at.is_some_and(|start| start > now);
+        let wait = record.and_then(|record| record.waiting.as_ref()).filter(|_| !is_before_start);
+        let waiting_reason = wait.map(|wait| wait.reason);
         let has_jobs = snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id));
         // Firings that are held back until the end of a pause are not being prepared.
         let preparing_since = snapshot.to_prepare(schedule.id).map(|firing| firing.since).min();
         let preparing = preparing_since.is_some();
-        let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
-        let waiting = waiting.or_else(waits);
+        let session_wait =
+            || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
+        let waiting_reason = waiting_reason.or_else(session_wait);
         let skip_reason = match status {
             ScheduleStatus::Disabled | ScheduleStatus::Error => Some(SkipReason::Disabled),
-            ScheduleStatus::Finished => waiting.or(Some(SkipReason::NotDue)),
+            ScheduleStatus::Finished => waiting_reason.or(Some(SkipReason::NotDue)),
             ScheduleStatus::Paused => Some(SkipReason::Paused),
-            ScheduleStatus::Idle | ScheduleStatus::Running => waiting.or_else(|| {
+            ScheduleStatus::Idle | ScheduleStatus::Running => waiting_reason.or_else(|| {
                 match (schedule.trigger.driver(), next_run_at) {
                     (Driver::Hand | Driver::Delivery, _) => Some(SkipReason::UnsupportedType),
                     // A strategy looks for work by itself, so the time of its next firing is unknown.
@@ -254,14 +268,15 @@ impl ScheduleView {
             next_run_at,
             preparing,
             preparing_since,
-            preparing_by: preparing.then(|| notes::prepared_by(agent, schedule)),
-            last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
+            preparing_by: notes::prepared_by(agent, schedule).filter(|_| preparing),
+            last_error: trigger_error.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,
             off_in_file: schedule.disabled_in_file(),
             skip_note: None,
             skip_note_reason: None,
-            due_since: held.map(|waiting| waiting.due),
+            failed_attempt: None,
+            due_since: wait.map(|wait| wait.due),
             due_again: 0,
             missed: None,
             jobs_waiting: snapshot
@@ -271,7 +286,7 @@ impl ScheduleView {
                     job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. })
                 })
                 .count(),
-            over: done || schedule.is_over(now),
+            over: is_done || schedule.is_over(now),
             timezone: schedule.zone.to_string(),
         }
     }

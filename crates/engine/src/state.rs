@@ -14,13 +14,24 @@ use cowhand_core::id::{AgentName, JobId};
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
+use cowhand_system::lock_file;
+
 pub use job_socket::{job_folder, job_socket};
-pub use socket_path::{LONGEST_SOCKET_PATH, short_socket_path};
+pub use socket_path::{MAX_SOCKET_PATH, short_socket_path};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);
 
 const LOCK: &str = "daemon.lock";
+/// Number of bytes that are written as a test.
+const TEST_WRITE_SIZE: usize = 64 << 10;
+
+/// Writes and syncs a file without a name in a folder, which the system removes.
+pub fn test_write_in(folder: &Path) -> io::Result<()> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    file.write_all(&vec![0; TEST_WRITE_SIZE])?;
+    file.sync_all()
+}
 
 impl StateFolder {
     pub const NAME: &str = ".cowhand";
@@ -84,6 +95,11 @@ impl StateFolder {
         self.0.join("daemon.log")
     }
 
+    /// Writes and syncs a file without a name, about as large as what a job writes at least. Returns why that fails.
+    pub fn test_write(&self) -> io::Result<()> {
+        test_write_in(&self.0)
+    }
+
     /// Creates missing folders, accessible only by the owner, because prompts and output may contain anything. Refuses
     /// a folder of another user and a folder with a symbolic link in it.
     pub fn create(&self) -> io::Result<()> {
@@ -108,9 +124,9 @@ impl StateFolder {
 
     /// Writes a `.gitignore`, so that prompts and output are not committed by accident.
     fn keep_out_of_git(&self) -> io::Result<()> {
-        let made =
+        let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.0.join(".gitignore"));
-        match made {
+        match file {
             Ok(mut file) => file.write_all(b"*\n"),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
@@ -121,9 +137,8 @@ impl StateFolder {
     /// `None` if another process holds it.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(libc::O_NOFOLLOW);
-        let lock = options.open(self.lock_file())?;
+        options.read(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let lock = lock_file::open(&mut options, &self.lock_file())?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -151,8 +166,8 @@ impl StateFolder {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut key = vec![0; JOB_KEY_LENGTH];
-                let drawn = SystemRandom::new().fill(&mut key);
-                drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
+                let filled = SystemRandom::new().fill(&mut key);
+                filled.map_err(|_| io::Error::other("the system has no random numbers"))?;
                 // A temporary file is created with access for the owner only.
                 let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
                 file.write_all(&key)?;

@@ -21,12 +21,12 @@ const EXPIRY_WARNING_BEFORE: SignedDuration = SignedDuration::from_hours(14 * 24
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("cannot read {}: {source}", place.display())]
-    Read { place: PathBuf, source: io::Error },
-    #[error("there is no {what} in PEM form in {}", place.display())]
-    Nothing { what: &'static str, place: PathBuf },
-    #[error("{} is damaged: {why}", place.display())]
-    Damaged { place: PathBuf, why: String },
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("there is no {what} in PEM form in {}", path.display())]
+    Nothing { what: &'static str, path: PathBuf },
+    #[error("{} is damaged: {why}", path.display())]
+    Damaged { path: PathBuf, why: String },
     #[error("{} and {} do not go together: {source}", files.certificate.display(), files.key.display())]
     Unfit { files: Files, source: rustls::Error },
 }
@@ -35,7 +35,7 @@ pub enum TlsError {
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
-    now: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Arc<ServerConfig>>,
 }
 
 /// A certificate with its key, ready for use.
@@ -49,12 +49,12 @@ pub struct Certificate {
 impl Tls {
     pub fn open(files: Files) -> Result<Self, TlsError> {
         let certificate = Certificate::read(&files)?;
-        certificate.say(Timestamp::now());
-        Ok(Self { files, now: RwLock::new(certificate.config) })
+        certificate.log_validity(Timestamp::now());
+        Ok(Self { files, current: RwLock::new(certificate.config) })
     }
 
     pub fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner)))
+        TlsAcceptor::from(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Reads the files again. Open connections stay; if the files cannot be used, for example half written, the old
@@ -62,8 +62,8 @@ impl Tls {
     pub fn reload(&self) {
         match Certificate::read(&self.files) {
             Ok(certificate) => {
-                certificate.say(Timestamp::now());
-                *self.now.write().unwrap_or_else(PoisonError::into_inner) = certificate.config;
+                certificate.log_validity(Timestamp::now());
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = certificate.config;
             }
             Err(error) => warn!("the certificate stays as it is: {error}"),
         }
@@ -103,7 +103,7 @@ impl Certificate {
         }
     }
 
-    fn say(&self, now: Timestamp) {
+    fn log_validity(&self, now: Timestamp) {
         match self.validity(now) {
             (validity, true) => warn!("{validity}"),
             (validity, false) => info!("{validity}"),
@@ -111,36 +111,35 @@ impl Certificate {
     }
 }
 
-fn chain(place: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let bytes = read(place)?;
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let bytes = read(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let chain = chain.map_err(|error| of_pem(place, "certificate", &error))?;
+    let chain = chain.map_err(|error| pem_error(path, "certificate", &error))?;
     if chain.is_empty() {
-        return Err(TlsError::Nothing { what: "certificate", place: place.to_owned() });
+        return Err(TlsError::Nothing { what: "certificate", path: path.to_owned() });
     }
     Ok(chain)
 }
 
-fn key(place: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&read(place)?).map_err(|error| of_pem(place, "private key", &error))
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| pem_error(path, "private key", &error))
 }
 
-fn read(place: &Path) -> Result<Vec<u8>, TlsError> {
-    named_file::read(place, MAX_KEY_BYTES)
-        .map_err(|source| TlsError::Read { place: place.to_owned(), source })
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    named_file::read(path, MAX_KEY_BYTES).map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
 /// Converts an error of the PEM reader; the message never quotes the file, which may be a key.
-fn of_pem(place: &Path, what: &'static str, error: &pem::Error) -> TlsError {
-    let place = place.to_owned();
+fn pem_error(path: &Path, what: &'static str, error: &pem::Error) -> TlsError {
+    let path = path.to_owned();
     match error {
-        pem::Error::NoItemsFound => TlsError::Nothing { what, place },
-        _ => TlsError::Damaged { place, why: format!("its {what} is not in PEM form") },
+        pem::Error::NoItemsFound => TlsError::Nothing { what, path },
+        _ => TlsError::Damaged { path, why: format!("its {what} is not in PEM form") },
     }
 }
 
-fn validity(chain: &[CertificateDer<'_>], place: &Path) -> Result<(Timestamp, Timestamp), TlsError> {
-    let damaged = |why: String| TlsError::Damaged { place: place.to_owned(), why };
+fn validity(chain: &[CertificateDer<'_>], path: &Path) -> Result<(Timestamp, Timestamp), TlsError> {
+    let damaged = |why: String| TlsError::Damaged { path: path.to_owned(), why };
     let first = chain.first().map(AsRef::as_ref).unwrap_or_default();
     let certificate = x509_cert::Certificate::from_der(first).map_err(|error| damaged(error.to_string()))?;
     let validity = certificate.tbs_certificate.validity;

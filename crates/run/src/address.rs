@@ -85,10 +85,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(Ipv4Addr::new(a, b, c, d));
     }
     let [a, b, ..] = address.segments();
-    let given_out = a & 0xe000 == 0x2000;
+    let allocated = a & 0xe000 == 0x2000;
     // 2001::/23 (Teredo and other protocols), documentation, 6to4.
     let special = (a == 0x2001 && b < 0x0200) || (a, b) == (0x2001, 0x0db8) || a == 0x2002 || a == 0x3fff;
-    given_out && !special
+    allocated && !special
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::ending::Ending;
 use super::process::{self, ProcessIdentity};
 use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
+use cowhand_system::lock_file;
 use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
 
 /// One process run for a job, before, during or after its run.
@@ -59,7 +60,7 @@ pub(super) enum AttemptLock {
 }
 
 /// Returns options that create files for the owner only and do not follow links.
-fn own() -> OpenOptions {
+fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
     options
@@ -81,11 +82,11 @@ impl Attempt {
 
     /// Returns the job of the attempt, or none for a hook.
     pub fn job(&self) -> Option<JobId> {
-        self.of_job().map(|(job, _)| job)
+        self.job_and_number().map(|(job, _)| job)
     }
 
     /// Returns the job and the number of the attempt, or none for a hook.
-    pub fn of_job(&self) -> Option<(JobId, u32)> {
+    pub fn job_and_number(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
         Some((job.parse().ok()?, number.parse().ok()?))
     }
@@ -103,11 +104,11 @@ impl Attempt {
 
     pub fn at(folder: &Path) -> io::Result<Self> {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_one = name.rsplit_once('.').is_some_and(|(job, number)| {
+        let is_valid = name.rsplit_once('.').is_some_and(|(job, number)| {
             let number = number.strip_prefix(HOOK_SUFFIX).unwrap_or(number);
             job.parse::<JobId>().is_ok() && number.parse::<u32>().is_ok()
         });
-        if !is_one {
+        if !is_valid {
             return Err(io::Error::other(format!("{name:?} is not an attempt's folder")));
         }
         Ok(Self { folder: folder.to_owned(), name: name.to_owned() })
@@ -195,7 +196,7 @@ impl Attempt {
             Some(session) => self.create(RESUMED_FILE)?.write_all(session.as_bytes())?,
             None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED_FILE)))?,
         }
-        self.write("start.json", &start.by(program))?;
+        self.write("start.json", &start.with_program(program))?;
         let mark = self.mark();
         Command::new(program)
             .arg("keeper")
@@ -212,10 +213,10 @@ impl Attempt {
     }
 
     /// Returns the last line of the keeper's log.
-    pub fn keeper_said(&self) -> Option<String> {
-        let said = fs::read(self.folder.join(KEEPER_LOG_FILE)).ok()?;
-        let said = String::from_utf8_lossy(&said);
-        said.lines()
+    pub fn last_keeper_message(&self) -> Option<String> {
+        let log = fs::read(self.folder.join(KEEPER_LOG_FILE)).ok()?;
+        let log = String::from_utf8_lossy(&log);
+        log.lines()
             .map(str::trim)
             .rfind(|line| !line.is_empty())
             .map(|line| cut(line, 0, MAX_KEEPER_MESSAGE_BYTES))
@@ -229,7 +230,7 @@ impl Attempt {
     }
 
     /// Removes the record of a keeper that did not start the agent, so that another attempt can.
-    pub(super) fn forget_keeper(&self) -> io::Result<()> {
+    pub(super) fn remove_keeper_record(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(KEEPER_FILE)))
     }
 
@@ -311,7 +312,8 @@ impl Attempt {
     /// Takes the lock. The launcher holds it, then the keeper as long as it lives; the kernel releases it however the
     /// keeper ends.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
-        let lock = own().write(true).create(true).truncate(false).open(self.folder.join(LOCK_FILE))?;
+        let lock =
+            lock_file::open(private_options().create(true).truncate(false), &self.folder.join(LOCK_FILE))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -321,7 +323,7 @@ impl Attempt {
 
     /// Takes the lock without creating its file, so that the folder can be removed meanwhile.
     pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
-        let lock = match own().write(true).open(self.folder.join(LOCK_FILE)) {
+        let lock = match lock_file::open(&mut private_options(), &self.folder.join(LOCK_FILE)) {
             // Without its folder nothing is known about the attempt.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_missing(&self.folder) => {
                 return Ok(AttemptLock::Missing);
@@ -341,8 +343,8 @@ impl Attempt {
 
     /// Reads the record of a process. These records are not synced: one that a power failure damaged cannot name a live
     /// process.
-    pub(super) fn identity(&self, who: &str) -> io::Result<Option<ProcessIdentity>> {
-        match self.read(who) {
+    pub(super) fn identity(&self, file: &str) -> io::Result<Option<ProcessIdentity>> {
+        match self.read(file) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
             read => read,
         }
@@ -354,15 +356,15 @@ impl Attempt {
 
     /// Writes a record atomically. It survives a killed process, but not a power failure.
     pub(super) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
-        self.write_and(name, value, |_| Ok(()))
+        self.write_record(name, value, |_| Ok(()))
     }
 
     /// Writes a record atomically, so that a power failure leaves the old or the new one.
     pub(super) fn write_synced<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
-        self.write_and(name, value, File::sync_all)
+        self.write_record(name, value, File::sync_all)
     }
 
-    fn write_and<T: Serialize>(
+    fn write_record<T: Serialize>(
         &self,
         name: &str,
         value: &T,
@@ -396,15 +398,15 @@ impl Attempt {
     }
 
     pub(super) fn create(&self, name: &str) -> io::Result<File> {
-        own().write(true).create(true).truncate(true).open(self.folder.join(name))
+        private_options().write(true).create(true).truncate(true).open(self.folder.join(name))
     }
 
     pub(super) fn open(&self, name: &str) -> io::Result<File> {
-        own().read(true).open(self.folder.join(name))
+        private_options().read(true).open(self.folder.join(name))
     }
 
     pub(super) fn append(&self, name: &str) -> io::Result<File> {
-        own().append(true).open(self.folder.join(name))
+        private_options().append(true).open(self.folder.join(name))
     }
 
     pub fn name(&self) -> &str {

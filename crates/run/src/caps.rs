@@ -62,11 +62,11 @@ impl Groups {
         groups.record(attempt)?;
         let entered = groups.limits.iter().try_for_each(|group| {
             cgroup::move_self(&group.path)?;
-            proved(&group.path)
+            check_is_member(&group.path)
         });
         let in_tree = groups.tree.as_ref().map_or(Ok(()), |tree| {
             tree.enter()?;
-            proved(tree.path())
+            check_is_member(tree.path())
         });
         let outcome = match (entered, in_tree) {
             (Ok(()), Err(_)) if !groups.tree_limits => {
@@ -96,11 +96,13 @@ impl Groups {
         });
         let homes = own.map_err(|error| refusal(error.into()))?;
         let mut made = Self { caps: *caps, ..Self::default() };
-        let of_two: Vec<Controller> =
+        let v2_controllers: Vec<Controller> =
             needed.iter().zip(&homes).filter(|(_, home)| home.is_none()).map(|(own, _)| *own).collect();
-        let result = made.make_tree(name, &of_two).and_then(|()| {
-            let of_one = needed.iter().zip(homes).filter_map(|(own, home)| Some((*own, home?)));
-            of_one.into_iter().try_for_each(|(controller, home)| made.make_limit(name, controller, home))
+        let result = made.make_tree(name, &v2_controllers).and_then(|()| {
+            let v1_controllers = needed.iter().zip(homes).filter_map(|(own, home)| Some((*own, home?)));
+            v1_controllers
+                .into_iter()
+                .try_for_each(|(controller, home)| made.make_limit(name, controller, home))
         });
         match result {
             Ok(()) => Ok(made),
@@ -126,7 +128,7 @@ impl Groups {
         self.tree = Some(tree);
         self.tree_limits = true;
         for controller in controllers {
-            limit_in_two(&path, *controller, &self.caps)?;
+            set_limit_v2(&path, *controller, &self.caps)?;
         }
         Ok(())
     }
@@ -137,7 +139,7 @@ impl Groups {
         fs::create_dir(&path).map_err(|error| CapsError::NoGroup { parent: home.clone(), error })?;
         // Several controllers may share a hierarchy, and then a group.
         self.limits.push(Group { path: path.clone(), home });
-        limit_in_one(&path, controller, &self.caps)
+        set_limit_v1(&path, controller, &self.caps)
     }
 
     fn record(&self, attempt: &Attempt) -> io::Result<()> {
@@ -222,8 +224,8 @@ pub enum CapsError {
         home.display()
     )]
     NotDelegated { home: PathBuf, controllers: String },
-    #[error("{} says {shown:?} after {most} was written", file.display())]
-    NotInForce { file: PathBuf, shown: String, most: u64 },
+    #[error("{} says {shown:?} after {limit} was written", file.display())]
+    NotInForce { file: PathBuf, shown: String, limit: u64 },
     #[error("{} cannot be set to {text}: {error}", file.display())]
     NotSet { file: PathBuf, text: String, error: io::Error },
 }
@@ -246,7 +248,7 @@ fn removed(path: &Path) -> bool {
 }
 
 /// Checks that this process is in the group.
-fn proved(group: &Path) -> io::Result<()> {
+fn check_is_member(group: &Path) -> io::Result<()> {
     let own = std::process::id().to_string();
     let inside = fs::read_to_string(group.join("cgroup.procs"))?;
     if inside.lines().any(|pid| pid == own) {
@@ -283,24 +285,24 @@ fn home(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
 /// Returns a group whose children can have these controllers: the own group or, since a group with processes cannot
 /// delegate controllers, its parent.
 fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
-    let wanted = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
-    let hands_on = |group: &Path| {
+    let enable = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
+    let delegates = |group: &Path| {
         let file = group.join("cgroup.subtree_control");
         // If they cannot be enabled, they may already be.
-        fs::write(&file, &wanted).ok();
-        let on = fs::read_to_string(&file).unwrap_or_default();
-        words.iter().all(|word| on.split_whitespace().any(|on| on == *word))
+        fs::write(&file, &enable).ok();
+        let enabled = fs::read_to_string(&file).unwrap_or_default();
+        words.iter().all(|word| enabled.split_whitespace().any(|enabled| enabled == *word))
     };
     let above = home.parent().filter(|above| above.join("cgroup.subtree_control").exists());
     [Some(home), above]
         .into_iter()
         .flatten()
-        .find(|group| hands_on(group))
+        .find(|group| delegates(group))
         .map(Path::to_owned)
         .ok_or_else(|| CapsError::NotDelegated { home: home.to_owned(), controllers: words.join(", ") })
 }
 
-fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(), CapsError> {
+fn set_limit_v1(group: &Path, controller: Controller, caps: &Caps) -> Result<(), CapsError> {
     match controller {
         Controller::Memory => {
             let bytes = caps.memory.unwrap_or_default();
@@ -319,7 +321,7 @@ fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
     }
 }
 
-fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(), CapsError> {
+fn set_limit_v2(group: &Path, controller: Controller, caps: &Caps) -> Result<(), CapsError> {
     match controller {
         Controller::Memory => {
             put(group, "memory.max", caps.memory.unwrap_or_default())?;
@@ -344,12 +346,12 @@ fn quota(caps: &Caps) -> u64 {
 }
 
 /// Writes a limit and reads it again: a limit that the kernel does not show is not in force.
-fn put(group: &Path, file: &str, most: u64) -> Result<(), CapsError> {
-    write(group, file, &most.to_string())?;
+fn put(group: &Path, file: &str, limit: u64) -> Result<(), CapsError> {
+    write(group, file, &limit.to_string())?;
     let shown = fs::read_to_string(group.join(file)).unwrap_or_default();
     match shown.trim().parse::<u64>() {
-        Ok(holds) if holds <= most => Ok(()),
-        _ => Err(CapsError::NotInForce { file: group.join(file), shown: shown.trim().to_owned(), most }),
+        Ok(holds) if holds <= limit => Ok(()),
+        _ => Err(CapsError::NotInForce { file: group.join(file), shown: shown.trim().to_owned(), limit }),
     }
 }
 
@@ -424,7 +426,7 @@ mod tests {
         }
         let caps = Caps { memory: Some(1_000_000), pids: Some(64), cpu: Some(0.5) };
         for controller in needed(&caps) {
-            limit_in_two(group.path(), controller, &caps).unwrap();
+            set_limit_v2(group.path(), controller, &caps).unwrap();
         }
         let read = |file: &str| fs::read_to_string(group.path().join(file)).unwrap();
         assert_eq!(

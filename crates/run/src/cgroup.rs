@@ -72,7 +72,7 @@ impl Cgroup {
 /// Triggers the kernel's grace period for changing groups ahead of time. The kernel waits about ten milliseconds for
 /// all processors before a process can change groups, unless that has just happened. Called when a keeper is about to
 /// start, this overlaps the wait with other work; a move to the own group changes nothing.
-pub fn wait_ahead() {
+pub fn trigger_grace_period() {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if !WAITING.swap(true, Ordering::AcqRel) {
         // Without control groups there is nothing to wait for.

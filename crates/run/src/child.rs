@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::minder::{Line, Minded};
+use super::minder::{DaemonConnection, MindedCommand};
 
 /// Interval of checks whether the program has ended.
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -19,82 +19,88 @@ const OUTPUT_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum size of the kept end of its stderr and stdout.
 const MAX_STDERR_BYTES: usize = 4 << 10;
 
-pub(crate) struct Ran {
+pub(crate) struct ChildOutput {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     /// Set if there was more output.
     pub cut: bool,
     /// End of its stderr.
-    pub complaint: String,
+    pub stderr_end: String,
     /// End of its stdout.
-    pub last_words: String,
+    pub stdout_end: String,
 }
 
-pub(crate) enum WhyNot {
+pub(crate) enum ChildError {
     CannotStart(std::io::Error),
-    TookTooLong(Duration),
+    TimedOut(Duration),
     /// The caller asked for its end.
     Stopped,
 }
 
 /// Limits on the time and kept stdout, and a flag that asks for the end.
 pub(crate) struct Bounds<'a> {
-    pub patience: Option<Duration>,
-    pub most: usize,
+    pub timeout: Option<Duration>,
+    pub max_stdout_bytes: usize,
     pub stop: &'a AtomicBool,
 }
 
 /// Runs a program that ends soon and starts nothing that outlives it.
-pub(crate) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+pub(crate) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
     run_by(command.stdin(Stdio::null()), None, bounds)
 }
 
 /// Runs a program that may do anything.
-pub(crate) fn run_minded(minded: Minded, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
-    let Minded { mut command, line } = minded;
-    run_by(&mut command, Some(line), bounds)
+pub(crate) fn run_minded(minded: MindedCommand, bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
+    let MindedCommand { mut command, connection } = minded;
+    run_by(&mut command, Some(connection), bounds)
 }
 
-fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+fn run_by(
+    command: &mut Command,
+    connection: Option<DaemonConnection>,
+    bounds: &Bounds<'_>,
+) -> Result<ChildOutput, ChildError> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(WhyNot::CannotStart)?;
-    let stdout = child.stdout.take().map(|pipe| both_ends(pipe, bounds.most));
-    let stderr = child.stderr.take().map(end);
+    let mut child = command.spawn().map_err(ChildError::CannotStart)?;
+    let stdout = child.stdout.take().map(|pipe| read_both_ends(pipe, bounds.max_stdout_bytes));
+    let stderr = child.stderr.take().map(read_end);
     let ended = wait(&mut child, bounds);
-    let status = match (ended, line) {
-        (Ok(_), Some(line)) => line.ended().map_err(WhyNot::CannotStart)?,
+    let status = match (ended, connection) {
+        (Ok(_), Some(connection)) => connection.ended().map_err(ChildError::CannotStart)?,
         (Ok(status), None) => {
             // Whatever it left behind is ended with it.
             end_group(&child);
             status
         }
-        (Err(why), line) => {
+        (Err(why), connection) => {
             // A minder ends everything when its connection is closed.
-            if line.is_none() {
+            if connection.is_none() {
                 end_group(&child);
             }
-            drop(line);
-            child.wait().map_err(WhyNot::CannotStart)?;
+            drop(connection);
+            child.wait().map_err(ChildError::CannotStart)?;
             return Err(why);
         }
     };
-    let told = stdout.and_then(|said| said.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
-    let complaint = stderr.and_then(|said| said.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
-    let (complaint, last_words) = (complaint.text(), told.end.text());
-    Ok(Ran { status, stdout: told.beginning, cut: told.cut, complaint, last_words })
+    let output =
+        stdout.and_then(|received| received.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
+    let stderr_end =
+        stderr.and_then(|received| received.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
+    let (stderr_end, stdout_end) = (stderr_end.text(), output.end.text());
+    Ok(ChildOutput { status, stdout: output.beginning, cut: output.cut, stderr_end, stdout_end })
 }
 
-fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, WhyNot> {
-    let begin = Instant::now();
+fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, ChildError> {
+    let started = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().map_err(WhyNot::CannotStart)? {
+        if let Some(status) = child.try_wait().map_err(ChildError::CannotStart)? {
             return Ok(status);
         }
         if bounds.stop.load(Ordering::Relaxed) {
-            return Err(WhyNot::Stopped);
+            return Err(ChildError::Stopped);
         }
-        if let Some(patience) = bounds.patience.filter(|patience| begin.elapsed() >= *patience) {
-            return Err(WhyNot::TookTooLong(patience));
+        if let Some(timeout) = bounds.timeout.filter(|timeout| started.elapsed() >= *timeout) {
+            return Err(ChildError::TimedOut(timeout));
         }
         std::thread::sleep(CHILD_POLL_INTERVAL);
     }
@@ -116,20 +122,20 @@ struct KeptOutput {
 }
 
 /// Keeps the first and last bytes of a pipe, and discards the rest, so that the writer is not blocked.
-fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<KeptOutput> {
-    let (tell, told) = mpsc::channel();
+fn read_both_ends(mut pipe: impl Read + Send + 'static, max_stdout_bytes: usize) -> Receiver<KeptOutput> {
+    let (sender, received) = mpsc::channel();
     std::thread::spawn(move || {
         let mut kept = KeptOutput::default();
         read(&mut pipe, |bytes| {
-            let room = most - kept.beginning.len();
+            let room = max_stdout_bytes - kept.beginning.len();
             kept.cut |= bytes.len() > room;
             kept.beginning.extend(&bytes[..bytes.len().min(room)]);
             kept.end.add(bytes);
         });
         // The receiver may have been dropped.
-        let _ = tell.send(kept);
+        let _ = sender.send(kept);
     });
-    told
+    received
 }
 
 #[derive(Default)]
@@ -150,19 +156,19 @@ impl LastBytes {
     /// Returns the text without the rest of a line whose beginning is missing: it may be part of a secret and would not
     /// be recognised.
     fn text(&self) -> String {
-        let end = self.bytes.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
-        String::from_utf8_lossy(&self.bytes[end.unwrap_or_default()..]).trim().to_owned()
+        let line_end = self.bytes.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
+        String::from_utf8_lossy(&self.bytes[line_end.unwrap_or_default()..]).trim().to_owned()
     }
 }
 
-fn end(mut pipe: impl Read + Send + 'static) -> Receiver<LastBytes> {
-    let (tell, told) = mpsc::channel();
+fn read_end(mut pipe: impl Read + Send + 'static) -> Receiver<LastBytes> {
+    let (sender, received) = mpsc::channel();
     std::thread::spawn(move || {
         let mut kept = LastBytes::default();
         read(&mut pipe, |bytes| kept.add(bytes));
-        let _ = tell.send(kept);
+        let _ = sender.send(kept);
     });
-    told
+    received
 }
 
 fn read(pipe: &mut impl Read, mut take: impl FnMut(&[u8])) {

@@ -1,9 +1,9 @@
-//! Descriptors inherited from the parent process are not passed to agents.
+//! Descriptors inherited from the parent process are not passed to agents, nor to a daemon in the background.
 
 use std::io;
 
 /// Marks everything beyond stdin, stdout and stderr to be closed when a child is executed.
-pub(super) fn keep_from_children() -> io::Result<()> {
+pub fn keep_from_children() -> io::Result<()> {
     let flags = i32::try_from(libc::CLOSE_RANGE_CLOEXEC).map_err(io::Error::other)?;
     #[expect(
         unsafe_code,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Ending {
     pub at: Timestamp,
     pub status: ExitStatus,
-    /// How the end came about, if it was requested.
+    /// Whether the process ended by itself after a stop request or was killed; none without a stop request.
     pub stopped: Option<Termination>,
     /// Number of processes that outlived the agent and were ended.
     pub leftovers: u32,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::child::{self, Bounds, WhyNot};
-use super::minder::Minded;
+use super::child::{self, Bounds, ChildError};
+use super::minder::MindedCommand;
 use crate::redact::Redactor;
 
 /// Timeout of the command. It runs before every firing, so it has to be quick.
@@ -23,7 +23,7 @@ const MAX_GATE_LINE_CHARS: usize = 150;
 pub struct GateAnswer {
     pub allows: bool,
     /// Last lines of its output, joined and redacted; empty if there was none.
-    pub said: String,
+    pub output: String,
 }
 
 /// Runs the command. Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started,
@@ -36,22 +36,22 @@ pub async fn allows(
     redactor: Redactor,
 ) -> anyhow::Result<GateAnswer> {
     let (minder, command, directory) = (minder.to_owned(), command.to_vec(), directory.to_owned());
-    let unwanted = Unwanted::default();
-    let stop = Arc::clone(&unwanted.0);
+    let stop_on_drop = StopOnDrop::default();
+    let stop = Arc::clone(&stop_on_drop.0);
     let answer = tokio::task::spawn_blocking(move || {
         let redact = |text: &str| redactor.redact(text).into_owned();
         ask(&minder, &command, &directory, GATE_TIMEOUT, &stop, &redact)
     })
     .await;
-    drop(unwanted);
+    drop(stop_on_drop);
     answer.context("nobody asked")?
 }
 
 /// Requests the end of the command when it is dropped.
 #[derive(Debug, Default)]
-struct Unwanted(Arc<AtomicBool>);
+struct StopOnDrop(Arc<AtomicBool>);
 
-impl Drop for Unwanted {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -62,37 +62,37 @@ pub fn ask(
     minder: &Path,
     command: &[String],
     directory: &Path,
-    patience: Duration,
+    timeout: Duration,
     stop: &AtomicBool,
     redact: &dyn Fn(&str) -> String,
 ) -> anyhow::Result<GateAnswer> {
     let Some((program, arguments)) = command.split_first() else { bail!("it names no program") };
-    let cannot = || format!("cannot start {program:?}");
-    let mut watched = Minded::new(minder, program, arguments).with_context(cannot)?;
-    watched.command.current_dir(directory);
-    let ran = child::run_minded(watched, &Bounds { patience: Some(patience), most: 0, stop });
+    let cannot_start = || format!("cannot start {program:?}");
+    let mut process = MindedCommand::new(minder, program, arguments).with_context(cannot_start)?;
+    process.command.current_dir(directory);
+    let ran = child::run_minded(process, &Bounds { timeout: Some(timeout), max_stdout_bytes: 0, stop });
     let ran = match ran {
         Ok(ran) => ran,
-        Err(WhyNot::CannotStart(_)) if !directory.is_dir() => {
+        Err(ChildError::CannotStart(_)) if !directory.is_dir() => {
             bail!("cannot start {program:?}: its directory {} is not there", directory.display())
         }
-        Err(WhyNot::CannotStart(error)) => return Err(error).with_context(cannot),
-        Err(WhyNot::TookTooLong(patience)) => bail!("no answer within {}s", patience.as_secs()),
-        Err(WhyNot::Stopped) => bail!("nobody waits for the answer any more"),
+        Err(ChildError::CannotStart(error)) => return Err(error).with_context(cannot_start),
+        Err(ChildError::TimedOut(timeout)) => bail!("no answer within {}s", timeout.as_secs()),
+        Err(ChildError::Stopped) => bail!("nobody waits for the answer any more"),
     };
-    let said = last_lines(&[&redact(&ran.last_words), &redact(&ran.complaint)]);
-    let printed = it_printed(&said);
+    let output = last_lines(&[&redact(&ran.stdout_end), &redact(&ran.stderr_end)]);
+    let printed = printed_suffix(&output);
     match ran.status.code() {
-        Some(0) => Ok(GateAnswer { allows: true, said }),
-        Some(1..=125) => Ok(GateAnswer { allows: false, said }),
+        Some(0) => Ok(GateAnswer { allows: true, output }),
+        Some(1..=125) => Ok(GateAnswer { allows: false, output }),
         Some(code) => bail!("{program:?} ended with code {code}, which means that it could not run{printed}"),
         None => bail!("{program:?} was killed{printed}"),
     }
 }
 
 /// Formats the output: `; it printed: …`, or nothing.
-pub fn it_printed(said: &str) -> String {
-    if said.is_empty() { String::new() } else { format!("; it printed: {said}") }
+pub fn printed_suffix(output: &str) -> String {
+    if output.is_empty() { String::new() } else { format!("; it printed: {output}") }
 }
 
 fn last_lines(texts: &[&str]) -> String {

@@ -15,19 +15,19 @@ pub struct Growth {
 
 impl Growth {
     /// Subscribes to a job's output. Read once after this call.
-    pub fn of(&self, job: &JobId) -> watch::Receiver<()> {
+    pub fn subscribe(&self, job: &JobId) -> watch::Receiver<()> {
         let mut listeners = self.listeners();
         listeners.retain(|_, listeners| listeners.receiver_count() > 0);
         listeners.entry(job.clone()).or_default().subscribe()
     }
 
     /// Subscribes to the output of all jobs.
-    pub fn of_any(&self) -> watch::Receiver<()> {
+    pub fn subscribe_all(&self) -> watch::Receiver<()> {
         self.any.subscribe()
     }
 
     /// Notifies the readers of a job. Called after the write, so that they find the output.
-    pub fn tell(&self, job: &JobId) {
+    pub fn notify(&self, job: &JobId) {
         if let Some(listeners) = self.listeners().get(job) {
             listeners.send_replace(());
         }
@@ -49,16 +49,16 @@ mod tests {
         let growth = Growth::default();
         let [one, other]: [JobId; 2] =
             ["a", "b"].map(|end| format!("job-2026-01-01-aaaaa{end}").parse().unwrap());
-        let (mut of_one, of_other) = (growth.of(&one), growth.of(&other));
-        growth.tell(&one);
-        assert!(of_one.has_changed().unwrap() && !of_other.has_changed().unwrap());
-        of_one.mark_unchanged();
-        let of_any = growth.of_any();
-        growth.tell(&one);
-        assert!(of_any.has_changed().unwrap());
-        assert!(of_one.has_changed().unwrap(), "also what came before somebody waits");
-        drop((of_one, of_other));
-        drop(growth.of(&one));
+        let (mut one_output, other_output) = (growth.subscribe(&one), growth.subscribe(&other));
+        growth.notify(&one);
+        assert!(one_output.has_changed().unwrap() && !other_output.has_changed().unwrap());
+        one_output.mark_unchanged();
+        let any_output = growth.subscribe_all();
+        growth.notify(&one);
+        assert!(any_output.has_changed().unwrap());
+        assert!(one_output.has_changed().unwrap(), "also what came before somebody waits");
+        drop((one_output, other_output));
+        drop(growth.subscribe(&one));
         assert_eq!(growth.listeners().len(), 1, "who has gone is forgotten");
     }
 }

@@ -80,7 +80,7 @@ pub fn final_output(path: &Path) -> io::Result<Option<String>> {
     let Some(file) = open(path)? else { return Ok(None) };
     let length = file.metadata()?.len();
     let output = read_output(file, length.saturating_sub(TAIL_BYTES))?;
-    if output.is_said() || length <= TAIL_BYTES {
+    if output.has_agent_text() || length <= TAIL_BYTES {
         return Ok(output.into_text());
     }
     let Some(file) = open(path)? else { return Ok(None) };
@@ -114,7 +114,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> String {
+    fn assistant_line(text: &str) -> String {
         format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n")
     }
 
@@ -124,8 +124,8 @@ mod tests {
         let path = folder.path().join("job.jsonl");
         let mut early = Jsonl::after(path.clone(), 0);
         assert_eq!(early.more().unwrap(), b"", "no file yet");
-        let lines: Vec<String> = (0..50_000).map(|n| said(&n.to_string())).collect();
-        let long = said(&"x".repeat(1 << 20));
+        let lines: Vec<String> = (0..50_000).map(|n| assistant_line(&n.to_string())).collect();
+        let long = assistant_line(&"x".repeat(1 << 20));
         std::fs::write(&path, format!("{}{long}half a li", lines.concat())).unwrap();
         for after in [0_u32, 1, 7_000, 49_999, 50_000, 50_001, 60_000] {
             let (mut jsonl, mut read) = (Jsonl::after(path.clone(), after.into()), Vec::new());
@@ -155,10 +155,17 @@ mod tests {
         };
         assert_eq!(final_output(&folder.path().join("gone")).unwrap(), None);
         assert_eq!(found(""), None);
-        assert_eq!(found(&(said("first") + &said("last") + "{\"type\":\"assi")), Some("last".to_owned()));
+        assert_eq!(
+            found(&(assistant_line("first") + &assistant_line("last") + "{\"type\":\"assi")),
+            Some("last".to_owned())
+        );
         let answers = "{\"type\":\"tool_result\",\"result\":\"raw\"}\n".repeat(200_000);
-        assert_eq!(found(&(answers.clone() + &said("done"))), Some("done".to_owned()));
-        assert_eq!(found(&(said("early") + &answers)), Some("early".to_owned()), "also far from the end");
+        assert_eq!(found(&(answers.clone() + &assistant_line("done"))), Some("done".to_owned()));
+        assert_eq!(
+            found(&(assistant_line("early") + &answers)),
+            Some("early".to_owned()),
+            "also far from the end"
+        );
         assert_eq!(found(&answers), Some("raw".to_owned()));
     }
 }

@@ -30,7 +30,7 @@ use super::ending::{Ending, ExitStatus};
 use super::process::{self, ProcessIdentity};
 use super::reach::{self, WRITE_RETRY_DELAY, complain};
 use super::sandbox::docker::leftover;
-use super::sandbox::{self, Making};
+use super::sandbox::{self, BwrapStatus};
 use super::shortage::{self, FOLDER_CLOSED};
 use super::start::{KeeperLimits, SandboxPlan, StartSpec};
 
@@ -89,7 +89,7 @@ fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
         let Err(error) = attempt.write_synced("ending.json", ending) else { return Ok(()) };
         complain(attempt.folder(), &format!("cannot write how it ended: {error}"));
         if matches!(ending.status, ExitStatus::StartFailed { .. }) {
-            attempt.forget_keeper()?;
+            attempt.remove_keeper_record()?;
             return Err(error);
         }
         if !reach::was_closed(attempt) && !shortage::is_named_in(&error.to_string()) {
@@ -106,7 +106,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     let groups = match ready(attempt, start) {
         Ok(groups) => groups,
         Err(error) => {
-            attempt.forget_keeper()?;
+            attempt.remove_keeper_record()?;
             return Err(error);
         }
     };
@@ -116,10 +116,10 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     };
     fault::place("keeper-ready");
     let mut streams = BoundedStreams::default();
-    let wrapped = start.sandbox.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
-    let mut making = if wrapped { Some(Making::watched()?) } else { None };
-    let spawned = spawn(attempt, start, &mut streams, making.as_ref());
-    making.iter_mut().for_each(Making::spawned);
+    let wrapped = start.sandbox.as_ref().is_some_and(|plan| plan.kind == SandboxKind::Bubblewrap);
+    let mut bwrap_status = if wrapped { Some(BwrapStatus::new()?) } else { None };
+    let spawned = spawn(attempt, start, &mut streams, bwrap_status.as_ref());
+    bwrap_status.iter_mut().for_each(BwrapStatus::spawned);
     groups.leave();
     let agent = match spawned {
         Ok(Some(agent)) => agent,
@@ -142,7 +142,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     };
     let grace = Duration::from_millis(start.grace_ms);
     let mut watch = Watch { agent, wrapped, grace, groups, ..Watch::default() };
-    let mut look_at_folder = tokio::time::interval(FOLDER_POLL_INTERVAL);
+    let mut folder_check = tokio::time::interval(FOLDER_POLL_INTERVAL);
     let mut orphaned = false;
     let mut deadline =
         start.limits.map(|limits| Instant::now() + Duration::from_millis(limits.lifetime_ms.min(FOREVER_MS)));
@@ -150,7 +150,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         tokio::select! {
             _ = child_ended.recv() => {}
             // Without its folder, the agent could not be found, read or stopped.
-            _ = look_at_folder.tick(), if !orphaned => {
+            _ = folder_check.tick(), if !orphaned => {
                 reach::restore(attempt);
                 // A full disk may have room now.
                 if !attempt.has_agent() {
@@ -166,7 +166,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
                 deadline = None;
                 watch.ask(start.stop_signal.signal());
             }
-            () = watch.next_look() => watch.force_if_due(),
+            () = watch.next_check() => watch.force_if_due(),
         }
     }
     streams.finish()?;
@@ -174,7 +174,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     attempt.note(&watch.groups.reached())?;
     watch.clean_up().await;
     end_container(attempt).await?;
-    let refusal = attempt.refusal().or_else(|| not_made(attempt, making?, &watch));
+    let refusal = attempt.refusal().or_else(|| not_made(attempt, bwrap_status?, &watch));
     match refusal {
         Some(why) => Ok(not_started(why)),
         None => watch.ending(),
@@ -182,13 +182,13 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
 }
 
 /// Returns why the sandbox was not created, if it ended before the agent was started.
-fn not_made(attempt: &Attempt, making: Making, watch: &Watch) -> Option<String> {
+fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Option<String> {
     let by_itself = matches!(watch.status, Some(ExitStatus::Code { .. })) && watch.stopped.is_none();
-    if !by_itself || making.began() {
+    if !by_itself || bwrap_status.began() {
         return None;
     }
-    let said = std::fs::read(attempt.stderr()).unwrap_or_default();
-    Some(sandbox::failure(&String::from_utf8_lossy(&said)))
+    let stderr = std::fs::read(attempt.stderr()).unwrap_or_default();
+    Some(sandbox::failure(&String::from_utf8_lossy(&stderr)))
 }
 
 /// Records the keeper and creates the control groups of the agent. The inner error says why these are not available;
@@ -212,7 +212,7 @@ fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, Caps
 
 /// Ends the container. It is not a child of the keeper, so it may still run after the client process was killed.
 async fn end_container(attempt: &Attempt) -> io::Result<()> {
-    let Err(why) = leftover::end_of(attempt).await else { return Ok(()) };
+    let Err(why) = leftover::end_container_of(attempt).await else { return Ok(()) };
     // Without the engine, its processes can still be found.
     attempt.end_others()?;
     attempt.note(&[why.to_string()])
@@ -247,14 +247,14 @@ fn spawn(
     attempt: &Attempt,
     start: &StartSpec,
     streams: &mut BoundedStreams,
-    making: Option<&Making>,
+    bwrap_status: Option<&BwrapStatus>,
 ) -> io::Result<Option<i32>> {
     let mut argv: Vec<OsString> = match &start.sandbox {
         None => start.argv.iter().map(Into::into).collect(),
         Some(sandbox) => sandbox::argv(sandbox, attempt, &start.directory, &start.argv)?,
     };
-    if let Some(making) = making {
-        making.add_status_pipe(&mut argv);
+    if let Some(bwrap_status) = bwrap_status {
+        bwrap_status.add_status_pipe(&mut argv);
     }
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
@@ -386,12 +386,12 @@ impl Watch {
 
     /// Waits until the next check. While the agent runs, only the end of the grace period matters; afterwards the
     /// keeper polls, since the end of a grandchild that another process reaped sends no signal.
-    async fn next_look(&self) {
-        let look = self.status.is_some().then(|| Instant::now() + KEEPER_POLL_INTERVAL);
-        match (self.kill_at, look) {
+    async fn next_check(&self) {
+        let check = self.status.is_some().then(|| Instant::now() + KEEPER_POLL_INTERVAL);
+        match (self.kill_at, check) {
             (Some(kill_at), None) => tokio::time::sleep_until(kill_at).await,
-            (Some(kill_at), Some(look)) if kill_at <= look => tokio::time::sleep_until(kill_at).await,
-            (_, Some(look)) => tokio::time::sleep_until(look).await,
+            (Some(kill_at), Some(check)) if kill_at <= check => tokio::time::sleep_until(kill_at).await,
+            (_, Some(check)) => tokio::time::sleep_until(check).await,
             (None, None) => std::future::pending().await,
         }
     }

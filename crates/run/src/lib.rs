@@ -17,7 +17,7 @@ mod bounded;
 pub mod caps;
 pub mod cgroup;
 mod child;
-mod descriptors;
+pub mod descriptors;
 pub mod ending;
 pub mod gate;
 pub mod growth;

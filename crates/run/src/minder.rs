@@ -22,20 +22,20 @@ use super::descriptors;
 use super::process::{descendants, signal_all};
 
 /// Hidden verb of the command line.
-pub const VERB: &str = "mind";
+pub const MINDER_VERB: &str = "mind";
 /// Interval of checks for remaining processes.
 const MINDER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A command that runs under a minder. The caller sets its directory, environment and output.
 #[derive(Debug)]
-pub(super) struct Minded {
+pub(super) struct MindedCommand {
     pub(super) command: Command,
-    pub(super) line: Line,
+    pub(super) connection: DaemonConnection,
 }
 
 /// The daemon's end of the connection.
 #[derive(Debug)]
-pub(super) struct Line(UnixStream);
+pub(super) struct DaemonConnection(UnixStream);
 
 /// Report of a minder.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,17 +48,17 @@ enum MinderReport {
     },
 }
 
-impl Minded {
+impl MindedCommand {
     /// Prepares a command. `minder` is the `cowhand` program.
     pub(super) fn new(minder: &Path, program: &str, arguments: &[String]) -> io::Result<Self> {
-        let (line, end) = UnixStream::pair()?;
+        let (connection, end) = UnixStream::pair()?;
         let mut command = Command::new(minder);
-        command.args([VERB, program]).args(arguments).stdin(OwnedFd::from(end));
-        Ok(Self { command, line: Line(line) })
+        command.args([MINDER_VERB, program]).args(arguments).stdin(OwnedFd::from(end));
+        Ok(Self { command, connection: DaemonConnection(connection) })
     }
 }
 
-impl Line {
+impl DaemonConnection {
     /// Returns how the command ended, after its minder has ended.
     pub(super) fn ended(mut self) -> io::Result<ExitStatus> {
         // The other end may still be open in this process, so there is no end of file.
@@ -79,23 +79,23 @@ impl Line {
 
 /// Runs a minder process.
 pub fn mind(argv: &[OsString]) -> ExitCode {
-    let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut line| {
-        let report = match run(argv, line.try_clone()?) {
+    let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut connection| {
+        let report = match run(argv, connection.try_clone()?) {
             Ok(status) => MinderReport::Ended(status),
             Err(error) => MinderReport::NotStarted { code: error.raw_os_error(), message: error.to_string() },
         };
-        line.write_all(&serde_json::to_vec(&report)?)
+        connection.write_all(&serde_json::to_vec(&report)?)
     });
     // Nobody reads the output of a minder.
     if minded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run(argv: &[OsString], line: UnixStream) -> io::Result<i32> {
+fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("it names no program"))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     descriptors::keep_from_children()?;
     let child = spawn(program, arguments)?;
-    thread::Builder::new().spawn(move || end_when_cut(line))?;
+    thread::Builder::new().spawn(move || end_when_disconnected(connection))?;
     let mut status = None;
     loop {
         // After the command has ended, remaining processes are ended.
@@ -121,9 +121,9 @@ fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
 }
 
 /// Ends all descendants when the connection is closed.
-fn end_when_cut(mut line: UnixStream) {
+fn end_when_disconnected(mut connection: UnixStream) {
     // Nothing is ever sent on it.
-    io::copy(&mut line, &mut io::sink()).ok();
+    io::copy(&mut connection, &mut io::sink()).ok();
     loop {
         end_all();
         thread::sleep(MINDER_POLL_INTERVAL);

@@ -60,31 +60,31 @@ impl Redactor {
     /// Masks every known secret in a text, and every token of cowhand, also if colour codes or invisible characters
     /// interrupt it or if it is written with JSON escapes.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let places = self.places(text.as_bytes());
-        if places.is_empty() {
+        let ranges = self.ranges(text.as_bytes());
+        if ranges.is_empty() {
             return Cow::Borrowed(text);
         }
         let mut hidden = text.to_owned();
-        for place in places.into_iter().rev() {
-            hidden.replace_range(place, MASK);
+        for range in ranges.into_iter().rev() {
+            hidden.replace_range(range, MASK);
         }
         Cow::Owned(hidden)
     }
 
     /// Returns the ranges to mask, in their order and without overlaps.
-    fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
-        let mut places = self.found(text);
-        places.extend(self.found_bare(text));
+    fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let mut ranges = self.find(text);
+        ranges.extend(self.found_bare(text));
         let unescaped = Unescaped::of(text);
         for (depth, text) in unescaped.texts() {
-            let found = self.found(text).into_iter().chain(self.found_bare(text));
-            places.extend(found.map(|part| unescaped.place(depth, part)));
+            let found = self.find(text).into_iter().chain(self.found_bare(text));
+            ranges.extend(found.map(|part| unescaped.range(depth, part)));
         }
-        places.sort_by_key(|place| (place.start, place.end));
-        places.into_iter().fold(Vec::new(), |mut joined: Vec<Range<usize>>, place| {
+        ranges.sort_by_key(|range| (range.start, range.end));
+        ranges.into_iter().fold(Vec::new(), |mut joined: Vec<Range<usize>>, range| {
             match joined.last_mut() {
-                Some(last) if place.start < last.end => last.end = last.end.max(place.end),
-                _ => joined.push(place),
+                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+                _ => joined.push(range),
             }
             joined
         })
@@ -93,11 +93,11 @@ impl Redactor {
     /// Finds secrets that colour codes and invisible characters interrupt.
     fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(bare) = Bare::of(text) else { return Vec::new() };
-        self.found(&bare.text).iter().map(|part| bare.place(part)).collect()
+        self.find(&bare.text).iter().map(|part| bare.range(part)).collect()
     }
 
     /// Finds secrets, and tokens where there is no secret.
-    fn found(&self, text: &[u8]) -> Vec<Range<usize>> {
+    fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let secrets = self.finder.iter().flat_map(|finder| finder.find_iter(text));
         let mut found: Vec<Range<usize>> = secrets.map(|secret| secret.range()).collect();
         let tokens = token::find(text);
@@ -107,7 +107,7 @@ impl Redactor {
             };
             let free: Vec<_> = tokens.into_iter().filter(is_free).collect();
             found.extend(free);
-            found.sort_by_key(|place| place.start);
+            found.sort_by_key(|range| range.start);
         }
         found
     }
@@ -115,39 +115,39 @@ impl Redactor {
     /// Returns the length of the part of an unfinished text that can be redacted now. What follows may be the beginning
     /// of a secret.
     pub fn settled(&self, text: &str) -> usize {
-        let open = token::begun(text).unwrap_or(text.len());
+        let open = token::unfinished(text).unwrap_or(text.len());
         let Some(_) = &self.finder else { return open };
-        let escape = unescaped::begun(text).unwrap_or(text.len());
+        let escape = unescaped::unfinished(text).unwrap_or(text.len());
         let whole = &text.as_bytes()[..escape];
         let unescaped = Unescaped::of(whole);
         let mut cut = open.min(self.begins(whole));
         for (depth, text) in unescaped.texts() {
-            cut = cut.min(unescaped.place(depth, self.begins(text)..text.len()).start);
+            cut = cut.min(unescaped.range(depth, self.begins(text)..text.len()).start);
         }
-        let across = self.places(text.as_bytes());
+        let across = self.ranges(text.as_bytes());
         across.iter().find(|found| found.start < cut && cut < found.end).map_or(cut, |found| found.start)
     }
 
     /// Returns where an unfinished secret may begin at the end of a text, or the length of the text.
     fn begins(&self, text: &[u8]) -> usize {
-        let begun = |secret: &String| {
+        let unfinished = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
             (1..most).rev().find(|length| text.ends_with(&secret[..*length]))
         };
-        text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0)
+        text.len() - self.secrets.iter().filter_map(unfinished).max().unwrap_or(0)
     }
 
     /// Redacts a file that need not be text.
     pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let places = self.places(bytes);
-        if places.is_empty() {
+        let ranges = self.ranges(bytes);
+        if ranges.is_empty() {
             return Cow::Borrowed(bytes);
         }
         let (mut hidden, mut rest) = (Vec::with_capacity(bytes.len()), 0);
-        for place in places {
-            hidden.extend_from_slice(&bytes[rest..place.start]);
+        for range in ranges {
+            hidden.extend_from_slice(&bytes[rest..range.start]);
             hidden.extend_from_slice(MASK.as_bytes());
-            rest = place.end;
+            rest = range.end;
         }
         hidden.extend_from_slice(&bytes[rest..]);
         Cow::Owned(hidden)
@@ -155,7 +155,7 @@ impl Redactor {
 
     /// Redacts a line of output. In JSON a secret can be written in many ways, and a mask must keep the JSON valid.
     pub fn redact_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
-        if !line.contains('\\') && self.places(line.as_bytes()).is_empty() {
+        if !line.contains('\\') && self.ranges(line.as_bytes()).is_empty() {
             return Cow::Borrowed(line);
         }
         match serde_json::from_str(line) {
@@ -201,15 +201,17 @@ impl Redactor {
                 }
                 Cow::Borrowed(_) => false,
             },
-            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.redact_value(item) | hid),
+            Value::Array(items) => {
+                items.iter_mut().fold(false, |redacted, item| self.redact_value(item) | redacted)
+            }
             Value::Object(fields) => {
-                let mut hid = false;
+                let mut redacted = false;
                 if fields.keys().any(|key| matches!(self.redact(key), Cow::Owned(_))) {
-                    hid = true;
+                    redacted = true;
                     let renamed = std::mem::take(fields).into_iter();
                     *fields = renamed.map(|(key, value)| (self.redact(&key).into_owned(), value)).collect();
                 }
-                fields.values_mut().fold(hid, |hid, field| self.redact_value(field) | hid)
+                fields.values_mut().fold(redacted, |redacted, field| self.redact_value(field) | redacted)
             }
             Value::Null | Value::Bool(_) => false,
         }
@@ -272,8 +274,8 @@ mod tests {
             assert_eq!(redactor.redact(text), expected, "{text}");
             assert_eq!(redactor.redact_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
             let line = redactor.redact_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
-            let told: Value = serde_json::from_str(&line).unwrap();
-            assert_eq!(told["content"], expected, "{text}");
+            let redacted: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(redacted["content"], expected, "{text}");
         }
     }
 
@@ -284,12 +286,12 @@ mod tests {
             for (cut, _) in text.char_indices() {
                 let (first, second) = text.split_at(cut);
                 let settled = redactor.settled(first);
-                let told = format!(
+                let redacted = format!(
                     "{}{}",
                     redactor.redact(&first[..settled]),
                     redactor.redact(&format!("{}{second}", &first[settled..]))
                 );
-                assert_eq!(told, "a *** b", "{first:?} and {second:?}");
+                assert_eq!(redacted, "a *** b", "{first:?} and {second:?}");
             }
         }
     }
@@ -316,8 +318,8 @@ mod tests {
             assert_eq!(redactor.redact_line(text), expected, "{text:?}");
             let line = serde_json::json!({ "a": text }).to_string();
             let line = redactor.redact_line(&line);
-            let told: Value = serde_json::from_str(&line).unwrap();
-            assert_eq!(told["a"], expected, "{text:?}");
+            let redacted: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(redacted["a"], expected, "{text:?}");
         }
     }
 
@@ -325,10 +327,10 @@ mod tests {
     fn what_a_job_came_to() {
         let redactor = redactor(&["canary"]);
         let error = JobError { kind: ErrorKind::Exit, message: "no canary".to_owned() };
-        let said = Some("a canary".to_owned());
+        let summary = Some("a canary".to_owned());
         let mut outcomes = [
-            Outcome::Completed { summary: said.clone() },
-            Outcome::Failed { reason: FailReason::Error, error, summary: said },
+            Outcome::Completed { summary: summary.clone() },
+            Outcome::Failed { reason: FailReason::Error, error, summary },
             Outcome::Cancelled { how: Termination::Graceful },
         ];
         for outcome in &mut outcomes {

@@ -27,7 +27,7 @@ pub fn is_named_in(message: &str) -> bool {
 }
 
 /// A disk with less space than this is full: hardly any program can write a file there.
-const FULL: u64 = 64 << 10;
+const MIN_FREE_BYTES: u64 = 64 << 10;
 
 /// Names the first of these folders whose disk has no space left: `the disk of /a/b is full`.
 pub fn full_disk(folders: &[&Path]) -> Option<String> {
@@ -39,7 +39,7 @@ pub fn full_disk(folders: &[&Path]) -> Option<String> {
 
 /// Says whether a disk of so many blocks, of which so many are available, is full. Some file systems have no blocks.
 const fn is_full(blocks: u64, available: u64, block_size: u64) -> bool {
-    blocks > 0 && available.saturating_mul(block_size) < FULL
+    blocks > 0 && available.saturating_mul(block_size) < MIN_FREE_BYTES
 }
 
 #[cfg(test)]

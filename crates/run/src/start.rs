@@ -32,7 +32,7 @@ pub struct StartSpec {
 impl StartSpec {
     /// Replaces the placeholder by that program.
     #[must_use]
-    pub fn by(&self, program: &Path) -> Self {
+    pub fn with_program(&self, program: &Path) -> Self {
         let mut start = self.clone();
         if let Some(first) = start.argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
             *first = program.display().to_string();
@@ -71,14 +71,14 @@ pub struct SandboxPlan {
     pub gateway: bool,
     pub caps: Caps,
     /// Folders that replace others.
-    #[serde(default)]
-    pub stead: Vec<(PathBuf, PathBuf)>,
+    #[serde(default, rename = "stead")]
+    pub home_replacements: Vec<(PathBuf, PathBuf)>,
     /// Container, for `docker`.
     #[serde(default)]
     pub container: Option<Contained>,
     /// Socket of jobs, if the agent talks to the fleet.
-    #[serde(default)]
-    pub talk: Option<PathBuf>,
+    #[serde(default, rename = "talk")]
+    pub job_socket: Option<PathBuf>,
 }
 
 impl SandboxPlan {
@@ -104,18 +104,35 @@ pub struct Contained {
     pub tmpfs: Vec<String>,
     pub labels: BTreeMap<String, String>,
     /// Paths that are mounted elsewhere.
-    pub volumes: Vec<Bound>,
+    pub volumes: Vec<VolumeMount>,
     pub cpu_shares: Option<u64>,
     pub host_network: bool,
     /// Variables that describe the machine outside and are not passed.
-    pub left_outside: Vec<String>,
+    #[serde(rename = "left_outside")]
+    pub excluded_variables: Vec<String>,
     /// State folder, by which containers are identified.
     pub state: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bound {
+pub struct VolumeMount {
     pub from: PathBuf,
     pub to: PathBuf,
     pub written: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An upgraded daemon and keeper read the file of an attempt that was started before.
+    #[test]
+    fn start_json_keeps_the_names_of_its_fields() {
+        let plan = SandboxPlan { container: Some(Contained::default()), ..SandboxPlan::default() };
+        let written = serde_json::to_value(&plan).unwrap();
+        for pointer in ["/stead", "/talk", "/container/left_outside"] {
+            assert!(written.pointer(pointer).is_some(), "{pointer} in {written}");
+        }
+        assert_eq!(serde_json::from_value::<SandboxPlan>(written).unwrap(), plan);
+    }
 }

@@ -39,8 +39,8 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// Size of a read of a raw file, and amount of output that is collected before a write.
 const READ_CHUNK_BYTES: usize = 64 << 10;
 const WRITE_BATCH_BYTES: usize = 256 << 10;
-/// Maximum size that one call reads, so that the caller can act in between.
-const MAX_ADVANCE_BYTES: u64 = 16 << 20;
+/// Maximum size that one call reads, so that the caller can act in between. Short lines take seconds for a few MiB.
+const MAX_ADVANCE_BYTES: u64 = 4 << 20;
 
 /// Paths of all files. The JSONL belongs to the job and may contain the output of earlier attempts.
 #[derive(Debug, Clone)]
@@ -105,11 +105,11 @@ impl Tailer {
     /// Opens an attempt's output, or continues where an earlier tailer of the same attempt stopped. The raw files need
     /// not exist yet.
     pub fn open(files: TailFiles, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
-        let jsonl = open_view(&files.jsonl)?;
-        let have = jsonl.metadata()?.len();
-        let (mut index, found) = Index::open(&files.index, have)?;
-        let at = if let Some(checkpoint) = found {
-            checkpoint
+        let jsonl = open_jsonl(&files.jsonl)?;
+        let jsonl_bytes = jsonl.metadata()?.len();
+        let (mut index, found) = Index::open(&files.index, jsonl_bytes)?;
+        let at = if let Some(at) = found {
+            at
         } else {
             let (jsonl, lines) = whole_lines(&files.jsonl)?;
             let first = Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: fresh.clone() };
@@ -119,7 +119,7 @@ impl Tailer {
         // Each checkpoint but the first covers lines of this attempt.
         let unmarked = files.attempt > 1 && at.lines > 0 && at.lines == index.first_lines();
         let mut reader = at.reader;
-        reader.under(&redactor);
+        reader.set_redactor(&redactor);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
         Ok(Self {
             stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
@@ -141,12 +141,16 @@ impl Tailer {
 
     /// Reads new output, up to a limit, and writes its messages. After an error the next call starts again at the last
     /// checkpoint, so that the disk may be full for a while.
-    pub fn advance(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
-        if self.failed || !self.is_there() {
+    pub fn advance(
+        &mut self,
+        now: Timestamp,
+        on_message: &mut dyn FnMut(Appended<'_>),
+    ) -> anyhow::Result<()> {
+        if self.failed || !self.is_intact() {
             *self = Self::open(self.files.clone(), self.fresh.clone(), self.redactor.clone(), now)?;
         }
         self.failed = true;
-        self.behind = !self.read_on(now, on)?;
+        self.behind = !self.read_new(now, on_message)?;
         self.failed = false;
         Ok(())
     }
@@ -157,12 +161,12 @@ impl Tailer {
     }
 
     /// Returns true if the JSONL is still the open file with everything that was written: it may have been removed.
-    fn is_there(&self) -> bool {
-        let found = std::fs::symlink_metadata(&self.files.jsonl);
-        let ours = self.jsonl.metadata();
-        found.is_ok_and(|found| {
-            found.len() >= self.bytes
-                && ours.is_ok_and(|ours| (ours.dev(), ours.ino()) == (found.dev(), found.ino()))
+    fn is_intact(&self) -> bool {
+        let on_disk = std::fs::symlink_metadata(&self.files.jsonl);
+        let open = self.jsonl.metadata();
+        on_disk.is_ok_and(|on_disk| {
+            on_disk.len() >= self.bytes
+                && open.is_ok_and(|open| (open.dev(), open.ino()) == (on_disk.dev(), on_disk.ino()))
         })
     }
 
@@ -172,23 +176,49 @@ impl Tailer {
         &mut self,
         ending: &Ending,
         now: Timestamp,
-        on: &mut dyn FnMut(Appended<'_>),
+        on_message: &mut dyn FnMut(Appended<'_>),
     ) -> anyhow::Result<Finish> {
-        self.advance(now, on)?;
+        self.advance(now, on_message)?;
         while self.behind {
-            self.advance(now, on)?;
+            self.advance(now, on_message)?;
         }
         self.failed = true;
         for source in [Source::Stdout, Source::Stderr] {
             if let Some(line) = self.stream(source).finish() {
-                self.hear(source, &line, now)?;
+                self.read_line(source, &line, now)?;
             }
         }
-        self.reader.rest().into_iter().try_for_each(|message| self.keep(message, now))?;
+        self.reader.rest().into_iter().try_for_each(|message| self.keep(message.of_agent(), now))?;
         self.mark(now)?;
-        self.flush(now, on)?;
+        self.flush(now, on_message)?;
         self.failed = false;
         Ok(self.reader.clone().finish(ending))
+    }
+
+    /// Leaves the rest of the output unread, and writes how much that is. The processes have ended.
+    pub fn skip_rest(
+        &mut self,
+        now: Timestamp,
+        on_message: &mut dyn FnMut(Appended<'_>),
+    ) -> anyhow::Result<()> {
+        self.failed = true;
+        for source in [Source::Stdout, Source::Stderr] {
+            let stream = self.stream(source);
+            let rest = stream.length()?.saturating_sub(stream.read());
+            if rest == 0 {
+                continue;
+            }
+            if let Some(line) = stream.finish() {
+                self.read_line(source, &line, now)?;
+            }
+            self.stream(source).skip(rest);
+            let name = source.name();
+            let message = format!("{rest} more bytes of {name} were not read, because the job was cancelled");
+            self.keep(system(Some(OutputMessage::UNREAD), &message), now)?;
+        }
+        self.flush(now, on_message)?;
+        (self.failed, self.behind) = (false, false);
+        Ok(())
     }
 
     /// Writes that the attempt has begun: earlier lines belong to an earlier attempt.
@@ -221,14 +251,14 @@ impl Tailer {
 
     /// Reads up to the current end of the files: an agent that never stops writing must not block others. Returns false
     /// if there is more.
-    fn read_on(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<bool> {
-        let stdout = self.look(Source::Stdout, now)?;
-        let stderr = self.look(Source::Stderr, now)?;
-        self.flush(now, on)?;
+    fn read_new(&mut self, now: Timestamp, on_message: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<bool> {
+        let stdout = self.check_length(Source::Stdout, now)?;
+        let stderr = self.check_length(Source::Stderr, now)?;
+        self.flush(now, on_message)?;
         let (mut buffer, mut read) = (vec![0; READ_CHUNK_BYTES], 0);
         while read < MAX_ADVANCE_BYTES {
-            let of_stdout = self.step(Source::Stdout, stdout, &mut buffer, now, on)?;
-            let of_stderr = self.step(Source::Stderr, stderr, &mut buffer, now, on)?;
+            let of_stdout = self.step(Source::Stdout, stdout, &mut buffer, now, on_message)?;
+            let of_stderr = self.step(Source::Stderr, stderr, &mut buffer, now, on_message)?;
             if of_stdout + of_stderr == 0 {
                 return Ok(true);
             }
@@ -239,22 +269,22 @@ impl Tailer {
 
     /// Returns the length of a raw file. A file that has become shorter was truncated by the agent, and is read from
     /// its beginning.
-    fn look(&mut self, source: Source, now: Timestamp) -> anyhow::Result<u64> {
+    fn check_length(&mut self, source: Source, now: Timestamp) -> anyhow::Result<u64> {
         let stream = self.stream(source);
         let length = stream.length()?;
         if length >= stream.read() {
             return Ok(length);
         }
         let name = source.name();
-        let said = format!(
+        let message = format!(
             "{name} shrank from {} to {length} bytes; it is read from its start again",
             stream.read()
         );
         if let Some(line) = stream.finish() {
-            self.hear(source, &line, now)?;
+            self.read_line(source, &line, now)?;
         }
         self.stream(source).rewind();
-        self.keep(system(Some("truncated"), &said), now)?;
+        self.keep(system(Some(OutputMessage::TRUNCATED), &message), now)?;
         Ok(length)
     }
 
@@ -265,42 +295,42 @@ impl Tailer {
         end: u64,
         buffer: &mut [u8],
         now: Timestamp,
-        on: &mut dyn FnMut(Appended<'_>),
+        on_message: &mut dyn FnMut(Appended<'_>),
     ) -> anyhow::Result<usize> {
-        self.pass_gap(source, end, now)?;
+        self.skip_gap(source, end, now)?;
         let count = self.stream(source).fill(buffer, end)?;
         let mut chunk = &buffer[..count];
         while let Some(line) = self.stream(source).next(&mut chunk) {
-            self.hear(source, &line, now)?;
+            self.read_line(source, &line, now)?;
             if self.batch.text.len() >= WRITE_BATCH_BYTES {
-                self.flush(now, on)?;
+                self.flush(now, on_message)?;
             }
         }
-        self.flush(now, on)?;
+        self.flush(now, on_message)?;
         Ok(count)
     }
 
     /// Skips an unwritten gap, which ends the line before it.
-    fn pass_gap(&mut self, source: Source, end: u64, now: Timestamp) -> anyhow::Result<()> {
+    fn skip_gap(&mut self, source: Source, end: u64, now: Timestamp) -> anyhow::Result<()> {
         let gap = self.stream(source).gap(end);
         if gap == 0 {
             return Ok(());
         }
         if let Some(line) = self.stream(source).finish() {
-            self.hear(source, &line, now)?;
+            self.read_line(source, &line, now)?;
         }
         self.stream(source).skip(gap);
-        let said = format!("{} has a gap of {gap} bytes that nobody wrote; it is left out", source.name());
-        self.keep(system(Some("gap"), &said), now)
+        let message = format!("{} has a gap of {gap} bytes that nobody wrote; it is left out", source.name());
+        self.keep(system(Some(OutputMessage::GAP), &message), now)
     }
 
-    fn hear(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
+    fn read_line(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
         let line = self.redactor.redact_line(line);
         let messages = match source {
             Source::Stdout => self.reader.read(&line),
             Source::Stderr => vec![self.reader.read_stderr(&line)],
         };
-        messages.into_iter().try_for_each(|message| self.keep(message, now))
+        messages.into_iter().try_for_each(|message| self.keep(message.of_agent(), now))
     }
 
     /// Separates this attempt from an earlier one, once.
@@ -321,7 +351,7 @@ impl Tailer {
     }
 
     /// Writes the batch, then the checkpoint, then notifies.
-    fn flush(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
+    fn flush(&mut self, now: Timestamp, on_message: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
         if self.batch.messages.is_empty() {
             return Ok(());
         }
@@ -339,7 +369,7 @@ impl Tailer {
             reader: self.reader.clone(),
         })?;
         for (line, message) in (before + 1..).zip(&self.batch.messages) {
-            on(Appended { line, message });
+            on_message(Appended { line, message });
         }
         self.batch.text.clear();
         self.batch.messages.clear();
@@ -371,7 +401,7 @@ fn append_to(path: &Path) -> anyhow::Result<File> {
 }
 
 /// Opens the job's JSONL, and creates its folder again if it was removed.
-fn open_view(path: &Path) -> anyhow::Result<File> {
+fn open_jsonl(path: &Path) -> anyhow::Result<File> {
     if let Some(folder) = path.parent() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.with_context(|| format!("cannot make {}", folder.display()))?;

@@ -35,7 +35,7 @@ pub struct Wake {
     shared: Arc<Shared>,
     folder: PathBuf,
     changed: Arc<Notify>,
-    look_after: Duration,
+    poll_interval: Duration,
 }
 
 impl Watch {
@@ -51,12 +51,12 @@ impl Watch {
         let changed = Arc::new(Notify::new());
         lock(&self.shared.folders).insert(folder.to_owned(), Arc::clone(&changed));
         let mut watcher = lock(&self.shared.watcher);
-        let heard = watcher.as_mut().map(|watcher| watcher.watch(folder, RecursiveMode::NonRecursive));
+        let registered = watcher.as_mut().map(|watcher| watcher.watch(folder, RecursiveMode::NonRecursive));
         Wake {
             shared: Arc::clone(&self.shared),
             folder: folder.to_owned(),
             changed,
-            look_after: if matches!(heard, Some(Ok(()))) {
+            poll_interval: if matches!(registered, Some(Ok(()))) {
                 WATCHED_POLL_INTERVAL
             } else {
                 UNWATCHED_POLL_INTERVAL
@@ -75,7 +75,7 @@ impl Wake {
     /// Returns when something has changed since the last call, or when it is time to look again.
     pub async fn changed(&self) {
         // The caller looks in both cases.
-        let _ = tokio::time::timeout(self.look_after, self.changed.notified()).await;
+        let _ = tokio::time::timeout(self.poll_interval, self.changed.notified()).await;
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     fn without_a_watcher_we_look_more_often() {
         let watch = Watch::new();
         let there = tempfile::tempdir().unwrap();
-        assert_eq!(watch.folder(there.path()).look_after, WATCHED_POLL_INTERVAL);
-        assert_eq!(watch.folder(&there.path().join("not there")).look_after, UNWATCHED_POLL_INTERVAL);
+        assert_eq!(watch.folder(there.path()).poll_interval, WATCHED_POLL_INTERVAL);
+        assert_eq!(watch.folder(&there.path().join("not there")).poll_interval, UNWATCHED_POLL_INTERVAL);
     }
 }

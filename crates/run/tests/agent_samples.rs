@@ -91,18 +91,18 @@ fn snapshot(runtime: &str, name: &str, messages: &[OutputMessage], finish: &Fini
 
 /// Every text and every number of a line can be found again in what came of it.
 fn assert_nothing_lost(name: &str, sample: &Sample, messages: &[OutputMessage]) {
-    let told = serde_json::to_string(messages).unwrap();
+    let output = serde_json::to_string(messages).unwrap();
     for line in sample.lines() {
         let mut leaves = Vec::new();
         collect(&line, &mut leaves);
         for leaf in leaves.iter().filter(|leaf| !USUAL.contains(&leaf.as_str())) {
             let written = serde_json::to_string(leaf).unwrap();
             let bare = written.trim_matches('"');
-            assert!(told.contains(bare), "{name}: {bare} is lost of {line}");
+            assert!(output.contains(bare), "{name}: {bare} is lost of {line}");
         }
     }
     for line in &sample.stderr {
-        assert!(told.contains(serde_json::to_string(line).unwrap().trim_matches('"')), "{name}: {line}");
+        assert!(output.contains(serde_json::to_string(line).unwrap().trim_matches('"')), "{name}: {line}");
     }
 }
 

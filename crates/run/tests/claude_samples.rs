@@ -141,12 +141,13 @@ fn no_tool_call_no_answer_and_no_word_is_lost() {
             );
         }
 
-        let said = texts(&blocks(&input, "text"), "text");
+        let expected = texts(&blocks(&input, "text"), "text");
         let whole = output.iter().filter(|line| line["partial"] != true);
-        let told = whole.filter(|line| line["type"] == "assistant" || line["subtype"] == "user_input");
-        let told: Vec<_> = told.filter_map(|line| line["content"].as_str().map(str::to_owned)).collect();
+        let written = whole.filter(|line| line["type"] == "assistant" || line["subtype"] == "user_input");
+        let written: Vec<_> =
+            written.filter_map(|line| line["content"].as_str().map(str::to_owned)).collect();
         let first = input.iter().filter_map(|line| line["message"]["content"].as_str().map(str::to_owned));
-        assert_eq!(sorted(told), sorted(said.into_iter().chain(first).collect()), "{}", sample.name);
+        assert_eq!(sorted(written), sorted(expected.into_iter().chain(first).collect()), "{}", sample.name);
 
         let thoughts: Vec<_> = output.iter().filter(|line| line["thinking"].is_string()).cloned().collect();
         let thought = blocks(&input, "thinking");

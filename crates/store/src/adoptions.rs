@@ -45,40 +45,42 @@ impl Store {
 
 /// Adopts every former schedule that the roster names and that exists.
 pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) -> Result<(), StoreError> {
-    let mut wanted = Vec::new();
+    let mut adoptions = Vec::new();
     for agent in &roster.agents {
         for schedule in &agent.schedules {
             let Some(former) = &schedule.adopts else { continue };
             // The former schedule has usually been adopted already.
             if schedules::get(tx, former.id()).await?.is_some() {
-                wanted.push((former, ScheduleRecord::new(&agent.name, schedule, now)));
+                adoptions.push((former, ScheduleRecord::new(&agent.name, schedule, now)));
             }
         }
     }
-    if wanted.is_empty() {
+    if adoptions.is_empty() {
         return Ok(());
     }
-    for (former, new) in &wanted {
+    for (former, new) in &adoptions {
         let names = args![former.id(), former.agent.as_str(), former.name.as_str()];
         tx.all(LOCK_JOBS, names).await?;
-        if let Some(names) = renamed(former, new) {
+        if let Some(names) = rename_args(former, new) {
             tx.execute(RENAME_ITEMS, names).await?;
         }
     }
-    let own = roster.agents.iter().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id);
-    let mut ids: Vec<ScheduleId> = own.chain(wanted.iter().map(|(former, _)| former.id())).collect();
+    let current_ids = roster.agents.iter().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id);
+    let mut ids: Vec<ScheduleId> =
+        current_ids.chain(adoptions.iter().map(|(former, _)| former.id())).collect();
     ids.sort_unstable();
     for id in ids {
         schedules::lock_opt(tx, id).await?;
     }
-    for (former, new) in wanted {
+    for (former, new) in adoptions {
         adopt(tx, former, new, now).await?;
     }
     Ok(())
 }
 
-/// Renames jobs and items if the schedule stays with the same agent; with another agent they keep the old name.
-fn renamed(former: &Former, new: &ScheduleRecord) -> Option<Vec<Arg>> {
+/// Returns the arguments that rename jobs and items. None if the schedule moves to another agent: they then keep the
+/// old name.
+fn rename_args(former: &Former, new: &ScheduleRecord) -> Option<Vec<Arg>> {
     (former.agent == new.agent).then(|| args![former.agent.as_str(), former.name.as_str(), new.name.as_str()])
 }
 
@@ -90,42 +92,43 @@ async fn adopt(
 ) -> Result<(), StoreError> {
     let Some(old) = schedules::lock_opt(tx, former.id()).await? else { return Ok(()) };
     schedules::add(tx, &new).await?;
-    let own = schedules::lock(tx, new.id).await?;
+    let current = schedules::lock(tx, new.id).await?;
     let (from, to) = (old.id, new.id);
     let has_fired = tx.one(HAS_FIRED, args![to]).await?.is_some();
     if !has_fired {
         cursors::hand_over(tx, from, to).await?;
     }
-    let heir = heir(old, own, has_fired);
-    schedules::save(tx, &heir).await?;
-    hand_over(tx, from, to, &heir.agent).await?;
-    if let Some(names) = renamed(former, &heir) {
+    let merged = merge(old, current, has_fired);
+    schedules::save(tx, &merged).await?;
+    hand_over(tx, from, to, &merged.agent).await?;
+    if let Some(names) = rename_args(former, &merged) {
         tx.execute(RENAME_JOBS, names).await?;
     }
     tx.execute(DROP_SCHEDULE, args![from]).await?;
-    schedules::record(tx, &heir, Fact::ScheduleAdopted { former: former.to_string() }, now);
+    schedules::record(tx, &merged, Fact::ScheduleAdopted { former: former.to_string() }, now);
     Ok(())
 }
 
 /// Returns the record of the adopting schedule. If it has not fired yet, it takes over the former record; otherwise it
 /// continues after the latest occurrence of both. A renamed schedule is active again if it had given up.
-fn heir(old: ScheduleRecord, own: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
-    let mut heir = if has_fired {
+fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
+    let mut merged = if has_fired {
         ScheduleRecord {
-            generation: own.generation.max(old.generation),
-            interval_count: own.interval_count.max(old.interval_count),
-            fill_count: own.fill_count.max(old.fill_count),
-            ..own
+            generation: current.generation.max(old.generation),
+            interval_count: current.interval_count.max(old.interval_count),
+            fill_count: current.fill_count.max(old.fill_count),
+            ..current
         }
     } else {
-        ScheduleRecord { id: own.id, agent: own.agent, name: own.name, ..old }
+        ScheduleRecord { id: current.id, agent: current.agent, name: current.name, ..old }
     };
-    if matches!(heir.state, ScheduleState::Error { .. }) {
-        heir.state = ScheduleState::Active;
+    if matches!(merged.state, ScheduleState::Error { .. }) {
+        merged.state = ScheduleState::Active;
     }
-    heir
+    merged
 }
 
+/// Moves firings, sightings and jobs to the new schedule, and removes the rest.
 async fn hand_over(
     tx: &mut Tx<'_>,
     from: ScheduleId,
@@ -133,11 +136,11 @@ async fn hand_over(
     agent: &AgentName,
 ) -> Result<(), StoreError> {
     tx.execute(MOVE_JOBS, args![from, to, agent.as_str()]).await?;
-    for taken in [MOVE_FIRINGS, RAISE_SIGHTINGS, MOVE_SIGHTINGS] {
-        tx.execute(taken, args![from, to]).await?;
+    for statement in [MOVE_FIRINGS, RAISE_SIGHTINGS, MOVE_SIGHTINGS] {
+        tx.execute(statement, args![from, to]).await?;
     }
-    for left in [FREE_JOBS, DROP_FIRINGS, DROP_SIGHTINGS] {
-        tx.execute(left, args![from]).await?;
+    for statement in [FREE_JOBS, DROP_FIRINGS, DROP_SIGHTINGS] {
+        tx.execute(statement, args![from]).await?;
     }
     cursors::forget(tx, from).await
 }

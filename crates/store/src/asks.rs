@@ -74,18 +74,18 @@ impl Store {
                     return Ok(AskMade::NotRunning);
                 }
                 let id = job.id().as_str();
-                if let Some(known) = tx.one(ASK_BY_KEY, args![id, attempt, key.as_str()]).await? {
-                    return read(&known, tx.present()).map(AskMade::Made);
+                if let Some(row) = tx.one(ASK_BY_KEY, args![id, attempt, key.as_str()]).await? {
+                    return read(&row, tx.call_time()).map(AskMade::Made);
                 }
                 let counts = tx.one(COUNT_ASKS, args![id]).await?;
                 let count = |name| counts.as_ref().map_or(Ok(0), |row| row.get::<i64>(name));
-                let (made, waiting) = (count("made")?, count("waiting")?);
-                if waiting >= MAX_OPEN_ASKS || made >= MAX_ASKS_PER_JOB {
+                let (made, open) = (count("made")?, count("waiting")?);
+                if open >= MAX_OPEN_ASKS || made >= MAX_ASKS_PER_JOB {
                     return Ok(AskMade::TooMany);
                 }
                 let number = u32::try_from(made + 1).unwrap_or(u32::MAX);
                 let boot = tx.moment(now).boot;
-                let row = args![id, number, attempt, key, jobs::written(&what)?, now, expires_at, boot];
+                let row = args![id, number, attempt, key, jobs::to_json(&what)?, now, expires_at, boot];
                 tx.execute(ADD_ASK, row).await?;
                 let ask = AskId { job: job.id().clone(), number };
                 jobs::record(
@@ -125,7 +125,7 @@ impl Store {
                     job => job?,
                 };
                 let Some(mut ask) = get(tx, &id).await? else { return Ok(AskAnswered::NoAsk) };
-                let by = tx.by.clone();
+                let by = tx.actor.clone();
                 if let Err(refused) = ask.answer(answer, by, now) {
                     return Ok(AskAnswered::Refused(refused));
                 }
@@ -145,27 +145,27 @@ impl Store {
     /// Returns unanswered asks, the oldest first.
     pub async fn open_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OPEN_ASKS, args![limit]).await }));
-        rows.await?.iter().map(|row| read(row, self.present())).collect()
+        rows.await?.iter().map(|row| read(row, self.call_time())).collect()
     }
 
     /// Returns all asks, the newest first.
     pub async fn last_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKS, args![limit]).await }));
-        rows.await?.iter().map(|row| read(row, self.present())).collect()
+        rows.await?.iter().map(|row| read(row, self.call_time())).collect()
     }
 
     /// Returns the asks of a job in their order.
     pub async fn asks_of(&self, job: JobId) -> Result<Vec<Ask>, StoreError> {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(ASKS_OF_JOB, args![job.as_str()]).await }));
-        rows.await?.iter().map(|row| read(row, self.present())).collect()
+        rows.await?.iter().map(|row| read(row, self.call_time())).collect()
     }
 
     /// Ends the asks that nobody answered in time.
     pub async fn expire_asks(&self, now: Timestamp) -> Result<(), StoreError> {
         let open = self.read(|tx| Box::pin(async move { tx.all(UNANSWERED_ASKS, args![]).await })).await?;
         for row in open {
-            if times(&row, self.present())?.1 > now {
+            if times(&row, self.call_time())?.1 > now {
                 continue;
             }
             let id = AskId { job: row.parse("job_id")?, number: row.count("number")? };
@@ -175,7 +175,7 @@ impl Store {
                     let ask = get(tx, &id).await?;
                     let Some(mut ask) = ask.filter(|ask| ask.state == AskState::Open) else { return Ok(()) };
                     ask.state = AskState::Expired { answered_at: now };
-                    over(tx, &job, &ask, now).await
+                    close(tx, &job, &ask, now).await
                 })
             })
             .await?;
@@ -187,20 +187,21 @@ impl Store {
 /// Ends the asks of an attempt in the transaction that ends the attempt.
 pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     for row in tx.all(ASKS_OF_JOB, args![job.id().as_str()]).await? {
-        let mut ask = read(&row, tx.present())?;
+        let mut ask = read(&row, tx.call_time())?;
         if ask.state == AskState::Open {
             ask.state = AskState::Ended { answered_at: now };
-            over(tx, job, &ask, now).await?;
+            close(tx, job, &ask, now).await?;
         }
     }
     Ok(())
 }
 
-async fn over(tx: &mut Tx<'_>, job: &Job, ask: &Ask, now: Timestamp) -> Result<(), StoreError> {
+/// Saves an ask that ends without an answer, and records that.
+async fn close(tx: &mut Tx<'_>, job: &Job, ask: &Ask, now: Timestamp) -> Result<(), StoreError> {
     save(tx, ask).await?;
-    // Nobody asked for the expiry, whoever's request was the first to find it.
+    // An expiry has no actor, even if the request of an actor found it first.
     if matches!(ask.state, AskState::Expired { .. }) {
-        tx.by = None;
+        tx.actor = None;
     }
     let fact = Fact::AskExpired { ask: ask.id.clone(), status: ask.state.status() };
     jobs::record(tx, job, fact, now);
@@ -209,7 +210,7 @@ async fn over(tx: &mut Tx<'_>, job: &Job, ask: &Ask, now: Timestamp) -> Result<(
 
 async fn get(tx: &mut Tx<'_>, id: &AskId) -> Result<Option<Ask>, StoreError> {
     let row = tx.one(ASK_BY_NUMBER, args![id.job.as_str(), id.number]).await?;
-    row.as_ref().map(|row| read(row, tx.present())).transpose()
+    row.as_ref().map(|row| read(row, tx.call_time())).transpose()
 }
 
 async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
@@ -222,22 +223,22 @@ async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
             (None, None, Some(*answered_at))
         }
     };
-    let by = by.map(jobs::written).transpose()?;
+    let by = by.map(jobs::to_json).transpose()?;
     let row = args![ask.id.job.as_str(), ask.id.number, ask.state.status().as_str(), message, by, at];
     tx.execute(SAVE_ASK, row).await.map(drop)
 }
 
-/// Returns when it was asked and when it expires, by the wall clock as it is set at `present`.
-fn times(row: &Row, present: Option<Moment>) -> Result<(Timestamp, Timestamp), StoreError> {
+/// Returns when it was asked and when it expires, by the wall clock as it is set at `call_time`.
+fn times(row: &Row, call_time: Option<Moment>) -> Result<(Timestamp, Timestamp), StoreError> {
     let (asked_at, expires_at) = (row.time("asked_at")?, row.time("expires_at")?);
-    let Some(present) = present else { return Ok((asked_at, expires_at)) };
-    let asked = Moment { wall: asked_at, boot: row.parse_opt("asked_boot")? }.on_clock_of(present);
+    let Some(call_time) = call_time else { return Ok((asked_at, expires_at)) };
+    let asked = Moment { wall: asked_at, boot: row.parse_opt("asked_boot")? }.on_clock_of(call_time);
     let expires = asked.checked_add(expires_at.duration_since(asked_at)).unwrap_or(Timestamp::MAX);
     Ok((asked, expires))
 }
 
-fn read(row: &Row, present: Option<Moment>) -> Result<Ask, StoreError> {
-    let (asked_at, expires_at) = times(row, present)?;
+fn read(row: &Row, call_time: Option<Moment>) -> Result<Ask, StoreError> {
+    let (asked_at, expires_at) = times(row, call_time)?;
     let job: JobId = row.parse("job_id")?;
     let id = AskId { job: job.clone(), number: row.count("number")? };
     let what: Option<AskSubject> = row.json_opt("what")?;

@@ -8,8 +8,8 @@ tokio::task_local! {
 }
 
 /// Runs a future on behalf of an actor.
-pub async fn by<F: Future>(actor: Actor, asked: F) -> F::Output {
-    CURRENT_ACTOR.scope(actor, asked).await
+pub async fn by<F: Future>(actor: Actor, future: F) -> F::Output {
+    CURRENT_ACTOR.scope(actor, future).await
 }
 
 /// Returns the current actor, or none if the fleet acts by itself.
@@ -19,8 +19,8 @@ pub fn current() -> Option<Actor> {
 
 /// Returns the person at the other end of a socket that only its owner and root can open.
 pub fn person(uid: u32) -> Actor {
-    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    Actor::Person { uid, name: name_of(&known, uid) }
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    Actor::Person { uid, name: name_of(&passwd, uid) }
 }
 
 fn name_of(passwd: &str, uid: u32) -> Option<String> {
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_lasts_as_long_as_what_was_asked() {
+    async fn the_actor_is_set_only_while_the_future_runs() {
         assert_eq!(current(), None);
         let jo = Actor::Person { uid: 1000, name: None };
         assert_eq!(by(jo.clone(), async { current() }).await, Some(jo));

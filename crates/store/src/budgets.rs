@@ -27,18 +27,18 @@ statements! {
         cast(sum(cost_microdollars) as bigint) as month_microdollars, \
         cast(sum(input_tokens + output_tokens + cache_creation_tokens + cache_read_tokens) as bigint) as month_tokens \
         from usage where slot >= $2 group by agent";
-    DEAREST = same "select max(microdollars) as microdollars, max(tokens) as tokens from (select attempts.microdollars, \
+    HIGHEST_COST_OF_AGENT = same "select max(microdollars) as microdollars, max(tokens) as tokens from (select attempts.microdollars, \
         attempts.tokens from attempts join jobs on jobs.id = attempts.job_id where jobs.agent = $1 \
         and attempts.ended_at is not null and attempts.tokens is not null order by jobs.number desc limit 20) as latest";
     USAGE_OF_ATTEMPT = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
-    HEAR = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
+    SAVE_USAGE = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
         where job_id = $1 and number = $2";
     USED_NOTHING = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
 }
 
 /// Result of recording the usage of an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Hearing {
+pub enum UsageRecorded {
     /// Written, with the budget that is now exceeded, if any.
     Noted(Option<OverBudget>),
     /// The attempt belongs to another epoch; nothing was written.
@@ -59,12 +59,12 @@ impl Store {
             Box::pin(async move {
                 let mut ledger = SpendingLedger::default();
                 let Some((_, first)) = limits_of_agents.first() else { return Ok(ledger) };
-                let everybody = everybody(tx, first).await?;
-                ledger.fleet = total(&everybody);
+                let spending_by_agent = spending_by_agent(tx, first).await?;
+                ledger.fleet = total(&spending_by_agent);
                 for (agent, _) in limits_of_agents {
-                    let own = everybody.get(&agent).copied().unwrap_or_default();
+                    let agent_spending = spending_by_agent.get(&agent).copied().unwrap_or_default();
                     let highest_cost = highest_cost(tx, &agent).await?;
-                    ledger.agents.insert(agent, (own, highest_cost));
+                    ledger.agents.insert(agent, (agent_spending, highest_cost));
                 }
                 Ok(ledger)
             })
@@ -79,20 +79,20 @@ impl Store {
         epoch: i64,
         usage: JobUsage,
         limits: Option<SpendLimits>,
-    ) -> Result<Hearing, StoreError> {
+    ) -> Result<UsageRecorded, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let job = jobs::lock(tx, &id).await?;
-                if !jobs::is_ours(tx, &job, epoch).await? {
-                    return Ok(Hearing::Fenced);
+                if !jobs::is_current_epoch(tx, &job, epoch).await? {
+                    return Ok(UsageRecorded::Fenced);
                 }
-                note(tx, &job, &usage).await?;
-                let Some(limits) = limits else { return Ok(Hearing::Noted(None)) };
-                let everybody =
-                    if limits.has_windows() { everybody(tx, &limits).await? } else { HashMap::new() };
-                let own = everybody.get(job.agent()).copied().unwrap_or_default();
+                save_usage(tx, &job, &usage).await?;
+                let Some(limits) = limits else { return Ok(UsageRecorded::Noted(None)) };
+                let spending_by_agent =
+                    if limits.has_windows() { spending_by_agent(tx, &limits).await? } else { HashMap::new() };
+                let agent_spending = spending_by_agent.get(job.agent()).copied().unwrap_or_default();
                 let spent = job.usage().map(Amount::of).unwrap_or_default().plus(Amount::of(&usage));
-                Ok(Hearing::Noted(limits.used_up(spent, &own, &total(&everybody))))
+                Ok(UsageRecorded::Noted(limits.used_up(spent, &agent_spending, &total(&spending_by_agent))))
             })
         })
         .await
@@ -111,91 +111,97 @@ pub(super) async fn reserve(
     if limits.fleet.has_windows() {
         tx.one(LOCK_FLEET_BUDGET, args![]).await?;
     }
-    let everybody = if limits.has_windows() { everybody(tx, limits).await? } else { HashMap::new() };
-    let own = everybody.get(agent).copied().unwrap_or_default();
+    let spending_by_agent =
+        if limits.has_windows() { spending_by_agent(tx, limits).await? } else { HashMap::new() };
+    let agent_spending = spending_by_agent.get(agent).copied().unwrap_or_default();
     let highest_cost =
         if limits.has_windows() { highest_cost(tx, agent).await? } else { HighestCost::default() };
-    Ok(limits.reserve(spent, &own, highest_cost, &total(&everybody)))
+    Ok(limits.reserve(spent, &agent_spending, highest_cost, &total(&spending_by_agent)))
 }
 
-/// Ends the reservation of an attempt and returns its usage: as reported at the end, else as recorded while it ran,
-/// with an assumed cost if none is known.
+/// Ends the reservation of an attempt and returns its usage: as reported at the end, or else as recorded while it ran.
+/// Adds an assumed cost if no cost is known.
 pub(super) async fn end(
     tx: &mut Tx<'_>,
     job: &Job,
-    told: Option<JobUsage>,
+    reported: Option<JobUsage>,
     silent: bool,
     outcome: &Outcome,
 ) -> Result<Option<JobUsage>, StoreError> {
     let Some(row) = tx.one(USAGE_OF_ATTEMPT, args![job.id().as_str(), job.attempts()]).await? else {
-        return Ok(told);
+        return Ok(reported);
     };
-    let used = told.map_or_else(|| row.json_opt("usage"), |told| Ok(Some(told)))?;
+    let usage = reported.map_or_else(|| row.json_opt("usage"), |reported| Ok(Some(reported)))?;
     let reserved = Reservation { amount: amount(&row, "reserved_microdollars", "reserved_tokens")? };
-    let used = budget::assume(used, silent, reserved);
-    match (&used, outcome) {
-        (Some(used), _) => note(tx, job, used).await?,
-        // A command that uses no model does not block others with a reservation the next time.
+    let usage = budget::assume(usage, silent, reserved);
+    match (&usage, outcome) {
+        (Some(usage), _) => save_usage(tx, job, usage).await?,
+        // A command that uses no model gets no reservation the next time.
         (None, Outcome::Completed { .. }) => {
             tx.execute(USED_NOTHING, args![job.id().as_str(), job.attempts()]).await?;
         }
         (None, Outcome::Failed { .. } | Outcome::Cancelled { .. }) => {}
     }
-    Ok(used)
+    Ok(usage)
 }
 
-async fn note(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreError> {
+async fn save_usage(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreError> {
     let assumed = usage.assumed_usd.map_or(0, budget::microdollars);
     let amount = Amount::of(usage);
-    let tells_dollars =
+    let has_cost =
         usage.total_cost_usd.is_some() || usage.per_model.values().any(|model| model.cost_usd.is_some());
     let row = args![
         job.id().as_str(),
         job.attempts(),
-        jobs::written(usage)?,
-        tells_dollars.then(|| stored(amount.microdollars.saturating_sub(assumed))),
-        stored(amount.tokens),
-        stored(assumed),
+        jobs::to_json(usage)?,
+        has_cost.then(|| to_column(amount.microdollars.saturating_sub(assumed))),
+        to_column(amount.tokens),
+        to_column(assumed),
     ];
-    tx.execute(HEAR, row).await?;
+    tx.execute(SAVE_USAGE, row).await?;
     Ok(())
 }
 
-pub(super) fn stored(value: u64) -> i64 {
+/// Converts an amount to a column value.
+pub(super) fn to_column(value: u64) -> i64 {
     // The sum of many amounts must not overflow.
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
 }
 
-/// Reads running attempts before ended ones: an attempt that ends in between is counted twice, and never missed.
-async fn everybody(
+/// Returns the spending of each agent. Reads running attempts before ended ones: an attempt that ends in between is
+/// counted twice, and never missed.
+async fn spending_by_agent(
     tx: &mut Tx<'_>,
     limits: &SpendLimits,
 ) -> Result<HashMap<AgentName, Spending>, StoreError> {
-    let mut everybody: HashMap<AgentName, Spending> = HashMap::new();
+    let mut spending_by_agent: HashMap<AgentName, Spending> = HashMap::new();
     for row in tx.all(UNDER_WAY, args![]).await? {
         let reported = amount(&row, "microdollars", "tokens")?;
         let committed = reported.at_least(amount(&row, "reserved_microdollars", "reserved_tokens")?);
-        let under_way = Spending { reported, committed, ..Spending::default() };
-        let spending = everybody.entry(row.parse("agent")?).or_default();
-        *spending = spending.plus(under_way);
+        let running = Spending { reported, committed, ..Spending::default() };
+        let spending = spending_by_agent.entry(row.parse("agent")?).or_default();
+        *spending = spending.plus(running);
     }
     for row in tx.all(SETTLED, args![limits.day.start, limits.month.start]).await? {
-        let spending = everybody.entry(row.parse("agent")?).or_default();
+        let spending = spending_by_agent.entry(row.parse("agent")?).or_default();
         spending.day = amount(&row, "day_microdollars", "day_tokens")?;
         spending.month = amount(&row, "month_microdollars", "month_tokens")?;
     }
-    Ok(everybody)
+    Ok(spending_by_agent)
 }
 
 async fn highest_cost(tx: &mut Tx<'_>, agent: &AgentName) -> Result<HighestCost, StoreError> {
-    let Some(row) = tx.one(DEAREST, args![agent.as_str()]).await? else { return Ok(HighestCost::default()) };
-    let most =
-        |column| Ok::<_, StoreError>(row.get::<Option<i64>>(column)?.map(|most| most.max(0).cast_unsigned()));
-    Ok(HighestCost { microdollars: most("microdollars")?, tokens: most("tokens")? })
+    let Some(row) = tx.one(HIGHEST_COST_OF_AGENT, args![agent.as_str()]).await? else {
+        return Ok(HighestCost::default());
+    };
+    let highest = |column| {
+        Ok::<_, StoreError>(row.get::<Option<i64>>(column)?.map(|value| value.max(0).cast_unsigned()))
+    };
+    Ok(HighestCost { microdollars: highest("microdollars")?, tokens: highest("tokens")? })
 }
 
-fn total(everybody: &HashMap<AgentName, Spending>) -> Spending {
-    everybody.values().fold(Spending::default(), |total, spending| total.plus(*spending))
+fn total(spending_by_agent: &HashMap<AgentName, Spending>) -> Spending {
+    spending_by_agent.values().fold(Spending::default(), |total, spending| total.plus(*spending))
 }
 
 fn amount(row: &Row, microdollars: &'static str, tokens: &'static str) -> Result<Amount, StoreError> {

@@ -81,7 +81,7 @@ impl Store {
                     Termination::NotStarted
                 };
                 jobs::save(tx, &job).await?;
-                claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
+                claims::apply_job_end(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
                 jobs::record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
                 Ok(CancelOutcome::Done(job))
             })

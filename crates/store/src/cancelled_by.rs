@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cowhand_itself_did_is_told_apart() {
+    fn cancellations_by_cowhand_show_their_reason() {
         for (reason, expected) in [
             (CancelReason::DaemonStopped, "cowhand itself: the daemon was stopped"),
             (CancelReason::CancelPrevious, "cowhand itself: a later firing of its schedule took its place"),

@@ -8,7 +8,7 @@ use cowhand_core::breaker::{Breaker, Run};
 use cowhand_core::budget::{Amount, OverBudget, Reservation, SpendLimits};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
+use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Requeued};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::{Admission, AgentPlaces, StartFacts, admit};
 use cowhand_core::policy::Retry;
@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::agent_lock::lock_agent;
-use super::database::db::{Arg, Tx, args};
+use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::{
     Store, StoreError, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions, snapshot,
@@ -25,12 +25,14 @@ use super::{
 };
 
 statements! {
-    // Both repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes:
-    // the places of running jobs (`AgentPlaces`), and those that a new job finds taken (`ReadyJobs`). The second one is
-    // simpler: it counts jobs that their schedule holds, and does not count requeued jobs that still wait.
+    // These repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes: the places of
+    // running jobs (`AgentPlaces`), and those that a new job finds taken (`ReadyJobs`). The jobs in front include those
+    // that their schedule holds, which the planner does not count: the new job then waits for the next plan.
     RUNNING_OF_AGENT = same "select count(*) as taken from jobs where agent = $1 and status = 'running'";
     IN_FRONT = same "select count(*) as taken from jobs where agent = $1 and status in ('pending', 'running') \
         and (not_before is null or not_before <= $2)";
+    REQUEUED_AND_WAITING = same "select requeued from jobs where agent = $1 and status = 'pending' and not_before > $2 \
+        and requeued is not null";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at, boot) values ($1, $2, $3, $4, $5, $6)";
     LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
@@ -85,10 +87,10 @@ pub struct Starter {
 }
 
 /// Node and reservation of an attempt that begins.
-pub(super) struct Beginning {
+pub(super) struct AttemptStart {
     pub(super) node: String,
     pub(super) lease: SignedDuration,
-    pub(super) reserved: Reservation,
+    pub(super) reservation: Reservation,
 }
 
 /// A lease that the node still holds.
@@ -107,7 +109,7 @@ pub enum Settled {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum GivenBack {
+pub enum RequeueOutcome {
     /// Pending again.
     Done(Job),
     /// Another node holds the lease; nothing was written.
@@ -129,11 +131,11 @@ impl Store {
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
         let starter = Starter { node, lease, max_concurrent, session_key: None, limits: None, slot: None };
-        self.claim_in_turn(id, starter, now).await
+        self.claim_with_limits(id, starter, now).await
     }
 
     /// Claims as [`Self::claim`] does, if no other job with the same session key runs.
-    pub async fn claim_in_turn(
+    pub async fn claim_with_limits(
         &self,
         id: JobId,
         starter: Starter,
@@ -144,14 +146,15 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let reserved = match admission(tx, &agent, &starter, Some((&id, spent)), now).await? {
-                    Ok(reserved) => reserved,
+                let reservation = match admission(tx, &agent, &starter, Some((&id, spent)), now).await? {
+                    Ok(reservation) => reservation,
                     Err(refused) => return Ok(refused),
                 };
                 let Starter { node, lease, session_key, slot, .. } = starter;
                 let mut job = jobs::lock(tx, &id).await?;
-                let facts = jobs::facts(tx, &id).await?;
-                let until = facts.map(|row| snapshot::not_before(&row, Some(tx.moment(now)))).transpose()?;
+                let columns = jobs::stored_columns(tx, &id).await?;
+                let until =
+                    columns.map(|row| snapshot::not_before(&row, Some(tx.moment(now)))).transpose()?;
                 if let Some(until) = until.flatten() {
                     job.backs_off_until(until);
                 }
@@ -162,9 +165,9 @@ impl Store {
                     return Ok(Claim::ItemExpired);
                 }
                 jobs::save(tx, &job).await?;
-                sessions::take_turn(tx, &id, session_key).await?;
-                let place = Beginning { node, lease, reserved };
-                let epoch = begin_attempt(tx, &job, place, now).await?;
+                sessions::set_key(tx, &id, session_key).await?;
+                let start = AttemptStart { node, lease, reservation };
+                let epoch = begin_attempt(tx, &job, start, now).await?;
                 providers::started(tx, &id, slot.as_ref(), now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
@@ -181,8 +184,8 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<HeldLease>, StoreError> {
-        let only = vec![Arg::from(jobs::written(&jobs)?)];
-        self.write(move |tx| Box::pin(extend(tx, node, RENEW_LEASES, only, (now, lease)))).await
+        let job_ids = vec![Arg::from(jobs::to_json(&jobs)?)];
+        self.write(move |tx| Box::pin(extend_leases(tx, node, RENEW_LEASES, job_ids, (now, lease)))).await
     }
 
     /// Takes up the leases of a node that was away, including expired ones that nobody has settled.
@@ -192,7 +195,7 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<HeldLease>, StoreError> {
-        self.write(move |tx| Box::pin(extend(tx, node, ADOPT_LEASES, Vec::new(), (now, lease)))).await
+        self.write(move |tx| Box::pin(extend_leases(tx, node, ADOPT_LEASES, Vec::new(), (now, lease)))).await
     }
 
     /// Records the session of the running attempt.
@@ -206,7 +209,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
-                if !jobs::is_ours(tx, &job, epoch).await? {
+                if !jobs::is_current_epoch(tx, &job, epoch).await? {
                     return Ok(Settled::Fenced);
                 }
                 if job.session_id() == Some(session_id.as_str()) {
@@ -241,27 +244,28 @@ impl Store {
         epoch: i64,
         why: NotBegun,
         now: Timestamp,
-    ) -> Result<GivenBack, StoreError> {
+    ) -> Result<RequeueOutcome, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
-                if !jobs::is_ours(tx, &job, epoch).await? {
-                    return Ok(GivenBack::Fenced);
+                if !jobs::is_current_epoch(tx, &job, epoch).await? {
+                    return Ok(RequeueOutcome::Fenced);
                 }
-                let heard = tx.one(USAGE_OR_REPORT_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
-                if heard.is_some() {
-                    return Ok(GivenBack::Began);
+                let usage_or_report =
+                    tx.one(USAGE_OR_REPORT_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
+                if usage_or_report.is_some() {
+                    return Ok(RequeueOutcome::Began);
                 }
                 if !job.requeue(&why, now)? {
-                    return Ok(GivenBack::TooOften);
+                    return Ok(RequeueOutcome::TooOften);
                 }
                 jobs::save(tx, &job).await?;
-                note_backoff(tx, &job, now).await?;
+                record_backoff(tx, &job, now).await?;
                 tx.execute(END_LEASE, args![id.as_str()]).await?;
                 tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
                 let reason = why.reason().map(str::to_owned);
                 jobs::record(tx, &job, Fact::JobRequeued { attempt: job.attempts(), reason }, now);
-                Ok(GivenBack::Done(job))
+                Ok(RequeueOutcome::Done(job))
             })
         })
         .await
@@ -295,16 +299,16 @@ impl Store {
 }
 
 /// Extends leases. They are locked in one order, so that two nodes cannot wait for each other.
-async fn extend(
+async fn extend_leases(
     tx: &mut Tx<'_>,
     node: String,
     statement: Statement,
-    only: Vec<Arg>,
+    job_ids: Vec<Arg>,
     (now, lease): (Timestamp, SignedDuration),
 ) -> Result<Vec<HeldLease>, StoreError> {
     tx.all(LOCK_LEASES, args![node.as_str()]).await?;
     let until = tx.lease_clock(now).await?.plus(lease);
-    let args = [args![node, until.wall, until.boot], only].concat();
+    let args = [args![node, until.wall, until.boot], job_ids].concat();
     let rows = tx.all(statement, args).await?;
     rows.iter().map(|row| Ok(HeldLease { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
 }
@@ -323,20 +327,28 @@ async fn settle(
         None => None,
     };
     let mut job = jobs::lock(tx, &id).await?;
-    if !jobs::is_ours(tx, &job, epoch).await? {
+    if !jobs::is_current_epoch(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement { outcome, usage: used, silent, metadata, breaker, used_no_tool, limit, ended_at } =
-        settlement;
-    let used = budgets::end(tx, &job, used, silent, &outcome).await?;
-    if let Some(usage) = &used {
+    let Settlement {
+        outcome,
+        usage: reported_usage,
+        silent,
+        metadata,
+        breaker,
+        used_no_tool,
+        limit,
+        ended_at,
+    } = settlement;
+    let usage = budgets::end(tx, &job, reported_usage, silent, &outcome).await?;
+    if let Some(usage) = &usage {
         job.spend(usage)?;
     }
-    usage::add(tx, &job, used.as_ref(), now).await?;
+    usage::add(tx, &job, usage.as_ref(), now).await?;
     // A cancelled job gets no further attempt.
-    let cancelled = cancel_asked(tx, &job).await?;
-    let retry = if cancelled { Retry::default() } else { retry };
-    let parked = match (limit.filter(|_| !cancelled).zip(provider), &outcome) {
+    let is_cancelled = is_cancel_requested(tx, &job).await?;
+    let retry = if is_cancelled { Retry::default() } else { retry };
+    let parked = match (limit.filter(|_| !is_cancelled).zip(provider), &outcome) {
         (Some((limit, provider)), Outcome::Failed { error, .. }) => {
             Some(providers::park(tx, provider, limit, &error.message, now).await?)
         }
@@ -347,16 +359,16 @@ async fn settle(
         None => job.settle_ended(outcome.clone(), &retry, ended_at.unwrap_or(now), now)?,
     }
     jobs::save(tx, &job).await?;
-    note_backoff(tx, &job, now).await?;
+    record_backoff(tx, &job, now).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
-    let written = jobs::written(&outcome)?;
-    tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
+    let outcome_json = jobs::to_json(&outcome)?;
+    tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, outcome_json]).await?;
     if !used_no_tool {
         tx.execute(ACTED, args![id.as_str()]).await?;
     }
     asks::attempt_ended(tx, &job, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
-        ended(tx, &job, &outcome, metadata.as_ref(), breaker, now).await?;
+        apply_job_end(tx, &job, &outcome, metadata.as_ref(), breaker, now).await?;
     }
     let fact = match parked {
         Some(Parked { provider, until, message, .. }) => {
@@ -369,7 +381,7 @@ async fn settle(
 }
 
 /// Records when a job began to wait for its next attempt.
-async fn note_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
+async fn record_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     if matches!(job.state(), JobState::Pending { not_before: Some(_) }) {
         tx.execute(BACK_OFF, args![job.id().as_str(), now, tx.moment(now).boot]).await?;
     }
@@ -377,39 +389,38 @@ async fn note_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), 
 }
 
 /// Reads what decides whether a job may start, lets `admit` of core decide, and returns the job's reservation or the
-/// refusal. `known` is the job and the spending of its earlier attempts; none if the job is about to be made. All running
-/// jobs on all nodes count, so claims of one agent are serialised. Called before anything else is locked.
+/// refusal. `existing` is the job and the spending of its earlier attempts; none if the job is not created yet. The
+/// running jobs of all nodes count, so claims of one agent are serialised. Called before anything else is locked.
 async fn admission(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     starter: &Starter,
-    known: Option<(&JobId, Amount)>,
+    existing: Option<(&JobId, Amount)>,
     now: Timestamp,
 ) -> Result<Result<Reservation, Claim>, StoreError> {
     let provider = providers::wait(tx, starter.slot.as_ref(), now).await?;
     lock_agent(tx, agent).await?;
-    let row = match known {
-        Some(_) => tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?,
-        None => tx.one(IN_FRONT, args![agent.as_str(), now]).await?,
+    let taken = match existing {
+        Some(_) => read_taken(tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?)?,
+        None => count_jobs_ahead(tx, agent, now).await?,
     };
-    let taken: i64 = row.map_or(Ok(0), |row| row.get("taken"))?;
     let session_busy = match &starter.session_key {
-        Some(key) => sessions::is_taken(tx, agent, key, known.map(|(id, _)| id)).await?,
+        Some(key) => sessions::is_busy(tx, agent, key, existing.map(|(id, _)| id)).await?,
         None => false,
     };
-    let spent = known.map(|(_, spent)| spent).unwrap_or_default();
-    let reserved = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
-    let facts = StartFacts {
-        over: reserved.as_ref().err().copied(),
+    let spent = existing.map(|(_, spent)| spent).unwrap_or_default();
+    let reservation = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
+    let start_facts = StartFacts {
+        over: reservation.as_ref().err().copied(),
         // The state machine of the job decides about its time, and the planner about its schedule.
         not_before: None,
         hold: None,
-        places: AgentPlaces { max: starter.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) },
+        places: AgentPlaces { max: starter.max_concurrent, taken },
         session_busy,
         provider,
     };
-    Ok(match admit(&facts, now) {
-        Admission::Admitted => reserved.map_err(Claim::OverBudget),
+    Ok(match admit(&start_facts, now) {
+        Admission::Admitted => reservation.map_err(Claim::OverBudget),
         Admission::OverBudget(over) => Err(Claim::OverBudget(over)),
         Admission::AtCapacity => Err(Claim::AtCapacity),
         Admission::SessionBusy => Err(Claim::SessionBusy),
@@ -418,8 +429,23 @@ async fn admission(
     })
 }
 
-/// Returns the reservation of a job that is about to be made if it could start now: the agent has places for all jobs
-/// that are ready before it, and one more, and the budget has room. Called before the job is made.
+/// Counts the jobs that come before a new one: those that run or are ready, and those that were requeued and keep their
+/// place while they wait.
+async fn count_jobs_ahead(tx: &mut Tx<'_>, agent: &AgentName, now: Timestamp) -> Result<u32, StoreError> {
+    let mut taken = read_taken(tx.one(IN_FRONT, args![agent.as_str(), now]).await?)?;
+    for row in tx.all(REQUEUED_AND_WAITING, args![agent.as_str(), now]).await? {
+        let requeued: Option<Requeued> = row.json_opt("requeued")?;
+        taken = taken.saturating_add(u32::from(requeued.is_some_and(|requeued| requeued.keeps_place())));
+    }
+    Ok(taken)
+}
+
+fn read_taken(row: Option<Row>) -> Result<u32, StoreError> {
+    row.map_or(Ok(0), |row| row.count("taken"))
+}
+
+/// Returns the reservation of a job that is not created yet if it could start now: the agent has places for all
+/// jobs that are ready before it, and one more, and the budget has room. Called before the job is created.
 pub(super) async fn admit_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -429,17 +455,18 @@ pub(super) async fn admit_new(
     Ok(admission(tx, agent, starter, None, now).await?.ok())
 }
 
-/// Records the attempt and the lease of a job whose row already says that it runs.
+/// Records the attempt and the lease of a job whose row already has the status `running`.
 pub(super) async fn begin_attempt(
     tx: &mut Tx<'_>,
     job: &Job,
-    place: Beginning,
+    start: AttemptStart,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    let Beginning { node, lease, reserved } = place;
+    let AttemptStart { node, lease, reservation } = start;
     let until = tx.lease_clock(now).await?.plus(lease);
     let epoch = take_lease(tx, job, &node, until).await?;
-    let [money, tokens] = [reserved.amount.microdollars, reserved.amount.tokens].map(budgets::stored);
+    let [money, tokens] =
+        [reservation.amount.microdollars, reservation.amount.tokens].map(budgets::to_column);
     let boot = tx.moment(now).boot;
     let row = args![job.id().as_str(), job.attempts(), node.as_str(), now, money, tokens, boot];
     tx.execute(ADD_ATTEMPT, row).await?;
@@ -456,14 +483,14 @@ async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Moment) -> Re
     Ok(epoch)
 }
 
-async fn cancel_asked(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
-    let row = jobs::facts(tx, job.id()).await?;
+async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
+    let row = jobs::stored_columns(tx, job.id()).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
-/// Updates everything that depends on the end of a job, in the same transaction.
-pub(super) async fn ended(
+/// Updates everything that depends on the end of a job: its work item, its hooks and its schedule.
+pub(super) async fn apply_job_end(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,
@@ -473,18 +500,18 @@ pub(super) async fn ended(
 ) -> Result<(), StoreError> {
     outbox::job_ended(tx, job, outcome, now).await?;
     hooks::job_ended(tx, job, outcome, metadata, now).await?;
-    tell_schedule(tx, job, outcome, breaker, now).await
+    update_schedule(tx, job, outcome, breaker, now).await
 }
 
 /// Updates the schedule after the end of a job that its trigger fired. Jobs by hand do not change it.
-async fn tell_schedule(
+async fn update_schedule(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,
     breaker: Option<Breaker>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let row = jobs::facts(tx, job.id()).await?;
+    let row = jobs::stored_columns(tx, job.id()).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
     if row.get::<i64>("by_trigger")? == 1 {
@@ -510,15 +537,15 @@ async fn tell_schedule(
         schedules::save(tx, &schedule).await?;
         return Ok(());
     }
-    let (completed, has_item) = (matches!(outcome, Outcome::Completed { .. }), job.work_item().is_some());
-    if completed || has_item {
+    let (is_completed, has_item) = (matches!(outcome, Outcome::Completed { .. }), job.work_item().is_some());
+    if is_completed || has_item {
         let mut schedule = schedules::lock(tx, id).await?;
-        let resumed = completed && schedule.proved(now);
+        let is_resumed = is_completed && schedule.proved(now);
         schedule.fill |= has_item;
-        if resumed || has_item {
+        if is_resumed || has_item {
             schedules::save(tx, &schedule).await?;
         }
-        if resumed {
+        if is_resumed {
             schedules::record(tx, &schedule, Fact::ScheduleResumed, now);
         }
     }

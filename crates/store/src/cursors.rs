@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::{self, Recorded};
+use super::database::event_log::{self, NewEvent};
 use super::{Store, StoreError, sessions};
 
 statements! {
@@ -44,8 +44,8 @@ impl Store {
         self.read(move |tx| {
             Box::pin(async move {
                 let (mut job, mut length) = (Some(job.as_str().to_owned()), 0);
-                while let Some(made) = job.take().filter(|_| length < limit) {
-                    let Some(row) = tx.one(MADE_BY, args![made]).await? else { break };
+                while let Some(job_id) = job.take().filter(|_| length < limit) {
+                    let Some(row) = tx.one(MADE_BY, args![job_id]).await? else { break };
                     let Some(seq) = FiringKey::stored(row.get("key")?).event() else { break };
                     length += 1;
                     let row = tx.one(JOB_OF_EVENT, args![seq]).await?;
@@ -62,7 +62,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 sessions::forget_all(tx, &agent).await?;
-                tx.record(Recorded {
+                tx.record(NewEvent {
                     at: now,
                     agent: Some(agent),
                     schedule: None,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError, jobs};
 
 statements! {
@@ -36,13 +36,13 @@ impl Store {
     }
 
     /// Returns the events after `seq` that have an actor.
-    pub async fn asked_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
+    pub async fn audit_events_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(ASKED_AFTER, args![seq, limit]).await }));
         rows.await?.iter().map(read_event).collect()
     }
 
     /// Returns the newest events that have an actor, the oldest first.
-    pub async fn last_asked(&self, limit: u32) -> Result<Vec<Event>, StoreError> {
+    pub async fn last_audit_events(&self, limit: u32) -> Result<Vec<Event>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKED, args![limit]).await }));
         rows.await?.iter().rev().map(read_event).collect()
     }
@@ -52,9 +52,14 @@ impl Store {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(CANCELLATION, args![job.as_str()]).await }));
         let events = rows.await?.iter().map(read_event).collect::<Result<Vec<_>, _>>()?;
-        let asked = |event: &&Event| event.by.is_some();
-        let says = |event: &&Event| matches!(event.fact, Fact::JobCancelling { .. });
-        Ok(events.iter().find(asked).or_else(|| events.iter().rfind(says)).or(events.last()).cloned())
+        let has_actor = |event: &&Event| event.by.is_some();
+        let is_request = |event: &&Event| matches!(event.fact, Fact::JobCancelling { .. });
+        Ok(events
+            .iter()
+            .find(has_actor)
+            .or_else(|| events.iter().rfind(is_request))
+            .or(events.last())
+            .cloned())
     }
 
     /// Returns the last event about a report to the source of a job's item, delivered or not.
@@ -70,20 +75,21 @@ impl Store {
             Fact::JobForked { forked_from } => Some(forked_from.clone()),
             _ => None,
         };
-        let carrying = || events.iter().filter(|event| event.carries_job());
-        let mut ids: Vec<JobId> = carrying().filter_map(|event| event.job.clone()).collect();
-        ids.extend(carrying().filter_map(original));
+        let events_with_job = || events.iter().filter(|event| event.carries_job());
+        let mut ids: Vec<JobId> = events_with_job().filter_map(|event| event.job.clone()).collect();
+        ids.extend(events_with_job().filter_map(original));
         if ids.is_empty() {
             return Ok(events);
         }
         ids.sort_unstable();
         ids.dedup();
-        let jobs = self.read(move |tx| Box::pin(async move { jobs::named(tx, &ids).await })).await?;
+        let jobs = self.read(move |tx| Box::pin(async move { jobs::by_ids(tx, &ids).await })).await?;
         let jobs: HashMap<JobId, JobRecord> =
             jobs.into_iter().map(|job| (job.id().clone(), JobRecord::from(job))).collect();
         for event in events.iter_mut().filter(|event| event.carries_job()) {
-            let of = |id: &JobId| jobs.get(id).cloned();
-            let (job, original) = (event.job.as_ref().and_then(of), original(event).as_ref().and_then(of));
+            let record_of = |id: &JobId| jobs.get(id).cloned();
+            let (job, original) =
+                (event.job.as_ref().and_then(record_of), original(event).as_ref().and_then(record_of));
             event.carry(job, original);
         }
         Ok(events)
@@ -93,7 +99,7 @@ impl Store {
     pub async fn note(&self, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                tx.record(Recorded::of_fleet(fact, now));
+                tx.record(NewEvent::of_fleet(fact, now));
                 Ok(())
             })
         })
@@ -109,7 +115,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                tx.record(Recorded { agent, ..Recorded::of_fleet(fact, now) });
+                tx.record(NewEvent { agent, ..NewEvent::of_fleet(fact, now) });
                 Ok(())
             })
         })

@@ -46,7 +46,7 @@ pub struct ItemFailures {
     pub item: Option<WorkItem>,
 }
 
-/// Last known state of such an item.
+/// Last known state of an item that has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailedItem {
     /// Its queue offers it.
@@ -59,9 +59,9 @@ pub enum FailedItem {
 
 impl ItemFailures {
     /// Returns true if a person has to act before the item is worked on again.
-    pub const fn is_given_up(&self, most_attempts: u32) -> bool {
+    pub const fn is_given_up(&self, max_attempts: u32) -> bool {
         match self.state {
-            FailedItem::Offered => self.failures >= most_attempts,
+            FailedItem::Offered => self.failures >= max_attempts,
             FailedItem::GivenUp => true,
             FailedItem::Withdrawn => false,
         }
@@ -82,7 +82,8 @@ impl Store {
         self.write(move |tx| Box::pin(async move { forget(tx, &queue, &item).await })).await
     }
 
-    /// Moves what is known of an item to the id that a person gave it. What was known under that id was about other work.
+    /// Moves the failures of an item to its new id, after a person renamed it. Failures under the new id are removed,
+    /// since they were of other work.
     pub async fn move_failures(
         &self,
         queue: String,
@@ -91,18 +92,18 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                if from == to.id || of(tx, &queue, &from).await?.is_none() {
+                if from == to.id || get(tx, &queue, &from).await?.is_none() {
                     return Ok(());
                 }
                 forget(tx, &queue, &to.id).await?;
-                let row = args![queue, from.to_string(), to.id.to_string(), jobs::written(&to)?];
+                let row = args![queue, from.to_string(), to.id.to_string(), jobs::to_json(&to)?];
                 tx.execute(MOVE_FAILURES, row).await.map(drop)
             })
         })
         .await
     }
 
-    /// A person says that work on it failed, so that it is given up as after a job that says so.
+    /// Records a failure that a person reports. The item is given up, as after a job that reports a failure.
     pub async fn failed_by_hand(
         &self,
         queue: String,
@@ -112,7 +113,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let row = args![queue, item.id.to_string(), reason, now, jobs::written(&item)?];
+                let row = args![queue, item.id.to_string(), reason, now, jobs::to_json(&item)?];
                 tx.execute(FAILED_BY_HAND, row).await.map(drop)
             })
         })
@@ -128,7 +129,7 @@ impl Store {
     }
 }
 
-pub(super) async fn of(
+pub(super) async fn get(
     tx: &mut Tx<'_>,
     queue: &str,
     item: &WorkItemId,
@@ -137,7 +138,7 @@ pub(super) async fn of(
 }
 
 /// Adds a failure and returns the number of failures.
-pub(super) async fn count(
+pub(super) async fn add(
     tx: &mut Tx<'_>,
     queue: &str,
     item: &WorkItem,
@@ -145,7 +146,7 @@ pub(super) async fn count(
     reason: &str,
     now: Timestamp,
 ) -> Result<u32, StoreError> {
-    let content = jobs::written(item)?;
+    let content = jobs::to_json(item)?;
     let row = args![queue, item.id.to_string(), reason, job.id().as_str(), now, content];
     tx.one(COUNT_FAILURE, row).await?.map_or(Ok(1), |row| row.count("failures"))
 }
@@ -162,7 +163,7 @@ pub(super) async fn release(
     item: &WorkItem,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let content = jobs::written(item)?;
+    let content = jobs::to_json(item)?;
     let row = args![queue, item.id.to_string(), now, content];
     tx.execute(RELEASE, row).await.map(drop)
 }

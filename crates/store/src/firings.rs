@@ -11,10 +11,10 @@ use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use jiff::Timestamp;
 
-use super::claims::Beginning;
+use super::claims::AttemptStart;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions, snapshot};
 
 statements! {
@@ -23,7 +23,7 @@ statements! {
     LAST_PREPARED = same "select max(prepare_number) as number from firings where schedule_id = $1 and outcome = 'preparing'";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
     GET_FIRING = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 and key = $2";
-    LOCK_PREPARING = locked "select prepare_number, preparer, prepare_until from firings where schedule_id = $1 and key = $2 \
+    LOCK_PREPARING = locked "select prepare_number, preparer, prepare_until, job_id from firings where schedule_id = $1 and key = $2 \
         and outcome = 'preparing'";
     EARLIER_ELSEWHERE = same "select key from firings where schedule_id = $1 and outcome = 'preparing' and prepare_number < $2 \
         and preparer <> $3 and prepare_until > $4 and prepare_tries < $5 limit 1";
@@ -58,7 +58,7 @@ pub struct NewFiring {
     pub note: Option<String>,
 }
 
-/// Decision about a firing. A firing that runs makes exactly one job.
+/// Decision about a firing. `Run` creates exactly one job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     Run(NewJob),
@@ -99,9 +99,9 @@ pub struct LedgerRow {
     pub outcome: FiringOutcome,
     /// Additional information for people.
     pub note: Option<String>,
-    /// First of its jobs, also after that was pruned.
+    /// First of its jobs. It stays after that job is pruned.
     pub job: Option<JobId>,
-    /// Its jobs that still exist, in the order in which they were made.
+    /// Its jobs that still exist, in the order of their creation.
     pub jobs: Vec<JobOfFiring>,
 }
 
@@ -120,16 +120,16 @@ pub struct JobOfFiring {
 /// Result of a preparation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prepared {
-    /// One job, to be made now.
+    /// One job, which is created now.
     Job(NewJob),
-    /// Its jobs are made, one for each item. `more` is set if there were more items than places.
+    /// Its jobs are created already, one for each item. `more` is set if there were more items than places.
     Jobs {
         more: bool,
     },
     Skip(SkipReason),
 }
 
-/// A firing whose jobs are to be made.
+/// A firing whose jobs are not created yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
     pub due: Timestamp,
@@ -149,7 +149,7 @@ pub enum TakePreparing {
 }
 
 /// Number of failed tries after which a firing no longer blocks later ones.
-pub const MAX_TRIES_BEFORE_OTHERS: u32 = 5;
+pub const MAX_BLOCKING_TRIES: u32 = 5;
 
 impl Store {
     /// Records the firing, its job and the schedule's progress together, once. A second caller gets
@@ -199,8 +199,8 @@ impl Store {
         self.write(move |tx| Box::pin(take_preparing(tx, schedule, key, node, until, now))).await
     }
 
-    /// Records the result of a preparation: jobs are made, or the firing is skipped. An interval counts from a look
-    /// that found nothing as from the end of a job. `note` is for the ledger.
+    /// Records the result of a preparation: jobs are created, or the firing is skipped. After a skip, an interval
+    /// counts from now, as it does from the end of a job. `note` is for the ledger.
     pub async fn prepared(
         &self,
         schedule: ScheduleId,
@@ -210,8 +210,33 @@ impl Store {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let random = self.random;
-        let settled = (prepared, note);
-        self.write(move |tx| Box::pin(settle_prepared(tx, schedule, key, settled, now, random))).await
+        let result = (prepared, note);
+        self.write(move |tx| Box::pin(settle_prepared(tx, schedule, key, result, now, random))).await
+    }
+
+    /// Cancels a firing that is not prepared yet, and returns whether it was cancelled. One that already has jobs of
+    /// some of its items gets no more of them.
+    pub async fn cancel_firing(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let random = self.random;
+        self.write(move |tx| {
+            Box::pin(async move {
+                schedules::lock(tx, schedule).await?;
+                let Some(row) = tx.one(LOCK_PREPARING, args![schedule, key.as_str()]).await? else {
+                    return Ok(false);
+                };
+                let has_job = row.get::<Option<String>>("job_id")?.is_some();
+                let cancelled = Prepared::Skip(SkipReason::Cancelled);
+                let result = if has_job { Prepared::Jobs { more: false } } else { cancelled };
+                settle_prepared(tx, schedule, key, (result, None), now, random).await?;
+                Ok(true)
+            })
+        })
+        .await
     }
 
     /// Returns the decision about one occurrence.
@@ -241,14 +266,14 @@ impl Store {
         (schedule, limit): (ScheduleId, u32),
         now: Timestamp,
     ) -> Result<(Snapshot, Vec<LedgerRow>), StoreError> {
-        let spent = self.spending(roster, now).await?;
+        let spending = self.spending(roster, now).await?;
         let read = self.read(move |tx| {
             Box::pin(
                 async move { Ok((snapshot::all(tx, Some(now)).await?, ledger(tx, schedule, limit).await?)) },
             )
         });
         let (snapshot, firings) = read.await?;
-        Ok((Snapshot { ledger: spent, ..snapshot }, firings))
+        Ok((Snapshot { ledger: spending, ..snapshot }, firings))
     }
 
     /// Returns the newest rows of each schedule in a period, with the jobs that still exist.
@@ -260,12 +285,12 @@ impl Store {
     ) -> Result<Vec<Vec<LedgerRow>>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                let mut all = Vec::with_capacity(schedules.len());
+                let mut ledgers = Vec::with_capacity(schedules.len());
                 for schedule in schedules {
                     let rows = tx.all(FIRINGS_BETWEEN, args![schedule, from, to, limit]).await?;
-                    all.push(with_jobs(tx, schedule, &rows).await?);
+                    ledgers.push(with_jobs(tx, schedule, &rows).await?);
                 }
-                Ok(all)
+                Ok(ledgers)
             })
         })
         .await
@@ -299,7 +324,7 @@ async fn take_preparing(
     let is_free = preparer.is_none_or(|preparer| preparer == node)
         || row.time_opt("prepare_until")?.is_none_or(|until| until <= now);
     let number: i64 = row.get("prepare_number")?;
-    let earlier = args![schedule, number, node.as_str(), now, MAX_TRIES_BEFORE_OTHERS];
+    let earlier = args![schedule, number, node.as_str(), now, MAX_BLOCKING_TRIES];
     if !is_free || tx.one(EARLIER_ELSEWHERE, earlier).await?.is_some() {
         return Ok(TakePreparing::Elsewhere);
     }
@@ -328,22 +353,26 @@ async fn settle_prepared(
     let row = args![schedule, key.as_str(), outcome.as_str(), reason, now, note];
     let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
     let mut job: Option<JobId> = row.parse_opt("job_id")?;
-    // An item without a free place is looked for again when there is one.
+    // The schedule looks for work again as soon as its agent has a free place.
     record.fill |= matches!(prepared, Prepared::Jobs { more: true } | Prepared::Skip(SkipReason::AtCapacity));
     if let Prepared::Job(new) = prepared {
-        let made = jobs::add(tx, new, &place_of(schedule, &key, false), now, random).await?;
-        tx.execute(LINK_JOB, args![schedule, key.as_str(), made.id().as_str()]).await?;
-        job = Some(made.id().clone());
-        jobs::record_created(tx, &made, now);
+        let created = jobs::add(tx, new, &origin_of(schedule, &key, false), now, random).await?;
+        tx.execute(LINK_JOB, args![schedule, key.as_str(), created.id().as_str()]).await?;
+        job = Some(created.id().clone());
+        jobs::record_created(tx, &created, now);
     }
-    if !key.is_by_hand() && outcome.skip_reason().is_some() {
-        record.looked(tx.moment(now));
+    match outcome.skip_reason().filter(|_| !key.is_by_hand()) {
+        Some(SkipReason::Cancelled | SkipReason::Disabled | SkipReason::Paused) => {
+            record.counts_from(tx.moment(now));
+        }
+        Some(_) => record.looked(tx.moment(now)),
+        None => {}
     }
     record.trouble(None);
     schedules::save(tx, &record).await?;
     let fact = fact(outcome, key, row.time("due_at")?);
     let (agent, schedule) = (record.agent, Some(record.name));
-    tx.record(Recorded { at: now, agent: Some(agent), schedule, job, fact });
+    tx.record(NewEvent { at: now, agent: Some(agent), schedule, job, fact });
     Ok(())
 }
 
@@ -355,10 +384,10 @@ async fn fire_once(
     random: fn() -> u64,
 ) -> Result<Fired, StoreError> {
     let NewFiring { schedule, key, due, decision, note } = firing;
-    let starter = match (starter, &decision) {
+    let claim = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let reserved = claims::admit_new(tx, &new.agent, &starter, now).await?;
-            reserved.map(|reserved| (starter, reserved))
+            let reservation = claims::admit_new(tx, &new.agent, &starter, now).await?;
+            reservation.map(|reservation| (starter, reservation))
         }
         _ => None,
     };
@@ -366,10 +395,10 @@ async fn fire_once(
     let outcome = decision.outcome();
     let reason = outcome.skip_reason().map(SkipReason::as_str);
     let context = match &decision {
-        Decision::Prepare(context) => Some(jobs::written(context)?),
+        Decision::Prepare(context) => Some(jobs::to_json(context)?),
         Decision::Run(_) | Decision::Skip(_) | Decision::Miss | Decision::Coalesce => None,
     };
-    let number = if context.is_some() { next_number(tx, schedule).await? } else { 0 };
+    let number = if context.is_some() { next_prepare_number(tx, schedule).await? } else { 0 };
     let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, context, number, note];
     if tx.execute(ADD_FIRING, row).await? == 0 {
         // The clock was set back and reaches this due time again: the schedule moves on to the next one.
@@ -399,33 +428,33 @@ async fn fire_once(
     let fact = fact(outcome, key.clone(), due);
     let (agent, name) = (record.agent, Some(record.name));
     let Decision::Run(new) = decision else {
-        tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
+        tx.record(NewEvent { at: now, agent: Some(agent), schedule: name, job: None, fact });
         return Ok(Fired::Recorded(None));
     };
-    let running = starter.is_some();
-    let job = jobs::add(tx, new, &place_of(schedule, &key, running), now, random).await?;
+    let is_running = claim.is_some();
+    let job = jobs::add(tx, new, &origin_of(schedule, &key, is_running), now, random).await?;
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
-    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: Some(job.id().clone()), fact });
+    tx.record(NewEvent { at: now, agent: Some(agent), schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
-    let Some((Starter { node, lease, session_key, slot, .. }, reserved)) = starter else {
+    let Some((Starter { node, lease, session_key, slot, .. }, reservation)) = claim else {
         return Ok(Fired::Recorded(Some(job)));
     };
-    sessions::take_turn(tx, job.id(), session_key).await?;
-    let epoch = claims::begin_attempt(tx, &job, Beginning { node, lease, reserved }, now).await?;
+    sessions::set_key(tx, job.id(), session_key).await?;
+    let epoch = claims::begin_attempt(tx, &job, AttemptStart { node, lease, reservation }, now).await?;
     providers::started(tx, job.id(), slot.as_ref(), now).await?;
     Ok(Fired::Claimed { job, epoch })
 }
 
-/// Returns the number of the schedule's next firing. The caller holds the lock of the schedule.
-async fn next_number(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<i64, StoreError> {
+/// Returns the number of the schedule's next firing that has to be prepared. The caller holds the lock of the schedule.
+async fn next_prepare_number(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<i64, StoreError> {
     let row = tx.one(LAST_PREPARED, args![schedule]).await?;
     let last: Option<i64> = row.map_or(Ok(None), |row| row.get("number"))?;
     Ok(last.unwrap_or(0) + 1)
 }
 
-fn place_of(schedule: ScheduleId, key: &FiringKey, running: bool) -> jobs::JobOrigin {
+fn origin_of(schedule: ScheduleId, key: &FiringKey, is_running: bool) -> jobs::JobOrigin {
     let (schedule, firing) = (Some(schedule), Some(key.clone()));
-    jobs::JobOrigin { schedule, firing, by_trigger: !key.is_by_hand(), running }
+    jobs::JobOrigin { schedule, firing, by_trigger: !key.is_by_hand(), is_running }
 }
 
 fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {
@@ -467,19 +496,19 @@ async fn with_jobs(
     let mut ledger = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let keys: Vec<&str> = ledger.iter().map(|row| row.key.as_str()).collect();
     let mut jobs: HashMap<String, Vec<JobOfFiring>> = HashMap::new();
-    for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::written(&keys)?]).await? {
+    for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::to_json(&keys)?]).await? {
         jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
     }
     // For jobs of versions that did not store the firing, and jobs that stayed with their agent after an adoption, only
     // the first job of each firing is known.
-    let first: Vec<&JobId> = ledger.iter().filter_map(|row| row.job.as_ref()).collect();
-    let mut before = HashMap::new();
-    for row in tx.all(FIRST_JOBS, args![jobs::written(&first)?]).await? {
+    let first_ids: Vec<&JobId> = ledger.iter().filter_map(|row| row.job.as_ref()).collect();
+    let mut first_jobs = HashMap::new();
+    for row in tx.all(FIRST_JOBS, args![jobs::to_json(&first_ids)?]).await? {
         let job = read_job(&row)?;
-        before.insert(job.id.clone(), job);
+        first_jobs.insert(job.id.clone(), job);
     }
     for row in &mut ledger {
-        let first = row.job.as_ref().and_then(|id| before.remove(id));
+        let first = row.job.as_ref().and_then(|id| first_jobs.remove(id));
         row.jobs = first.into_iter().chain(jobs.remove(row.key.as_str()).unwrap_or_default()).collect();
     }
     Ok(ledger)

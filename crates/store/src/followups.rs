@@ -33,7 +33,7 @@ statements! {
 
 /// Result of requesting a follow-up.
 #[derive(Debug, Clone, PartialEq)]
-pub enum FollowupMade {
+pub enum FollowupOutcome {
     Made(Job),
     Refused(FollowupRefused),
     /// This attempt of the job does not run.
@@ -42,7 +42,7 @@ pub enum FollowupMade {
 
 /// Follow-up that a running attempt requests. The same key of the same job is the same follow-up.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FollowupAsked {
+pub struct NewFollowup {
     pub by: JobId,
     pub attempt: u32,
     pub key: String,
@@ -64,9 +64,9 @@ pub struct FollowupsOfJob {
 impl Store {
     pub async fn make_followup(
         &self,
-        asked: FollowupAsked,
+        asked: NewFollowup,
         now: Timestamp,
-    ) -> Result<FollowupMade, StoreError> {
+    ) -> Result<FollowupOutcome, StoreError> {
         let random = self.random;
         self.write(move |tx| Box::pin(make(tx, asked, now, random))).await
     }
@@ -96,47 +96,47 @@ impl Store {
 
 async fn make(
     tx: &mut Tx<'_>,
-    asked: FollowupAsked,
+    asked: NewFollowup,
     now: Timestamp,
     random: fn() -> u64,
-) -> Result<FollowupMade, StoreError> {
-    let FollowupAsked { by, attempt, key, wanted, rules, mut new } = asked;
+) -> Result<FollowupOutcome, StoreError> {
+    let NewFollowup { by, attempt, key, wanted: earliest, rules, mut new } = asked;
     // Requests are serialised, else two of one chain could both be the last one allowed.
     tx.one(LOCK_CHAINS, args![]).await?;
-    let from = jobs::lock(tx, &by).await?;
-    if !matches!(from.state(), JobState::Running { .. }) || from.attempts() != attempt {
-        return Ok(FollowupMade::NotRunning);
+    let parent = jobs::lock(tx, &by).await?;
+    if !matches!(parent.state(), JobState::Running { .. }) || parent.attempts() != attempt {
+        return Ok(FollowupOutcome::NotRunning);
     }
     if let Some(row) = tx.one(FOLLOWUP_BY_KEY, args![by.as_str(), key.as_str()]).await? {
-        let known: JobId = row.parse("job_id")?;
-        let job = jobs::get(tx, &known).await?.ok_or(StoreError::NoJob(known))?;
-        return Ok(FollowupMade::Made(job));
+        let existing: JobId = row.parse("job_id")?;
+        let job = jobs::get(tx, &existing).await?.ok_or(StoreError::NoJob(existing))?;
+        return Ok(FollowupOutcome::Made(job));
     }
     let (root, began) = match tx.one(CHAIN_OF, args![by.as_str()]).await? {
         Some(row) => (row.parse("root_id")?, row.time("began_at")?),
-        None => (by.clone(), JobRecord::from(from.clone()).started_at),
+        None => (by.clone(), JobRecord::from(parent.clone()).started_at),
     };
     let row = tx.one(LENGTH_OF_CHAIN, args![JobId::as_str(&root)]).await?;
     let made: u32 = row.map_or(Ok(0), |row| row.count("made"))?;
-    let begins = rules.and_then(|rules| {
-        let next = |wanted, rules: &Followups| rules.next(Chain { made, began }, wanted, now);
-        rules.iter().try_fold(wanted, next)
+    let start = rules.and_then(|rules| {
+        let next = |earliest, rules: &Followups| rules.next(Chain { made, began }, earliest, now);
+        rules.iter().try_fold(earliest, next)
     });
-    let begins = match begins {
-        Ok(begins) => begins,
+    let start = match start {
+        Ok(start) => start,
         Err(refused) => {
             let message = refused.to_string();
             tx.execute(REFUSED, args![by.as_str(), message.as_str(), now]).await?;
-            jobs::record(tx, &from, Fact::FollowupRefused { message }, now);
-            return Ok(FollowupMade::Refused(refused));
+            jobs::record(tx, &parent, Fact::FollowupRefused { message }, now);
+            return Ok(FollowupOutcome::Refused(refused));
         }
     };
-    new.not_before = Some(begins);
+    new.not_before = Some(start);
     let job = jobs::add(tx, new, &jobs::JobOrigin::default(), now, random).await?;
     jobs::record_created(tx, &job, now);
     tx.execute(ADD_FOLLOWUP, args![job.id().as_str(), JobId::as_str(&root), by.as_str(), key, began]).await?;
     jobs::record(tx, &job, Fact::JobFollowup { follows: by, number: made + 1 }, now);
-    Ok(FollowupMade::Made(job))
+    Ok(FollowupOutcome::Made(job))
 }
 
 fn refusal(row: &Row) -> Result<FollowupRefusal, StoreError> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::agent_lock::lock_agent;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError, jobs};
 
 statements! {
@@ -19,7 +19,7 @@ statements! {
     FORGET_HOOKS = same "delete from hooks where agent = $1";
     ADD_HOOK = same "insert into hooks (agent, number, list, kind, name, events) values ($1, $2, $3, $4, $5, $6)";
     NODE_OF_JOB = same "select node from attempts where job_id = $1 order by number desc limit 1";
-    OWE_HOOK = same "insert into hook_runs (job_id, number, agent, schedule, list, kind, name, event, state, node, not_before) \
+    ADD_HOOK_RUN = same "insert into hook_runs (job_id, number, agent, schedule, list, kind, name, event, state, node, not_before) \
         values ($1, $2, $3, $4, $5, $6, $7, $8, 'waiting', $9, $10)";
     KEEP_METADATA = same "insert into hook_metadata (job_id, metadata) values ($1, $2) \
         on conflict (job_id) do update set metadata = excluded.metadata";
@@ -82,11 +82,11 @@ impl Store {
             .collect();
         agents.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (agent, hooks) in agents {
-            let known = {
+            let stored = {
                 let agent = agent.clone();
                 self.read(move |tx| Box::pin(async move { outlines(tx, &agent).await })).await?
             };
-            if known != hooks {
+            if stored != hooks {
                 self.write(move |tx| Box::pin(async move { replace(tx, &agent, hooks).await })).await?;
             }
         }
@@ -98,7 +98,7 @@ impl Store {
         self.read(move |tx| {
             Box::pin(async move {
                 let runs = tx.all(HOOK_RUNS, args![job.as_str()]).await?;
-                runs.iter().map(|row| read(row).map(begun)).collect()
+                runs.iter().map(|row| read(row).map(with_start_count)).collect()
             })
         })
         .await
@@ -122,9 +122,9 @@ impl Store {
         lease_until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<TakenHook>, StoreError> {
-        let long_ago = now.checked_sub(HOOK_TAKEOVER_DELAY).unwrap_or(Timestamp::MIN);
-        let asked = args![now, node.as_str(), long_ago];
-        let due = self.read(move |tx| Box::pin(async move { tx.one(DUE_HOOK, asked).await })).await?;
+        let takeover_limit = now.checked_sub(HOOK_TAKEOVER_DELAY).unwrap_or(Timestamp::MIN);
+        let args = args![now, node.as_str(), takeover_limit];
+        let due = self.read(move |tx| Box::pin(async move { tx.one(DUE_HOOK, args).await })).await?;
         let Some(due) = due else { return Ok(None) };
         let (job, number): (JobId, u32) = (due.parse("job_id")?, due.count("number")?);
         self.write(move |tx| {
@@ -133,12 +133,12 @@ impl Store {
                     return Ok(None);
                 };
                 let mut run = read(&row)?;
-                let open = matches!(run.state, HookState::Waiting | HookState::Running);
-                if !open || row.time("not_before")? > now {
+                let is_open = matches!(run.state, HookState::Waiting | HookState::Running);
+                if !is_open || row.time("not_before")? > now {
                     return Ok(None);
                 }
-                let had: Option<String> = row.get("node")?;
-                let begun_by = had.filter(|_| run.state == HookState::Running);
+                let last_node: Option<String> = row.get("node")?;
+                let begun_by = last_node.filter(|_| run.state == HookState::Running);
                 tx.execute(TAKE_HOOK, args![job.as_str(), number, node, lease_until, now]).await?;
                 run.state = HookState::Running;
                 run.tries += 1;
@@ -167,17 +167,17 @@ impl Store {
         self.write(move |tx| Box::pin(async move { tx.execute(POSTPONE_HOOK, row).await.map(drop) })).await
     }
 
-    /// Ends a hook run. With `ends_the_rest`, the hooks after it do not run if it failed. Nothing is written if another
+    /// Ends a hook run. With `stops_later_hooks`, a failure skips the hooks after it. Nothing is written if another
     /// node has it.
     pub async fn end_hook(
         &self,
         taken: TakenHook,
         end: HookEnd,
-        said: Option<String>,
-        ends_the_rest: bool,
+        output: Option<String>,
+        stops_later_hooks: bool,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(move |tx| Box::pin(end_hook(tx, taken, end, said, ends_the_rest, now))).await
+        self.write(move |tx| Box::pin(end_hook(tx, taken, end, output, stops_later_hooks, now))).await
     }
 
     /// Takes up the hooks of a node that has just started: its former process has ended.
@@ -200,7 +200,7 @@ impl Store {
     }
 
     /// Returns true if a hook of this node runs or is due.
-    pub async fn any_hook(&self, node: String, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn has_open_hook(&self, node: String, now: Timestamp) -> Result<bool, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { Ok(tx.one(HOOK_IN_HAND, args![node, now]).await?.is_some()) })
         })
@@ -243,10 +243,10 @@ pub(super) async fn job_ended(
             node.clone(),
             now,
         ];
-        tx.execute(OWE_HOOK, row).await?;
+        tx.execute(ADD_HOOK_RUN, row).await?;
     }
     if let Some(metadata) = metadata {
-        tx.execute(KEEP_METADATA, args![id, jobs::written(metadata)?]).await?;
+        tx.execute(KEEP_METADATA, args![id, jobs::to_json(metadata)?]).await?;
     }
     Ok(())
 }
@@ -255,8 +255,8 @@ async fn end_hook(
     tx: &mut Tx<'_>,
     taken: TakenHook,
     end: HookEnd,
-    said: Option<String>,
-    ends_the_rest: bool,
+    output: Option<String>,
+    stops_later_hooks: bool,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let TakenHook { job, agent, schedule, run, .. } = taken;
@@ -266,16 +266,16 @@ async fn end_hook(
         HookEnd::Failed { reason } => (HookState::Failed, Some(reason)),
         HookEnd::Skipped { reason } => (HookState::Skipped, Some(reason)),
     };
-    let row = args![job.as_str(), run.number, run.tries, state.as_str(), now, reason.clone(), said];
+    let row = args![job.as_str(), run.number, run.tries, state.as_str(), now, reason.clone(), output];
     if tx.execute(END_HOOK, row).await? == 0 {
         return Ok(());
     }
     let record = |tx: &mut Tx<'_>, fact| {
         let (agent, schedule, job) = (agent.clone(), schedule.clone(), Some(job.clone()));
-        tx.record(Recorded { at: now, agent: Some(agent), schedule, job, fact });
+        tx.record(NewEvent { at: now, agent: Some(agent), schedule, job, fact });
     };
     record(tx, fact(run, state, reason));
-    if state != HookState::Failed || !ends_the_rest {
+    if state != HookState::Failed || !stops_later_hooks {
         return Ok(());
     }
     for row in tx.all(REST_OF_HOOKS, args![job.as_str()]).await? {
@@ -302,14 +302,14 @@ fn fact(run: HookRun, state: HookState, reason: Option<String>) -> Fact {
 async fn outlines(tx: &mut Tx<'_>, agent: &AgentName) -> Result<Vec<HookOutline>, StoreError> {
     let rows = tx.all(HOOKS_OF, args![agent.as_str()]).await?;
     let outline = |row: &Row| {
-        let words: String = row.get("events")?;
-        let event = |word: &str| word.parse().map_err(|_| row.unreadable("events", &words));
+        let events: String = row.get("events")?;
+        let event = |event_name: &str| event_name.parse().map_err(|_| row.unreadable("events", &events));
         Ok(HookOutline {
             number: row.count("number")?,
             list: row.parse("list")?,
             kind: row.parse("kind")?,
             name: row.get("name")?,
-            events: words.split_whitespace().map(event).collect::<Result<_, _>>()?,
+            events: events.split_whitespace().map(event).collect::<Result<_, _>>()?,
         })
     };
     rows.iter().map(outline).collect()
@@ -327,8 +327,9 @@ async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) ->
     Ok(())
 }
 
-/// Counts the starts of a hook. A row is also taken to follow a running command, and a command is started once.
-fn begun(run: HookRun) -> HookRun {
+/// Replaces the number of tries by the number of starts. A shell command is started once; later tries follow it while
+/// it runs.
+fn with_start_count(run: HookRun) -> HookRun {
     let tries = if run.kind == HookKind::Shell { run.tries.min(1) } else { run.tries };
     HookRun { tries, ..run }
 }
@@ -345,6 +346,6 @@ fn read(row: &Row) -> Result<HookRun, StoreError> {
         started_at: row.time_opt("started_at")?,
         ended_at: row.time_opt("ended_at")?,
         reason: row.get("reason")?,
-        said: row.get("said")?,
+        output: row.get("said")?,
     })
 }

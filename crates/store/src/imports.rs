@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::database::db::{Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
-use super::jobs::{self, JobOrigin, written};
+use super::database::event_log::NewEvent;
+use super::jobs::{self, JobOrigin, to_json};
 use super::{Store, StoreError, schedules, usage};
 
 statements! {
@@ -133,7 +133,7 @@ impl Store {
                     sessions,
                     jobs,
                 };
-                tx.record(Recorded::of_fleet(fact, now));
+                tx.record(NewEvent::of_fleet(fact, now));
                 Ok(Some(imported))
             })
         })
@@ -155,9 +155,9 @@ async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), Stor
     }
     let directory = session.as_ref().and_then(|session| session.directory.as_ref());
     let directory = directory.map(|directory| directory.to_string_lossy().into_owned());
-    let used = job.usage().map(written).transpose()?;
+    let usage = job.usage().map(to_json).transpose()?;
     let (started, ended) = (job.created_at(), *at);
-    let row = args![job.id().as_str(), node, started, ended, written(outcome)?, directory, used];
+    let row = args![job.id().as_str(), node, started, ended, to_json(outcome)?, directory, usage];
     tx.execute(ADD_PAST_ATTEMPT, row).await?;
     if session.is_some() {
         // herdctl keeps one session for each agent.
@@ -165,7 +165,7 @@ async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), Stor
         tx.execute(SET_SESSION_KEY, args![job.id().as_str(), key]).await?;
     }
     match job.usage() {
-        Some(used) => usage::add(tx, job, Some(used), ended).await,
+        Some(usage) => usage::add(tx, job, Some(usage), ended).await,
         None => Ok(()),
     }
 }

@@ -13,6 +13,7 @@ use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Closing, Job, NewJob};
+use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::WorkItem;
 use cowhand_core::work_source::ConfiguredSource;
@@ -22,7 +23,7 @@ use uuid::Uuid;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::failures::{self, FailedItem, ItemFailures};
 use super::{Store, StoreError, jobs};
 
@@ -39,6 +40,8 @@ statements! {
     TO_RENEW = same "select * from items where state = 'held' and until <= $1 order by until";
     ADD_IDENTITY = same "insert into identity (name, value) values ('fleet', $1) on conflict (name) do nothing";
     IDENTITY = same "select value from identity where name = 'fleet'";
+    LOCK_FIRING = locked "select reason from firings where schedule_id = $1 and key = $2";
+    EXPIRE_CLAIM = same "update items set until = $2 where holder = $1 and state = 'claiming'";
     LINK_FIRST_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2 and job_id is null";
 }
 
@@ -62,8 +65,8 @@ pub struct NewItemClaim {
 pub struct Unless {
     /// A job released it after this time.
     pub released_since: Option<Timestamp>,
-    /// It was given up or withdrawn. A caller that knows that a person offered the item again clears this, and the
-    /// failures are reset.
+    /// It was given up or withdrawn. False if the caller knows that a person offered the item again; its failures are
+    /// then reset.
     pub given_up: bool,
 }
 
@@ -75,7 +78,7 @@ pub enum Taken {
     Held,
     /// Work on it failed too often; a person has to act.
     TooOften { failures: u32 },
-    /// It was given up or withdrawn, and seems to be offered again: the caller has to check its state.
+    /// It was given up or withdrawn, and its source offers it again. The caller has to check its state.
     PutBack,
     /// A job released it recently.
     Released,
@@ -104,7 +107,7 @@ pub enum ItemState {
         last_error: Option<String>,
         /// Time since which the report is due; none in rows of an older version.
         since: Option<Timestamp>,
-        /// Person who asked for it.
+        /// Person who requested it.
         by: Option<Actor>,
     },
 }
@@ -125,19 +128,26 @@ impl HeldItem {
 
 /// The firing of a job.
 #[derive(Debug, Clone)]
-pub struct OfFiring {
+pub struct FiringRef {
     pub schedule: ScheduleId,
     pub key: FiringKey,
+}
+
+/// Checks whether somebody cancelled the firing. Locks its row, so that it is not cancelled before the job is made.
+async fn is_cancelled(tx: &mut Tx<'_>, firing: &FiringRef) -> Result<bool, StoreError> {
+    let row = tx.one(LOCK_FIRING, args![firing.schedule, firing.key.as_str()]).await?;
+    let reason = row.map(|row| row.parse_opt::<SkipReason>("reason")).transpose()?.flatten();
+    Ok(reason == Some(SkipReason::Cancelled))
 }
 
 impl Store {
     /// Returns the id of the fleet, the same on all nodes of this store. It is created on first use.
     pub async fn fleet_id(&self) -> Result<String, StoreError> {
-        let known = self.read(|tx| {
+        let stored_id = self.read(|tx| {
             Box::pin(async move { tx.one(IDENTITY, args![]).await?.map(|row| row.get("value")).transpose() })
         });
-        if let Some(known) = known.await? {
-            return Ok(known);
+        if let Some(stored_id) = stored_id.await? {
+            return Ok(stored_id);
         }
         self.write(|tx| {
             Box::pin(async move {
@@ -152,56 +162,64 @@ impl Store {
     /// Takes an item for a job or a person, before the claim outside.
     pub async fn take_item(
         &self,
-        taking: NewItemClaim,
+        claim: NewItemClaim,
         person: Option<String>,
         now: Timestamp,
     ) -> Result<Taken, StoreError> {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
-                let known = failures::of(tx, &taking.queue, &taking.item.id).await?;
-                let known = known.filter(|_| person.is_none());
-                let most = taking.source.rules().most_attempts();
-                if let Some(obstacle) = known.as_ref().and_then(|known| taking.unless.obstacle(known, most)) {
+                let failures = failures::get(tx, &claim.queue, &claim.item.id).await?;
+                let failures = failures.filter(|_| person.is_none());
+                let max_attempts = claim.source.rules().max_attempts();
+                if let Some(obstacle) =
+                    failures.as_ref().and_then(|failures| claim.unless.obstacle(failures, max_attempts))
+                {
                     return Ok(obstacle);
                 }
-                let starts_anew = known.is_some_and(|known| known.state != FailedItem::Offered);
+                let resets_failures = failures.is_some_and(|failures| failures.state != FailedItem::Offered);
                 let holder = JobId::new(TimeZone::UTC.to_datetime(now).date(), random());
                 let holder_text = person.unwrap_or_else(|| holder.to_string());
-                let ours = insert(tx, &taking, &holder_text).await?;
-                if ours && starts_anew {
-                    failures::forget(tx, &taking.queue, &taking.item.id).await?;
+                let is_taken = insert(tx, &claim, &holder_text).await?;
+                if is_taken && resets_failures {
+                    failures::forget(tx, &claim.queue, &claim.item.id).await?;
                 }
-                Ok(if ours { Taken::Ours(holder) } else { Taken::Held })
+                Ok(if is_taken { Taken::Ours(holder) } else { Taken::Held })
             })
         })
         .await
     }
 
-    /// Makes the job after the claim outside succeeded, with the id that the claim names. Returns none if the item was
-    /// given up meanwhile.
+    /// Creates the job after the claim outside succeeded, with the id that the claim names. Returns none if the item
+    /// was given up meanwhile, or the firing was cancelled; then the claim is undone.
     pub async fn hold_item(
         &self,
         holder: JobId,
         new: NewJob,
-        of: OfFiring,
+        firing: FiringRef,
         until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<Job>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let content = new.work_item.as_ref().map(jobs::written).transpose()?;
+                if is_cancelled(tx, &firing).await? {
+                    tx.execute(EXPIRE_CLAIM, args![holder.as_str(), now]).await?;
+                    return Ok(None);
+                }
+                let content = new.work_item.as_ref().map(jobs::to_json).transpose()?;
                 if tx.execute(HOLD_ITEM, args![holder.as_str(), until, content]).await? == 0 {
                     return Ok(None);
                 }
                 let job = Job::new(holder.clone(), new, now);
-                let (by_trigger, running) = (!of.key.is_by_hand(), false);
-                let firing = Some(of.key.clone());
-                let place = jobs::JobOrigin { schedule: Some(of.schedule), firing, by_trigger, running };
-                if !jobs::insert(tx, &job, &place).await? {
+                let (by_trigger, is_running) = (!firing.key.is_by_hand(), false);
+                let key = Some(firing.key.clone());
+                let origin =
+                    jobs::JobOrigin { schedule: Some(firing.schedule), firing: key, by_trigger, is_running };
+                if !jobs::insert(tx, &job, &origin).await? {
                     return Err(StoreError::NoFreeId(1));
                 }
-                tx.execute(LINK_FIRST_JOB, args![of.schedule, of.key.as_str(), holder.as_str()]).await?;
+                tx.execute(LINK_FIRST_JOB, args![firing.schedule, firing.key.as_str(), holder.as_str()])
+                    .await?;
                 if let Some(item) = job.work_item() {
                     jobs::record(tx, &job, Fact::WorkClaimed { item: item.id.clone() }, now);
                 }
@@ -228,9 +246,9 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(held) = lock(tx, &holder).await? else { return Ok(()) };
-                let content = jobs::written(&held.item)?;
+                let content = jobs::to_json(&held.item)?;
                 tx.execute(HOLD_ITEM, args![holder, until, content]).await?;
-                tx.record(recorded(&held, Fact::WorkClaimed { item: held.item.id.clone() }, now));
+                tx.record(item_event(&held, Fact::WorkClaimed { item: held.item.id.clone() }, now));
                 Ok(())
             })
         })
@@ -282,14 +300,15 @@ impl Store {
 }
 
 impl Unless {
-    fn obstacle(self, known: &ItemFailures, most_attempts: u32) -> Option<Taken> {
-        match known.state {
+    /// Returns why the item is not taken, or none if it may be taken.
+    fn obstacle(self, failures: &ItemFailures, max_attempts: u32) -> Option<Taken> {
+        match failures.state {
             FailedItem::GivenUp | FailedItem::Withdrawn => self.given_up.then_some(Taken::PutBack),
-            FailedItem::Offered if known.failures >= most_attempts => {
-                Some(Taken::TooOften { failures: known.failures })
+            FailedItem::Offered if failures.failures >= max_attempts => {
+                Some(Taken::TooOften { failures: failures.failures })
             }
             FailedItem::Offered => {
-                let (since, released) = (self.released_since?, known.released_at?);
+                let (since, released) = (self.released_since?, failures.released_at?);
                 (released > since).then_some(Taken::Released)
             }
         }
@@ -297,17 +316,17 @@ impl Unless {
 }
 
 /// Inserts the row of an item that is to be claimed. Returns false if another holder in this store has it.
-pub(super) async fn insert(tx: &mut Tx<'_>, taking: &NewItemClaim, holder: &str) -> Result<bool, StoreError> {
+pub(super) async fn insert(tx: &mut Tx<'_>, claim: &NewItemClaim, holder: &str) -> Result<bool, StoreError> {
     let row = args![
-        taking.queue.as_str(),
-        taking.item.id.to_string(),
+        claim.queue.as_str(),
+        claim.item.id.to_string(),
         holder,
-        taking.until,
-        taking.node.as_str(),
-        taking.agent.as_str(),
-        taking.schedule.as_ref().map(ScheduleName::as_str),
-        jobs::written(&taking.source)?,
-        jobs::written(&taking.item)?,
+        claim.until,
+        claim.node.as_str(),
+        claim.agent.as_str(),
+        claim.schedule.as_ref().map(ScheduleName::as_str),
+        jobs::to_json(&claim.source)?,
+        jobs::to_json(&claim.item)?,
     ];
     Ok(tx.execute(TAKE_ITEM, row).await? == 1)
 }
@@ -330,9 +349,9 @@ pub(super) async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<bool, StoreE
     Ok(tx.execute(FORGET_ITEM, args![holder]).await? == 1)
 }
 
-pub(super) fn recorded(item: &HeldItem, fact: Fact, now: Timestamp) -> Recorded {
+pub(super) fn item_event(item: &HeldItem, fact: Fact, now: Timestamp) -> NewEvent {
     let (agent, schedule) = (item.agent.clone(), item.schedule.clone());
-    Recorded { at: now, agent: Some(agent), schedule, job: item.job(), fact }
+    NewEvent { at: now, agent: Some(agent), schedule, job: item.job(), fact }
 }
 
 pub(super) fn read(row: &Row) -> Result<HeldItem, StoreError> {

@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
 /// One list query through different indexes, so that a few jobs among a million are found without reading all.
-macro_rules! listed {
+macro_rules! list_query {
     ($by:literal) => {
         concat!(
             "select * from jobs where ",
@@ -47,15 +47,15 @@ statements! {
         from jobs where id = $1";
     LAST_ENDED = same "select * from jobs where number in (select max(number) from jobs \
         where status in ('completed', 'failed', 'cancelled') group by agent)";
-    LIST_JOBS = same (listed!("(agent = $1 or $1 is null) and (status = $3 or $3 is null)"));
-    LIST_JOBS_OF_AGENT = same (listed!("agent = $1 and (status = $3 or $3 is null)"));
-    LIST_JOBS_OF_STATUS = same (listed!("(agent = $1 or $1 is null) and status = $3"));
+    LIST_JOBS = same (list_query!("(agent = $1 or $1 is null) and (status = $3 or $3 is null)"));
+    LIST_JOBS_OF_AGENT = same (list_query!("agent = $1 and (status = $3 or $3 is null)"));
+    LIST_JOBS_OF_STATUS = same (list_query!("(agent = $1 or $1 is null) and status = $3"));
     NEWEST_JOBS =
         sqlite "select jobs.* from json_each($1) as named join jobs on jobs.number = \
             (select max(number) from jobs where agent = named.value)"
         postgres "select jobs.* from json_array_elements_text(($1::text)::json) as named (value) join jobs \
             on jobs.number = (select max(number) from jobs where agent = named.value)";
-    JOBS_NAMED =
+    JOBS_BY_IDS =
         sqlite "select * from jobs where id in (select value from json_each($1))"
         postgres "select * from jobs where id in (select json_array_elements_text(($1::text)::json))";
     AGENTS_WITH_JOBS = same "select distinct agent from jobs order by agent";
@@ -119,7 +119,7 @@ impl Store {
             trigger_type.map(TriggerType::as_str),
             after.as_ref().map(JobId::as_str),
             limit,
-            search.as_deref().map(pattern),
+            search.as_deref().map(like_pattern),
             i64::from(with_item),
         ];
         self.read(move |tx| {
@@ -193,18 +193,18 @@ impl Store {
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobOrigin {
     pub(super) schedule: Option<ScheduleId>,
-    /// Firing that made it.
+    /// Key of the firing that created it.
     pub(super) firing: Option<FiringKey>,
     pub(super) by_trigger: bool,
     /// Set if its first attempt begins at once.
-    pub(super) running: bool,
+    pub(super) is_running: bool,
 }
 
-/// Adds a job. If an id is taken, another is drawn.
+/// Adds a job. Draws another id if one is taken.
 pub(super) async fn add(
     tx: &mut Tx<'_>,
     new: NewJob,
-    place: &JobOrigin,
+    origin: &JobOrigin,
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Job, StoreError> {
@@ -212,10 +212,10 @@ pub(super) async fn add(
     let today = TimeZone::UTC.to_datetime(now).date();
     for _ in 0..MAX_ID_TRIES {
         let mut job = Job::new(JobId::new(today, random()), new.clone(), now);
-        if place.running {
+        if origin.is_running {
             job.start(now)?;
         }
-        if insert(tx, &job, place).await? {
+        if insert(tx, &job, origin).await? {
             return Ok(job);
         }
     }
@@ -223,16 +223,16 @@ pub(super) async fn add(
 }
 
 /// Inserts a job. Returns false if its id is taken.
-pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &JobOrigin) -> Result<bool, StoreError> {
+pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, origin: &JobOrigin) -> Result<bool, StoreError> {
     let record = JobRecord::from(job.clone());
-    let work_item = record.work_item.as_ref().map(written).transpose()?;
+    let work_item = record.work_item.as_ref().map(to_json).transpose()?;
     let (chat, confined) = (record.chat.clone(), record.confined.clone());
     let mut columns = args![
         record.id.as_str(),
         record.agent.as_str(),
         record.schedule.as_ref().map(ScheduleName::as_str),
-        place.schedule.map(|id| id.to_string()),
-        i64::from(place.by_trigger),
+        origin.schedule.map(|id| id.to_string()),
+        i64::from(origin.by_trigger),
         record.trigger_type.as_str(),
         record.forked_from.as_ref().map(JobId::as_str),
         record.retry_of.as_ref().map(JobId::as_str),
@@ -241,12 +241,12 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &JobOrigin) -> Res
         work_item,
     ];
     columns.extend(changing_columns(record)?);
-    columns.extend(args![chat, confined, place.firing.as_ref().map(FiringKey::as_str)]);
+    columns.extend(args![chat, confined, origin.firing.as_ref().map(FiringKey::as_str)]);
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 
-/// Returns a pattern that matches any text that contains `search`.
-fn pattern(search: &str) -> String {
+/// Returns a pattern for `like` that matches any text that contains `search`.
+fn like_pattern(search: &str) -> String {
     let mut pattern = String::from("%");
     for letter in search.to_lowercase().chars() {
         if matches!(letter, '%' | '_' | '!') {
@@ -259,7 +259,7 @@ fn pattern(search: &str) -> String {
 }
 
 /// Serialises a value as JSON.
-pub(super) fn written(value: &impl Serialize) -> Result<String, StoreError> {
+pub(super) fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Unreadable { what: error.to_string() })
 }
 
@@ -272,12 +272,12 @@ pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
 
 pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
     let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
-    tx.record(Recorded { at: now, agent: Some(agent), schedule, job: Some(job.id().clone()), fact });
+    tx.record(NewEvent { at: now, agent: Some(agent), schedule, job: Some(job.id().clone()), fact });
 }
 
 /// Reads the jobs with these ids that still exist, in no order.
-pub(super) async fn named(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
-    tx.all(JOBS_NAMED, args![written(&ids)?]).await?.iter().map(read).collect()
+pub(super) async fn by_ids(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+    tx.all(JOBS_BY_IDS, args![to_json(&ids)?]).await?.iter().map(read).collect()
 }
 
 pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, StoreError> {
@@ -290,14 +290,15 @@ pub(super) async fn lock(tx: &mut Tx<'_>, id: &JobId) -> Result<Job, StoreError>
     read(&row.ok_or_else(|| StoreError::NoJob(id.clone()))?)
 }
 
-/// Reads the columns that are not part of the job itself: its epoch, its schedule and requests.
-pub(super) async fn facts(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Row>, StoreError> {
+/// Reads the columns that [`Job`] does not contain: its epoch, its schedule, a request to cancel it, and its backoff.
+pub(super) async fn stored_columns(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Row>, StoreError> {
     tx.one(JOB_FACTS, args![id.as_str()]).await
 }
 
-/// Returns true if the job runs in this epoch. A node that lost its lease may not write.
-pub(super) async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
-    let row = facts(tx, job.id()).await?;
+/// Returns true if the job runs and this is its current epoch. A node that lost its lease has an old epoch and may not
+/// write.
+pub(super) async fn is_current_epoch(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
+    let row = stored_columns(tx, job.id()).await?;
     let current: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
     Ok(current == epoch && matches!(job.state(), JobState::Running { .. }))
 }
@@ -311,8 +312,8 @@ pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
 
 /// Returns the columns that change, in the order of the statements.
 fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
-    let usage = record.usage.as_ref().map(written).transpose()?;
-    let requeued = record.requeued.as_ref().map(written).transpose()?;
+    let usage = record.usage.as_ref().map(to_json).transpose()?;
+    let requeued = record.requeued.as_ref().map(to_json).transpose()?;
     let (kind, message) = record.error.map(|error| (error.kind.as_str(), error.message)).unzip();
     Ok(args![
         record.status.as_str(),

@@ -3,8 +3,8 @@
 //! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after what the program does. "now" is always
 //! an argument; durations are measured with the boot clock ([`Store::with_clock`]). There is one file for each table and
 //! one SQL text for both databases ([`database::dialect`] has the exceptions). The rows of a table are read and written by
-//! functions of its file; verbs that change several tables call those functions, and never the reverse ([`database`] is
-//! below them all).
+//! functions of its file. Verbs that change several tables call those functions; the functions do not call verbs.
+//! [`database`] is the layer below the files of the tables.
 //!
 //! Three rules apply everywhere:
 //!
@@ -59,14 +59,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cowhand_core::moment::Moment;
-use sqlx::{PgPool, SqlitePool};
+use sqlx::{Connection as _, PgPool, SqlitePool};
 
 use database::changes::Committed;
 use database::db::Tx;
 use database::file::StoreFile;
 use database::health::StoreHealth;
 use database::latency::Latency;
-use database::patience::Patience;
+use database::server::{self, ServerConnection, before_timeout};
+use database::shutdown_limit::ShutdownLimit;
 use database::writer::Writer;
 
 use cowhand_system::clock::Clock;
@@ -74,28 +75,28 @@ use cowhand_system::clock::Clock;
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use backup_file::{BackupFile, KnownRows};
-pub use budgets::Hearing;
+pub use budgets::UsageRecorded;
 pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
-pub use claims::{Claim, GivenBack, HeldLease, Settled, Starter};
-pub use database::{LAST_WAIT, StoreError, file, is_postgres};
+pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
+pub use database::{SHUTDOWN_STORE_TIMEOUT, StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
-    Decision, Fired, JobOfFiring, LedgerRow, MAX_TRIES_BEFORE_OTHERS, NewFiring, Preparation, Prepared,
+    Decision, Fired, JobOfFiring, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
     TakePreparing,
 };
-pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
+pub use followups::{FollowupOutcome, FollowupsOfJob, NewFollowup};
 pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
-pub use items::{HeldItem, ItemState, NewItemClaim, OfFiring, Taken, Unless};
+pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, Taken, Unless};
 pub use jobs::JobFilter;
 pub use nodes::{BusyNode, Joined, NodePresence};
-pub use reports::{AttemptLocation, ReportMade};
+pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{Ended, Pruned, RemovedJob};
-pub use sessions::{RunsAt, StoredSession};
+pub use sessions::{ProviderAndRuntime, StoredSession};
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
-pub use workspaces::{KnownWorkspace, WorkspaceState};
+pub use workspaces::{StoredWorkspace, WorkspaceState};
 
 /// Handle of the store. Clones share the connections.
 #[derive(Debug, Clone)]
@@ -103,8 +104,8 @@ pub struct Store {
     database: Database,
     committed: Committed,
     latency: Latency,
-    standing: Arc<StoreHealth>,
-    patience: Arc<Patience>,
+    health: Arc<StoreHealth>,
+    shutdown_limit: Arc<ShutdownLimit>,
     /// Source of the random part of a job id.
     random: fn() -> u64,
     /// Clock whose boot time is written beside wall times. Without one, the wall clock decides about everything.
@@ -117,7 +118,7 @@ enum Database {
     Postgres(PgPool),
 }
 
-type Answer<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
+type VerbFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
 
 impl Store {
     /// Runs a verb in a transaction and returns when it is durable. On SQLite several verbs may share a commit; each
@@ -125,79 +126,103 @@ impl Store {
     async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T> + Send + 'static,
     {
-        let begin = Instant::now();
+        let started_at = Instant::now();
         let answer = match &self.database {
-            Database::Sqlite { writer, .. } => writer.write(self.present(), verb).await,
+            Database::Sqlite { writer, .. } => {
+                let answer = writer.write(self.call_time(), verb).await;
+                // Only writes count: a file that cannot be written can often be read.
+                self.shutdown_limit.record(&answer);
+                answer
+            }
             Database::Postgres(pool) => {
-                let answer = self.patience.during(Box::pin(self.write_to_server(pool, verb))).await;
-                answer.map_err(|error| self.explained(error))
+                let answer = self.shutdown_limit.during(Box::pin(self.write_to_server(pool, verb))).await;
+                answer.map_err(|error| self.with_cause(error))
             }
         };
-        self.latency.wrote_since(begin);
-        self.standing.wrote(&answer);
+        self.latency.record_write(started_at);
+        self.health.record_write(&answer);
         answer
     }
 
     async fn write_to_server<T, F>(&self, pool: &PgPool, verb: F) -> Result<T, StoreError>
     where
-        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T>,
     {
-        let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
-        let tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
-        let mut tx = tx.called_at(self.present());
-        let answer = verb(&mut tx).await?;
-        let last_event = tx.write_events().await?;
-        transaction.commit().await.map_err(StoreError::connection)?;
-        self.committed.reached(last_event);
-        Ok(answer)
+        let mut server = ServerConnection::acquire(pool).await?;
+        let call = async {
+            let begun = before_timeout(server.connection()?.begin()).await;
+            let mut transaction = begun.map_err(StoreError::connection)?;
+            let tx = Tx::postgres(&mut transaction).with_actor(audit::current());
+            let mut tx = tx.with_call_time(self.call_time());
+            let answer = verb(&mut tx).await?;
+            let last_event = tx.write_events().await?;
+            before_timeout(transaction.commit()).await.map_err(StoreError::connection)?;
+            self.committed.advance(last_event);
+            Ok(answer)
+        };
+        let answer = call.await;
+        server.finish(answer)
+    }
+
+    async fn read_from_server<T, F>(&self, pool: &PgPool, verb: F) -> Result<T, StoreError>
+    where
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T>,
+    {
+        let mut server = ServerConnection::acquire(pool).await?;
+        let call = async {
+            let begin_snapshot = "begin isolation level repeatable read read only";
+            let begun = before_timeout(server.connection()?.begin_with(begin_snapshot)).await;
+            let mut transaction = begun.map_err(StoreError::connection)?;
+            verb(&mut Tx::postgres(&mut transaction).with_call_time(self.call_time())).await
+        };
+        let answer = call.await;
+        server.finish(answer)
     }
 
     /// Runs reads that see one state of the store.
     async fn read<T, F>(&self, verb: F) -> Result<T, StoreError>
     where
-        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T>,
     {
-        let begin = Instant::now();
+        let started_at = Instant::now();
         let answer = match &self.database {
             Database::Sqlite { readers, .. } => {
                 let answer = async {
                     let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
-                    verb(&mut Tx::sqlite(&mut transaction).called_at(self.present())).await
+                    verb(&mut Tx::sqlite(&mut transaction).with_call_time(self.call_time())).await
                 };
-                answer.await.map_err(|error| self.explained(error))
+                answer.await.map_err(|error| self.with_cause(error))
             }
             Database::Postgres(pool) => {
-                let answer = async {
-                    let begin = "begin isolation level repeatable read read only";
-                    let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
-                    verb(&mut Tx::postgres(&mut transaction).called_at(self.present())).await
-                };
-                self.patience.during(Box::pin(answer)).await.map_err(|error| self.explained(error))
+                let answer = self.shutdown_limit.during(Box::pin(self.read_from_server(pool, verb))).await;
+                answer.map_err(|error| self.with_cause(error))
             }
         };
-        self.latency.read_since(begin);
-        self.standing.read(&answer);
+        self.latency.record_read(started_at);
+        self.health.record_read(&answer);
         answer
     }
 
-    /// Says that the daemon ends: from now on a server that does not answer is waited for no longer than [`LAST_WAIT`], by all
-    /// calls together.
+    /// Limits all waits because the daemon ends. From now on, all calls together wait at most
+    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer, and [`Self::silence`] counts the time without an
+    /// answer, or without a successful write to the file.
     pub fn hurry(&self) {
-        self.patience.end();
+        self.shutdown_limit.begin();
     }
 
-    /// Returns for how long the server has answered nothing since [`Self::hurry`].
+    /// Returns for how long the server has not answered, or the file could not be written, since [`Self::hurry`]. None if
+    /// the last call succeeded.
     pub fn silence(&self) -> Option<Duration> {
-        self.patience.silence()
+        self.shutdown_limit.unanswered_time()
     }
 
-    fn present(&self) -> Option<Moment> {
+    fn call_time(&self) -> Option<Moment> {
         self.clock.as_ref().map(Clock::moment)
     }
 
-    /// Prepares every statement of this program and returns their number.
+    /// Prepares every statement of this program, and returns the number of statements.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
             adoptions::ALL,
@@ -255,7 +280,7 @@ impl Store {
                 readers.close().await;
                 writer.close().await;
             }
-            Database::Postgres(pool) => pool.close().await,
+            Database::Postgres(pool) => server::close(&pool).await,
         }
     }
 }

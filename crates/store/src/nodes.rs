@@ -11,8 +11,8 @@ use sqlx::{ConnectOptions, Connection};
 use super::database::ANSWER_TIMEOUT;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
-use super::database::patience::Patience;
+use super::database::event_log::NewEvent;
+use super::database::shutdown_limit::ShutdownLimit;
 use super::{Database, Store, StoreError, hooks, outbox};
 
 statements! {
@@ -55,15 +55,15 @@ pub struct Joined {
 #[derive(Debug)]
 pub struct NodePresence {
     connection: Option<PgConnection>,
-    patience: Arc<Patience>,
+    shutdown_limit: Arc<ShutdownLimit>,
 }
 
 impl NodePresence {
-    /// Returns true if others still see it.
+    /// Returns true if other nodes still see it.
     pub async fn is_seen(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let ping = async { connection.ping().await.map_err(StoreError::connection) };
-        self.patience.during(Box::pin(answered(ping))).await.is_ok()
+        self.shutdown_limit.during(Box::pin(with_timeout(ping))).await.is_ok()
     }
 }
 
@@ -73,13 +73,13 @@ impl Store {
         let others_since = self.others_since(node.clone()).await?;
         self.write(move |tx| {
             Box::pin(async move {
-                let (moment, before) = (tx.moment(now), tx.one(LOCK_NODE, args![node.as_str()]).await?);
-                let seen = before.map(|row| row.moment_opt("seen_at", "seen_boot")).transpose()?.flatten();
+                let (moment, row) = (tx.moment(now), tx.one(LOCK_NODE, args![node.as_str()]).await?);
+                let seen = row.map(|row| row.moment_opt("seen_at", "seen_boot")).transpose()?.flatten();
                 tx.execute(JOIN, args![node.as_str(), now, moment.boot]).await?;
                 let step =
-                    seen.and_then(|seen| moment.step_since(seen)).filter(|by| by.abs() >= MIN_CLOCK_STEP);
-                if let Some(by) = step {
-                    record_step(tx, node, by, now).await?;
+                    seen.and_then(|seen| moment.step_since(seen)).filter(|step| step.abs() >= MIN_CLOCK_STEP);
+                if let Some(step) = step {
+                    record_step(tx, node, step, now).await?;
                 }
                 Ok(Joined { step, others_since })
             })
@@ -91,13 +91,13 @@ impl Store {
     pub async fn clock_stepped(
         &self,
         node: String,
-        by: SignedDuration,
+        step: SignedDuration,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 tx.execute(SEE_CLOCK, args![node.as_str(), now, tx.moment(now).boot]).await?;
-                record_step(tx, node, by, now).await
+                record_step(tx, node, step, now).await
             })
         })
         .await
@@ -113,17 +113,17 @@ impl Store {
 
     /// Shows the other nodes that a daemon of this name runs.
     pub async fn appear(&self, node: &str) -> Result<NodePresence, StoreError> {
-        let patience = Arc::clone(&self.patience);
+        let shutdown_limit = Arc::clone(&self.shutdown_limit);
         let Database::Postgres(pool) = &self.database else {
-            return Ok(NodePresence { connection: None, patience });
+            return Ok(NodePresence { connection: None, shutdown_limit });
         };
-        let appear = async {
+        let connect = async {
             let mut connection = pool.connect_options().connect().await.map_err(StoreError::connection)?;
             Tx::postgres(&mut connection).one(HOLD_PRESENCE, args![node]).await?;
             Ok(connection)
         };
-        let connection = Some(self.patience.during(Box::pin(answered(appear))).await?);
-        Ok(NodePresence { connection, patience })
+        let connection = Some(self.shutdown_limit.during(Box::pin(with_timeout(connect))).await?);
+        Ok(NodePresence { connection, shutdown_limit })
     }
 
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {
@@ -139,8 +139,8 @@ impl Store {
     }
 }
 
-/// Bounds a call outside the pool, which has no time limit of its own.
-async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+/// Runs a call outside the pool, which has no time limit of its own, with a timeout.
+async fn with_timeout<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, call).await;
     answer.unwrap_or(Err(StoreError::Connection(sqlx::Error::PoolTimedOut)))
 }
@@ -148,14 +148,14 @@ async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Resul
 async fn record_step(
     tx: &mut Tx<'_>,
     node: String,
-    by: SignedDuration,
+    step: SignedDuration,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    if by.is_negative() {
+    if step.is_negative() {
         outbox::clock_set_back(tx, &node, now).await?;
         hooks::clock_set_back(tx, &node, now).await?;
     }
-    let seconds = by.round(jiff::Unit::Second).map_or(by.as_secs(), |by| by.as_secs());
-    tx.record(Recorded::of_fleet(Fact::ClockStepped { node, seconds }, now));
+    let seconds = step.round(jiff::Unit::Second).map_or(step.as_secs(), |step| step.as_secs());
+    tx.record(NewEvent::of_fleet(Fact::ClockStepped { node, seconds }, now));
     Ok(())
 }

@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::items::{self, HeldItem, ItemState, NewItemClaim, read, recorded};
+use super::items::{self, HeldItem, ItemState, NewItemClaim, item_event, read};
 use super::{Store, StoreError, failures, jobs, reports};
 
 statements! {
-    OWE = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0, \
+    ADD_ENTRY = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0, \
         last_error = null, owed_since = $3, owed_by = $4 where holder = $1";
     STALE_CLAIMS = same "select holder from items where state = 'claiming' and until <= $1 limit 1";
     GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
@@ -53,8 +53,8 @@ impl Store {
     ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let by = tx.by.clone();
-                add_outbox_entry(tx, &holder, &closing, by.as_ref(), now).await
+                let actor = tx.actor.clone();
+                add_outbox_entry(tx, &holder, &closing, actor.as_ref(), now).await
             })
         })
         .await
@@ -64,26 +64,26 @@ impl Store {
     /// worked on again. Returns false if there is no result, or another holder has the item.
     pub async fn report_again(
         &self,
-        taking: NewItemClaim,
+        claim: NewItemClaim,
         job: JobId,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(job) = jobs::get(tx, &job).await? else { return Ok(false) };
-                let is_its = job.work_item().is_some_and(|item| is_same_work(item, &taking.item));
+                let is_same_item = job.work_item().is_some_and(|item| is_same_work(item, &claim.item));
                 let JobState::Ended { outcome, .. } = job.state() else { return Ok(false) };
                 let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
                 let outcome = of_work(outcome, report.as_ref());
-                let failures = known_failures(tx, &taking.queue, &taking.item.id).await?;
-                let rules = taking.source.rules();
+                let failures = failure_count(tx, &claim.queue, &claim.item.id).await?;
+                let rules = claim.source.rules();
                 let closing = Closing::after(job.id(), &outcome, report.as_ref(), rules, failures);
                 // An item that was to be released can also be claimed again.
-                if !is_its || matches!(closing, Closing::Release(_)) {
+                if !is_same_item || matches!(closing, Closing::Release(_)) {
                     return Ok(false);
                 }
-                let ours = items::insert(tx, &taking, job.id().as_str()).await?;
-                Ok(ours && add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await?)
+                let is_inserted = items::insert(tx, &claim, job.id().as_str()).await?;
+                Ok(is_inserted && add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await?)
             })
         })
         .await
@@ -95,7 +95,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let claims = tx.all(CLAIMS_OF, args![node.as_str()]).await?;
-                give_up(tx, claims, now).await?;
+                release_claims(tx, claims, now).await?;
                 tx.execute(RESUME_ENTRIES, args![node, now]).await.map(drop)
             })
         })
@@ -104,15 +104,15 @@ impl Store {
 
     /// Releases claims that were not finished in time. Writes nothing if there are none.
     pub async fn give_up_stale_claims(&self, now: Timestamp) -> Result<(), StoreError> {
-        let any = self
+        let has_stale_claim = self
             .read(move |tx| Box::pin(async move { Ok(tx.one(STALE_CLAIMS, args![now]).await?.is_some()) }));
-        if !any.await? {
+        if !has_stale_claim.await? {
             return Ok(());
         }
         self.write(move |tx| {
             Box::pin(async move {
                 let claims = tx.all(GIVE_UP_CLAIMS, args![now]).await?;
-                give_up(tx, claims, now).await
+                release_claims(tx, claims, now).await
             })
         })
         .await
@@ -125,9 +125,9 @@ impl Store {
         lease_until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<HeldItem>, StoreError> {
-        let any = self
+        let has_due_entry = self
             .read(move |tx| Box::pin(async move { Ok(tx.one(DUE_ENTRIES, args![now]).await?.is_some()) }));
-        if !any.await? {
+        if !has_due_entry.await? {
             return Ok(None);
         }
         self.write(move |tx| {
@@ -180,7 +180,7 @@ impl Store {
                     }
                     ItemState::Claiming | ItemState::Held => Fact::WorkReleased { item, reason: None },
                 };
-                tx.record(recorded(&entry, fact, now));
+                tx.record(item_event(&entry, fact, now));
                 Ok(())
             })
         })
@@ -198,7 +198,7 @@ impl Store {
             Box::pin(async move {
                 if items::forget(tx, &entry.holder).await? {
                     let fact = Fact::WorkDropped { item: entry.item.id.clone(), message };
-                    tx.record(recorded(&entry, fact, now));
+                    tx.record(item_event(&entry, fact, now));
                 }
                 Ok(())
             })
@@ -216,14 +216,14 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let known = match &entry.state {
+                let is_same_error = match &entry.state {
                     ItemState::Closing { last_error, .. } => last_error.as_deref() == Some(&message),
                     ItemState::Claiming | ItemState::Held => false,
                 };
                 let row = args![entry.holder.as_str(), not_before, message.as_str()];
-                if tx.execute(POSTPONE, row).await? == 1 && !known {
+                if tx.execute(POSTPONE, row).await? == 1 && !is_same_error {
                     let fact = Fact::WorkDelayed { item: entry.item.id.clone(), message };
-                    tx.record(recorded(&entry, fact, now));
+                    tx.record(item_event(&entry, fact, now));
                 }
                 Ok(())
             })
@@ -261,15 +261,17 @@ pub(super) async fn job_ended(
     let outcome = of_work(outcome, report.as_ref());
     let failures = match &outcome {
         // A failed start is not counted as a failure of the item.
-        Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed => so_far(tx, &held).await?,
+        Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed => {
+            failures_so_far(tx, &held).await?
+        }
         Outcome::Failed { error, .. } => {
-            failures::count(tx, &held.queue, &held.item, job, &error.message, now).await?
+            failures::add(tx, &held.queue, &held.item, job, &error.message, now).await?
         }
         Outcome::Completed { .. } => {
             failures::forget(tx, &held.queue, &held.item.id).await?;
             0
         }
-        Outcome::Cancelled { .. } => so_far(tx, &held).await?,
+        Outcome::Cancelled { .. } => failures_so_far(tx, &held).await?,
     };
     let closing = Closing::after(job.id(), &outcome, report.as_ref(), held.source.rules(), failures);
     match &closing {
@@ -282,16 +284,17 @@ pub(super) async fn job_ended(
     add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await.map(drop)
 }
 
-async fn so_far(tx: &mut Tx<'_>, held: &HeldItem) -> Result<u32, StoreError> {
-    known_failures(tx, &held.queue, &held.item.id).await
+async fn failures_so_far(tx: &mut Tx<'_>, held: &HeldItem) -> Result<u32, StoreError> {
+    failure_count(tx, &held.queue, &held.item.id).await
 }
 
-async fn known_failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<u32, StoreError> {
-    let known = failures::of(tx, queue, item).await?;
-    Ok(known.map_or(0, |known| known.failures))
+async fn failure_count(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<u32, StoreError> {
+    let failures = failures::get(tx, queue, item).await?;
+    Ok(failures.map_or(0, |failures| failures.failures))
 }
 
-async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
+/// Adds an outbox entry that undoes each of these claims.
+async fn release_claims(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
         add_outbox_entry(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), None, now)
@@ -300,10 +303,11 @@ async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<()
     Ok(())
 }
 
-/// Returns true if an item that names the job is the one that the job worked on. A person may have renamed it.
-fn is_same_work(known: &WorkItem, now: &WorkItem) -> bool {
-    let [known_text, text] = [known, now].map(|item| item.description.trim());
-    known.id == now.id || (known_text == text && (known.title == now.title || !text.is_empty()))
+/// Returns true if the current item is the stored one that a job worked on. A person may have renamed it.
+fn is_same_work(stored: &WorkItem, current: &WorkItem) -> bool {
+    let [stored_text, current_text] = [stored, current].map(|item| item.description.trim());
+    stored.id == current.id
+        || (stored_text == current_text && (stored.title == current.title || !current_text.is_empty()))
 }
 
 /// Adds an outbox entry and returns whether the holder has an item.
@@ -311,9 +315,9 @@ async fn add_outbox_entry(
     tx: &mut Tx<'_>,
     holder: &str,
     closing: &Closing,
-    by: Option<&Actor>,
+    actor: Option<&Actor>,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let row = args![holder, jobs::written(closing)?, now, by.map(jobs::written).transpose()?];
-    Ok(tx.execute(OWE, row).await? == 1)
+    let row = args![holder, jobs::to_json(closing)?, now, actor.map(jobs::to_json).transpose()?];
+    Ok(tx.execute(ADD_ENTRY, row).await? == 1)
 }

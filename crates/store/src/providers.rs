@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
 statements! {
@@ -44,7 +44,7 @@ impl Store {
                 if tx.execute(UNPARK, args![provider.as_str(), now]).await? == 0 {
                     return Ok(false);
                 }
-                tx.record(Recorded::of_fleet(Fact::ProviderUnparked { provider }, now));
+                tx.record(NewEvent::of_fleet(Fact::ProviderUnparked { provider }, now));
                 Ok(true)
             })
         })

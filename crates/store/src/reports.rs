@@ -20,7 +20,7 @@ statements! {
 
 /// Result of reporting.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ReportMade {
+pub enum ReportOutcome {
     /// Stored, or already stored before.
     Made(Report),
     /// This attempt of the job does not run.
@@ -42,21 +42,21 @@ impl Store {
         attempt: u32,
         report: Report,
         now: Timestamp,
-    ) -> Result<ReportMade, StoreError> {
+    ) -> Result<ReportOutcome, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let job = jobs::lock(tx, &job).await?;
                 if !matches!(job.state(), JobState::Running { .. }) || job.attempts() != attempt {
-                    return Ok(ReportMade::NotRunning);
+                    return Ok(ReportOutcome::NotRunning);
                 }
-                if let Some(known) = of_attempt(tx, job.id(), attempt).await?
-                    && known.says_what(&report)
+                if let Some(stored) = of_attempt(tx, job.id(), attempt).await?
+                    && stored.says_what(&report)
                 {
-                    return Ok(ReportMade::Made(known));
+                    return Ok(ReportOutcome::Made(stored));
                 }
-                tx.execute(SAVE_REPORT, args![job.id().as_str(), attempt, jobs::written(&report)?]).await?;
+                tx.execute(SAVE_REPORT, args![job.id().as_str(), attempt, jobs::to_json(&report)?]).await?;
                 jobs::record(tx, &job, Fact::JobReported { attempt, outcome: report.outcome }, now);
-                Ok(ReportMade::Made(report))
+                Ok(ReportOutcome::Made(report))
             })
         })
         .await

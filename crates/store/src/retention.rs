@@ -67,7 +67,7 @@ pub enum Pruned {
 }
 
 impl Store {
-    /// Returns every job that may be pruned, in the order in which they were made. Excluded are jobs from which a live
+    /// Returns every job that may be pruned, in the order of their creation. Excluded are jobs from which a live
     /// job began, because a fork needs the parent's session, and jobs whose hooks have not run.
     pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<Ended>, StoreError> {
         self.read(move |tx| {
@@ -97,17 +97,17 @@ impl Store {
         jobs.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.write(move |tx| {
             Box::pin(async move {
-                let mut gone = Vec::with_capacity(jobs.len());
+                let mut removed = Vec::with_capacity(jobs.len());
                 let mut chains = Vec::with_capacity(jobs.len());
                 for (id, limit) in jobs {
                     let chain = followups::chain_of(tx, &id).await?;
                     if let Pruned::Done(job) = prune(tx, &id, Some(limit), now).await? {
-                        gone.push(job);
+                        removed.push(job);
                         chains.push(chain);
                     }
                 }
                 followups::jobs_removed(tx, chains).await?;
-                Ok(gone)
+                Ok(removed)
             })
         })
         .await
@@ -130,7 +130,7 @@ impl Store {
     pub async fn removed_job(&self, id: JobId) -> Result<Option<RemovedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                tx.one(REMOVED_JOB, args![id.as_str()]).await?.as_ref().map(removed).transpose()
+                tx.one(REMOVED_JOB, args![id.as_str()]).await?.as_ref().map(read_removed).transpose()
             })
         })
         .await
@@ -141,14 +141,14 @@ impl Store {
         let suffix = suffix.to_owned();
         self.read(move |tx| {
             Box::pin(async move {
-                tx.one(REMOVED_JOB_BY_SUFFIX, args![suffix]).await?.as_ref().map(removed).transpose()
+                tx.one(REMOVED_JOB_BY_SUFFIX, args![suffix]).await?.as_ref().map(read_removed).transpose()
             })
         })
         .await
     }
 }
 
-fn removed(row: &Row) -> Result<RemovedJob, StoreError> {
+fn read_removed(row: &Row) -> Result<RemovedJob, StoreError> {
     let limit = match row.json_opt("data")? {
         Some(Fact::JobPruned { limit, .. }) => limit,
         _ => None,

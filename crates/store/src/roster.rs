@@ -1,6 +1,6 @@
 //! Loading a fleet: the schedules and hooks of its config.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
@@ -8,7 +8,8 @@ use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::schedule::ScheduleRecord;
 use jiff::Timestamp;
 
-use super::database::event_log::Recorded;
+use super::database::db::Tx;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError, adoptions, cursors, schedules};
 
 impl Store {
@@ -16,34 +17,16 @@ impl Store {
     /// no longer has keep their history.
     pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
         self.load_hooks(&roster).await?;
-        let renamed = self.renamed(&roster).await?;
+        let renamed = self.find_renamed(&roster).await?;
         self.write(move |tx| {
             Box::pin(async move {
                 adoptions::adopt_all(tx, &roster, now).await?;
-                for (agent, schedule) in in_order(&roster) {
-                    let listens = schedule.trigger.follows_events();
-                    let mut new = ScheduleRecord::new(&agent.name, schedule, now);
-                    let mut fact = Fact::ScheduleArmed;
-                    if let Some(former) = renamed.get(&schedule.id) {
-                        let reason = former.suspicion(&new);
-                        new.give_up(&reason);
-                        fact = Fact::ScheduleError { reason };
+                let stored = schedules::all(tx).await?;
+                for (id, configured) in by_id(&roster, &stored) {
+                    match configured {
+                        Some((agent, schedule)) => load(tx, agent, schedule, renamed.get(&id), now).await?,
+                        None => leave(tx, id, now).await?,
                     }
-                    if !schedules::add(tx, &new).await? {
-                        let mut known = schedules::lock(tx, schedule.id).await?;
-                        if !known.reload(schedule, now) {
-                            if listens {
-                                cursors::keep(tx, schedule).await?;
-                            }
-                            continue;
-                        }
-                        schedules::save(tx, &known).await?;
-                    }
-                    if listens {
-                        cursors::arm(tx, schedule.id).await?;
-                    }
-                    let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
-                    tx.record(Recorded { at: now, agent: Some(agent), schedule, job: None, fact });
                 }
                 Ok(())
             })
@@ -52,7 +35,7 @@ impl Store {
     }
 
     /// Returns the probable former names of new schedules, among those that have fired.
-    async fn renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, Former>, StoreError> {
+    async fn find_renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, Former>, StoreError> {
         let mut renamed = HashMap::new();
         for (schedule, formers) in roster.seem_renamed(&self.schedules().await?) {
             for former in formers {
@@ -66,10 +49,62 @@ impl Store {
     }
 }
 
-/// Returns the schedules by id, the order in which rows are locked: two nodes may list them differently.
-fn in_order<'f>(roster: &'f Roster) -> Vec<(&'f Agent, &'f Schedule)> {
-    let of_agent = |agent: &'f Agent| agent.schedules.iter().map(move |schedule| (agent, schedule));
-    let mut all: Vec<_> = roster.agents.iter().flat_map(of_agent).collect();
-    all.sort_unstable_by_key(|(_, schedule)| schedule.id);
+/// Stores a schedule of the config. `former` is its probable former name.
+async fn load(
+    tx: &mut Tx<'_>,
+    agent: &Agent,
+    schedule: &Schedule,
+    former: Option<&Former>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let follows_events = schedule.trigger.follows_events();
+    let mut new = ScheduleRecord::new(&agent.name, schedule, now);
+    let mut fact = Fact::ScheduleArmed;
+    if let Some(former) = former {
+        let reason = former.suspicion(&new);
+        new.give_up(&reason);
+        fact = Fact::ScheduleError { reason };
+    }
+    if !schedules::add(tx, &new).await? {
+        let mut stored = schedules::lock(tx, schedule.id).await?;
+        if !stored.reload(schedule, now) {
+            if follows_events {
+                cursors::keep(tx, schedule).await?;
+            }
+            return Ok(());
+        }
+        schedules::save(tx, &stored).await?;
+        if !schedule.enabled {
+            return Ok(());
+        }
+    }
+    if follows_events {
+        cursors::arm(tx, schedule.id).await?;
+    }
+    let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
+    tx.record(NewEvent { at: now, agent: Some(agent), schedule, job: None, fact });
+    Ok(())
+}
+
+/// Records that the config does not have a schedule any more.
+async fn leave(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Result<(), StoreError> {
+    let mut stored = schedules::lock(tx, id).await?;
+    if stored.leave(now) {
+        schedules::save(tx, &stored).await?;
+    }
+    Ok(())
+}
+
+/// Returns the schedules of the config, and those that it does not have any more and that are not recorded as absent, by
+/// id. That is the order in which rows are locked: two nodes may list them differently.
+fn by_id<'f>(
+    roster: &'f Roster,
+    stored: &[ScheduleRecord],
+) -> BTreeMap<ScheduleId, Option<(&'f Agent, &'f Schedule)>> {
+    let present = stored.iter().filter(|record| record.absent_since.is_none());
+    let mut all: BTreeMap<_, _> = present.map(|record| (record.id, None)).collect();
+    for agent in &roster.agents {
+        all.extend(agent.schedules.iter().map(|schedule| (schedule.id, Some((agent, schedule)))));
+    }
     all
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError, cursors, jobs};
 
 statements! {
@@ -19,14 +19,14 @@ statements! {
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
         armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason, fuse, \
         paused_until, polled_at, fill, fill_count, counted_from, counted_boot, pause_boot, finished, run_error, replay_until, \
-        polled_boot) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
-        $23, $24, $25, $26, $27) on conflict (id) do nothing";
+        polled_boot, absent_since) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
+        $23, $24, $25, $26, $27, $28) on conflict (id) do nothing";
     LOOK_FOR_WORK = same "update schedules set fill = 1 where id = $1";
     SAVE_SCHEDULE = same "update schedules set agent = $2, name = $3, trigger_config = $4, state = $5, state_why = $6, \
         run_at = $7, generation = $8, armed_at = $9, interval_count = $10, last_due = $11, last_run_at = $12, \
         last_error = $13, waiting_due = $14, waiting_reason = $15, fuse = $16, paused_until = $17, \
         polled_at = $18, fill = $19, fill_count = $20, counted_from = $21, counted_boot = $22, pause_boot = $23, \
-        finished = $24, run_error = $25, replay_until = $26, polled_boot = $27 where id = $1";
+        finished = $24, run_error = $25, replay_until = $26, polled_boot = $27, absent_since = $28 where id = $1";
 }
 
 impl Store {
@@ -79,11 +79,11 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                let ahead = schedule.recount(tx.moment(now));
-                if ahead {
+                let had_future_times = schedule.recount(tx.moment(now));
+                if had_future_times {
                     save(tx, &schedule).await?;
                 }
-                Ok(ahead)
+                Ok(had_future_times)
             })
         })
         .await
@@ -106,7 +106,7 @@ impl Store {
                 if let Some(message) = trouble {
                     let (agent, name) = (schedule.agent, Some(schedule.name));
                     let fact = Fact::ScheduleDelayed { message };
-                    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
+                    tx.record(NewEvent { at: now, agent: Some(agent), schedule: name, job: None, fact });
                 }
                 Ok(())
             })
@@ -162,7 +162,7 @@ impl Store {
                     cursors::arm(tx, id).await?;
                 }
                 let ScheduleRecord { agent, name, .. } = schedule;
-                tx.record(Recorded { at: now, agent: Some(agent), schedule: Some(name), job: None, fact });
+                tx.record(NewEvent { at: now, agent: Some(agent), schedule: Some(name), job: None, fact });
                 Ok(true)
             })
         })
@@ -172,7 +172,7 @@ impl Store {
 
 pub(super) fn record(tx: &mut Tx<'_>, schedule: &ScheduleRecord, fact: Fact, now: Timestamp) {
     let (agent, name) = (schedule.agent.clone(), Some(schedule.name.clone()));
-    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
+    tx.record(NewEvent { at: now, agent: Some(agent), schedule: name, job: None, fact });
 }
 
 pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreError> {
@@ -214,7 +214,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
     };
     let breaker_state = (schedule.breaker_state != BreakerState::default())
-        .then(|| jobs::written(&schedule.breaker_state))
+        .then(|| jobs::to_json(&schedule.breaker_state))
         .transpose()?;
     let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);
     let fill_count = i64::try_from(schedule.fill_count).unwrap_or(i64::MAX);
@@ -246,6 +246,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         schedule.run_error.clone(),
         schedule.replay_until,
         schedule.polled_at.and_then(|at| at.boot),
+        schedule.absent_since,
     ])
 }
 
@@ -286,5 +287,6 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         breaker_state: row.json_opt("fuse")?.unwrap_or_default(),
         counted_from: row.moment_opt("counted_from", "counted_boot")?,
         pause_boot: row.parse_opt("pause_boot")?,
+        absent_since: row.time_opt("absent_since")?,
     })
 }

@@ -23,7 +23,7 @@ statements! {
         and attempts.number <= jobs.attempt order by (attempts.runtime is null), attempts.number desc limit 1";
     RUNS_BY = same "select jobs.provider, attempts.runtime from jobs left join attempts on attempts.job_id = jobs.id \
         and attempts.number = jobs.attempt where jobs.id = $1";
-    SET_PLACE = same "update attempts set directory = $3, runtime = $4 where job_id = $1 and number = $2 \
+    SET_LOCATION = same "update attempts set directory = $3, runtime = $4 where job_id = $1 and number = $2 \
         and ended_at is null";
 }
 
@@ -40,9 +40,9 @@ pub struct StoredSession {
     pub outcome: Option<Outcome>,
 }
 
-/// Node and runtime of an attempt.
+/// Provider and runtime of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunsAt {
+pub struct ProviderAndRuntime {
     pub provider: Option<String>,
     /// Runtime; none before the launch.
     pub runtime: Option<String>,
@@ -77,13 +77,14 @@ impl Store {
         .await
     }
 
-    /// Returns where the job's last attempt runs.
-    pub async fn runs_at(&self, job: JobId) -> Result<Option<RunsAt>, StoreError> {
+    /// Returns the provider and the runtime of the job's last attempt.
+    pub async fn provider_and_runtime(&self, job: JobId) -> Result<Option<ProviderAndRuntime>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 let row = tx.one(RUNS_BY, args![job.as_str()]).await?;
-                let read =
-                    |row: Row| Ok(RunsAt { provider: row.get("provider")?, runtime: row.get("runtime")? });
+                let read = |row: Row| {
+                    Ok(ProviderAndRuntime { provider: row.get("provider")?, runtime: row.get("runtime")? })
+                };
                 row.map(read).transpose()
             })
         })
@@ -111,7 +112,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let row = args![job.as_str(), attempt, directory, runtime];
-                Ok(tx.execute(SET_PLACE, row).await? == 1)
+                Ok(tx.execute(SET_LOCATION, row).await? == 1)
             })
         })
         .await
@@ -124,7 +125,7 @@ pub(super) async fn forget_all(tx: &mut Tx<'_>, agent: &AgentName) -> Result<(),
 }
 
 /// Returns true if another job with this key runs on any node. The caller holds the agent's lock.
-pub(super) async fn is_taken(
+pub(super) async fn is_busy(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     key: &str,
@@ -134,7 +135,8 @@ pub(super) async fn is_taken(
     Ok(tx.one(TURN_TAKEN, args).await?.is_some())
 }
 
-pub(super) async fn take_turn(tx: &mut Tx<'_>, job: &JobId, key: Option<String>) -> Result<(), StoreError> {
+/// Stores the session key of a job that starts.
+pub(super) async fn set_key(tx: &mut Tx<'_>, job: &JobId, key: Option<String>) -> Result<(), StoreError> {
     if key.is_some() {
         tx.execute(SET_KEY, args![job.as_str(), key]).await?;
     }

@@ -20,10 +20,11 @@ statements! {
             and key in (select json_array_elements_text(($2::text)::json))";
 }
 
-/// Known state of an item.
+/// Last recorded state of an item.
 #[derive(Clone, Copy)]
-struct Known {
+struct Sighting {
     generation: u32,
+    /// Whether the last list contained it.
     present: bool,
 }
 
@@ -36,91 +37,94 @@ impl Store {
         schedule: ScheduleId,
         list: Vec<FiringKey>,
     ) -> Result<Vec<(usize, FiringKey)>, StoreError> {
-        let (seen, fired) = self.look(schedule, &list).await?;
-        let keys = changes(&list, &seen);
+        let (sightings, fired) = self.read_sightings(schedule, &list).await?;
+        let keys = changes(&list, &sightings);
         let keys = match keys {
             Listed { keys, writes } if writes.is_empty() => keys,
             _ => {
                 let list = list.clone();
-                self.write(move |tx| Box::pin(note(tx, schedule, list))).await?
+                self.write(move |tx| Box::pin(record_list(tx, schedule, list))).await?
             }
         };
         // A generation that was just written cannot have fired.
-        let open = keys.into_iter().enumerate().filter(|(_, key)| !fired.contains(key.as_str()));
-        Ok(open.collect())
+        let unfired = keys.into_iter().enumerate().filter(|(_, key)| !fired.contains(key.as_str()));
+        Ok(unfired.collect())
     }
 
-    /// Reads known items, and which of the possible keys have fired.
-    async fn look(
+    /// Reads the recorded items, and which of the possible keys have fired.
+    async fn read_sightings(
         &self,
         schedule: ScheduleId,
         list: &[FiringKey],
-    ) -> Result<(HashMap<String, Known>, HashSet<String>), StoreError> {
+    ) -> Result<(HashMap<String, Sighting>, HashSet<String>), StoreError> {
         let list = list.to_vec();
         self.read(move |tx| {
             Box::pin(async move {
-                let seen = seen(tx, schedule).await?;
-                let keys = changes(&list, &seen).keys;
+                let sightings = sightings(tx, schedule).await?;
+                let keys = changes(&list, &sightings).keys;
                 let keys = serde_json::to_string(&keys)
                     .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
                 let rows = tx.all(FIRED_KEYS, args![schedule, keys]).await?;
                 let fired = rows.iter().map(|row| row.get("key")).collect::<Result<_, _>>()?;
-                Ok((seen, fired))
+                Ok((sightings, fired))
             })
         })
         .await
     }
 }
 
-/// Reads again with the schedule locked: another node may have seen the same list.
-async fn note(
+/// Records the list under the lock of the schedule. Reads the sightings again, because another node may have recorded
+/// the same list.
+async fn record_list(
     tx: &mut Tx<'_>,
     schedule: ScheduleId,
     list: Vec<FiringKey>,
 ) -> Result<Vec<FiringKey>, StoreError> {
     tx.one(LOCK_LIST, args![schedule]).await?.ok_or(StoreError::NoSchedule(schedule))?;
-    let seen = seen(tx, schedule).await?;
-    let Listed { keys, writes } = changes(&list, &seen);
-    for (item, Known { generation, present }) in writes {
+    let sightings = sightings(tx, schedule).await?;
+    let Listed { keys, writes } = changes(&list, &sightings);
+    for (item, Sighting { generation, present }) in writes {
         tx.execute(SIGHT, args![schedule, item, generation, i64::from(present)]).await?;
     }
     Ok(keys)
 }
 
-async fn seen(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<HashMap<String, Known>, StoreError> {
+async fn sightings(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<HashMap<String, Sighting>, StoreError> {
     tx.all(SIGHTED, args![schedule]).await?.iter().map(read).collect()
 }
 
-fn read(row: &Row) -> Result<(String, Known), StoreError> {
+fn read(row: &Row) -> Result<(String, Sighting), StoreError> {
     let present: i64 = row.get("present")?;
-    Ok((row.get("item")?, Known { generation: row.count("generation")?, present: present == 1 }))
+    Ok((row.get("item")?, Sighting { generation: row.count("generation")?, present: present == 1 }))
 }
 
 struct Listed {
     /// Current key of each entry of the list.
     keys: Vec<FiringKey>,
-    /// Changes to the known items.
-    writes: Vec<(String, Known)>,
+    /// Changes to the recorded items.
+    writes: Vec<(String, Sighting)>,
 }
 
-fn changes(list: &[FiringKey], seen: &HashMap<String, Known>) -> Listed {
+/// Compares the list with the recorded items.
+fn changes(list: &[FiringKey], sightings: &HashMap<String, Sighting>) -> Listed {
     let mut writes = Vec::new();
     let mut keys = Vec::with_capacity(list.len());
-    let mut shown = HashSet::with_capacity(list.len());
+    let mut listed_items = HashSet::with_capacity(list.len());
     for item in list {
-        let known = seen.get(item.as_str());
-        let generation = match known {
-            Some(Known { generation, present: true }) => *generation,
-            Some(Known { generation, present: false }) => generation + 1,
+        let sighting = sightings.get(item.as_str());
+        let generation = match sighting {
+            Some(Sighting { generation, present: true }) => *generation,
+            Some(Sighting { generation, present: false }) => generation + 1,
             None => 0,
         };
         keys.push(item.in_generation(generation));
-        let is_first = shown.insert(item.as_str());
-        if is_first && known.is_none_or(|known| !known.present) {
-            writes.push((item.to_string(), Known { generation, present: true }));
+        let is_first = listed_items.insert(item.as_str());
+        if is_first && sighting.is_none_or(|sighting| !sighting.present) {
+            writes.push((item.to_string(), Sighting { generation, present: true }));
         }
     }
-    let gone = seen.iter().filter(|(item, known)| known.present && !shown.contains(item.as_str()));
-    writes.extend(gone.map(|(item, known)| (item.clone(), Known { present: false, ..*known })));
+    let removed =
+        sightings.iter().filter(|(item, sighting)| sighting.present && !listed_items.contains(item.as_str()));
+    writes.extend(removed.map(|(item, sighting)| (item.clone(), Sighting { present: false, ..*sighting })));
     Listed { keys, writes }
 }

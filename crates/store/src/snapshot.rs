@@ -32,7 +32,7 @@ statements! {
 
 /// Fields of a work item that the planner needs.
 #[derive(Deserialize)]
-struct Named {
+struct WorkItemKey {
     id: WorkItemId,
 }
 
@@ -138,9 +138,9 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
         agent: row.parse("agent")?,
         schedule: row.parse_opt("schedule_id")?,
         by_trigger: row.get::<i64>("by_trigger")? == 1,
-        item: row.json_opt::<Named>("work_item")?.map(|item| item.id),
+        item: row.json_opt::<WorkItemKey>("work_item")?.map(|item| item.id),
         began_at: row.time_opt("run_started_at")?,
-        resumes: resumes(row)?,
+        resumes: resumed_runtime(row)?,
         provider: row.get("provider")?,
         chat: row.get("chat")?,
         confined: row.get::<Option<String>>("confined")?.is_some(),
@@ -150,14 +150,15 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
     })
 }
 
-/// Returns the runtime of the session that the job continues after a usage limit. A job that had done nothing may start
-/// with another runtime.
-fn resumes(row: &Row) -> Result<Option<String>, StoreError> {
-    let limited = row.json_opt::<Outcome>("outcome")?.is_some_and(|outcome| outcome.is_limit());
-    if !limited || row.get::<i64>("parks")? == 0 || row.get::<Option<String>>("session_id")?.is_none() {
+/// Returns the runtime of the session that the job continues after a usage limit. None if the job has done nothing,
+/// since it may then start with another runtime.
+fn resumed_runtime(row: &Row) -> Result<Option<String>, StoreError> {
+    let is_limited = row.json_opt::<Outcome>("outcome")?.is_some_and(|outcome| outcome.is_limit());
+    if !is_limited || row.get::<i64>("parks")? == 0 || row.get::<Option<String>>("session_id")?.is_none() {
         return Ok(None);
     }
-    let used = row.json_opt::<JobUsage>("usage")?.is_some_and(|usage| Amount::of(&usage).tokens > 0);
-    let acted = row.get::<i64>("acted")? == 1;
-    Ok(row.get::<Option<String>>("runtime")?.filter(|_| used || acted))
+    let has_used_tokens =
+        row.json_opt::<JobUsage>("usage")?.is_some_and(|usage| Amount::of(&usage).tokens > 0);
+    let has_acted = row.get::<i64>("acted")? == 1;
+    Ok(row.get::<Option<String>>("runtime")?.filter(|_| has_used_tokens || has_acted))
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::Recorded;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
 statements! {
@@ -65,8 +65,8 @@ impl Store {
                 if tx.execute(ADD_TOKEN, row).await? == 0 {
                     return Ok(None);
                 }
-                tx.record(Recorded::of_fleet(Fact::TokenCreated { name: name.clone(), scope }, now));
-                live(tx, &name).await?.map(|row| read(&row)).transpose()
+                tx.record(NewEvent::of_fleet(Fact::TokenCreated { name: name.clone(), scope }, now));
+                lock_live_token(tx, &name).await?.map(|row| read(&row)).transpose()
             })
         })
         .await
@@ -86,10 +86,10 @@ impl Store {
     ) -> Result<Option<TokenRecord>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let Some(row) = live(tx, &name).await? else { return Ok(None) };
+                let Some(row) = lock_live_token(tx, &name).await? else { return Ok(None) };
                 let id: String = row.get("id")?;
                 tx.execute(REVOKE_TOKEN, args![id, now]).await?;
-                tx.record(Recorded::of_fleet(Fact::TokenRevoked { name }, now));
+                tx.record(NewEvent::of_fleet(Fact::TokenRevoked { name }, now));
                 Ok(Some(TokenRecord { revoked_at: Some(now), ..read(&row)? }))
             })
         })
@@ -100,28 +100,31 @@ impl Store {
     /// that the duration does not reveal how much of a hash was right.
     pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
-        let mut found = None;
+        let mut matching_row = None;
         for row in rows {
-            let known: String = row.get("hash")?;
-            if bool::from(known.as_bytes().ct_eq(hash.as_bytes())) {
-                found = Some(row);
+            let stored_hash: String = row.get("hash")?;
+            if bool::from(stored_hash.as_bytes().ct_eq(hash.as_bytes())) {
+                matching_row = Some(row);
             }
         }
-        let Some(row) = found else { return Ok(None) };
+        let Some(row) = matching_row else { return Ok(None) };
         let token = read(&row)?;
         if !token.is_good(now) {
             return Ok(None);
         }
         if token.last_used_at.is_none_or(|last| now.duration_since(last) >= TOKEN_USE_RESOLUTION) {
             let id: String = row.get("id")?;
-            self.write(move |tx| Box::pin(async move { tx.execute(TOKEN_USED, args![id, now]).await }))
-                .await?;
+            // A store that cannot be written can still be read, so the failure does not refuse the token. The next use
+            // writes the time again.
+            let _ = self
+                .write(move |tx| Box::pin(async move { tx.execute(TOKEN_USED, args![id, now]).await }))
+                .await;
         }
         Ok(Some(token))
     }
 }
 
-async fn live(tx: &mut Tx<'_>, name: &TokenName) -> Result<Option<Row>, StoreError> {
+async fn lock_live_token(tx: &mut Tx<'_>, name: &TokenName) -> Result<Option<Row>, StoreError> {
     tx.one(LIVE_TOKEN, args![name.as_str()]).await
 }
 

@@ -3,7 +3,7 @@
 use cowhand_core::budget::{self, Amount};
 use cowhand_core::cut::cut;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, JobStatus, JobUsage, MOST_TOKENS, ModelUsage};
+use cowhand_core::job::{Job, JobStatus, JobUsage, MAX_TOKENS, ModelUsage};
 use cowhand_core::work::WorkItem;
 use jiff::Timestamp;
 
@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Returns the total usage by agent, and by model where one is known.
-    pub async fn spent_in_all(&self) -> Result<Vec<(AgentName, Option<String>, ModelUsage)>, StoreError> {
+    pub async fn total_usage(&self) -> Result<Vec<(AgentName, Option<String>, ModelUsage)>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_IN_ALL, args![]).await })).await?;
         rows.iter().map(|row| Ok((row.parse("agent")?, model(row)?, usage(row)?))).collect()
     }
@@ -131,17 +131,17 @@ pub(super) async fn add(
     usage: Option<&JobUsage>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let nothing = JobUsage::default();
-    let usage = usage.unwrap_or(&nothing);
-    let of_models: f64 = usage.per_model.values().filter_map(|model| model.cost_usd).sum();
-    let rest = usage.total_cost_usd.map(|total| (total - of_models).max(0.0));
-    let rest = usage.assumed_usd.map(|assumed| assumed + rest.unwrap_or_default()).or(rest);
-    let whole = ModelUsage { cost_usd: rest, ..ModelUsage::default() };
-    let of_models = usage.per_model.iter().map(|(model, usage)| (model.as_str(), 0, usage));
+    let no_usage = JobUsage::default();
+    let usage = usage.unwrap_or(&no_usage);
+    let model_cost: f64 = usage.per_model.values().filter_map(|model| model.cost_usd).sum();
+    let other_cost = usage.total_cost_usd.map(|total| (total - model_cost).max(0.0));
+    let other_cost = usage.assumed_usd.map(|assumed| assumed + other_cost.unwrap_or_default()).or(other_cost);
+    let other_usage = ModelUsage { cost_usd: other_cost, ..ModelUsage::default() };
+    let model_rows = usage.per_model.iter().map(|(model, usage)| (model.as_str(), 0, usage));
     let slot = slot(now);
     let schedule = job.schedule().map_or("", ScheduleName::as_str);
-    let of_whole = ("", 1, &whole);
-    for (model, attempts, used) in std::iter::once(of_whole).chain(of_models) {
+    let attempt_row = ("", 1, &other_usage);
+    for (model, attempts, amounts) in std::iter::once(attempt_row).chain(model_rows) {
         let assumed = usage.assumed_usd.filter(|_| model.is_empty());
         let row = args![
             slot,
@@ -149,11 +149,11 @@ pub(super) async fn add(
             schedule,
             model,
             i64::from(attempts),
-            stored(used.input_tokens),
-            stored(used.output_tokens),
-            stored(used.cache_creation_input_tokens),
-            stored(used.cache_read_input_tokens),
-            microdollars(used.cost_usd),
+            to_column(amounts.input_tokens),
+            to_column(amounts.output_tokens),
+            to_column(amounts.cache_creation_input_tokens),
+            to_column(amounts.cache_read_input_tokens),
+            microdollars(amounts.cost_usd),
             microdollars(assumed),
         ];
         tx.execute(ADD_USAGE, row).await?;
@@ -170,16 +170,16 @@ async fn add_to_item(
     usage: &JobUsage,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let mut whole = ModelUsage::default();
-    usage.per_model.values().for_each(|model| whole.add(model));
+    let mut total = ModelUsage::default();
+    usage.per_model.values().for_each(|model| total.add(model));
     let row = args![
         item.id.to_string(),
         cut(&item.title, 0, MAX_TITLE_BYTES),
-        stored(whole.input_tokens),
-        stored(whole.output_tokens),
-        stored(whole.cache_creation_input_tokens),
-        stored(whole.cache_read_input_tokens),
-        stored(Amount::of(usage).microdollars),
+        to_column(total.input_tokens),
+        to_column(total.output_tokens),
+        to_column(total.cache_creation_input_tokens),
+        to_column(total.cache_read_input_tokens),
+        to_column(Amount::of(usage).microdollars),
         now,
         microdollars(usage.assumed_usd),
     ];
@@ -196,9 +196,9 @@ fn slot(now: Timestamp) -> Timestamp {
 }
 
 /// Upper bound of a stored amount, larger than any attempt reports, so that the sum of a day does not overflow.
-const MAX_STORED_AMOUNT: u64 = 4 * MOST_TOKENS;
+const MAX_STORED_AMOUNT: u64 = 4 * MAX_TOKENS;
 
-fn stored(amount: u64) -> i64 {
+fn to_column(amount: u64) -> i64 {
     amount.min(MAX_STORED_AMOUNT).cast_signed()
 }
 

@@ -49,14 +49,14 @@ pub enum WorkspaceState {
 
 /// A workspace and the state of its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownWorkspace {
+pub struct StoredWorkspace {
     pub workspace: Workspace,
     pub state: WorkspaceState,
     /// Status of its job, or none if the job was pruned.
     pub job_status: Option<JobStatus>,
 }
 
-impl KnownWorkspace {
+impl StoredWorkspace {
     /// Returns true if its job has not ended.
     pub const fn is_live(&self) -> bool {
         matches!(self.job_status, Some(JobStatus::Pending | JobStatus::Running))
@@ -101,7 +101,11 @@ impl Store {
         .await
     }
 
-    pub async fn workspace_of(&self, node: String, job: JobId) -> Result<Option<KnownWorkspace>, StoreError> {
+    pub async fn workspace_of(
+        &self,
+        node: String,
+        job: JobId,
+    ) -> Result<Option<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 tx.all(WORKSPACE_OF_JOB, args![node, job.as_str()]).await?.first().map(read).transpose()
@@ -111,7 +115,7 @@ impl Store {
     }
 
     /// Returns the workspace of a job on any node, also if only its branch is left.
-    pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<KnownWorkspace>, StoreError> {
+    pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 tx.all(WORKSPACE_ANYWHERE, args![job.as_str()]).await?.first().map(read).transpose()
@@ -121,7 +125,7 @@ impl Store {
     }
 
     /// Returns all workspaces of a node, the newest first.
-    pub async fn workspaces(&self, node: String) -> Result<Vec<KnownWorkspace>, StoreError> {
+    pub async fn workspaces(&self, node: String) -> Result<Vec<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { tx.all(WORKSPACES_OF_NODE, args![node]).await?.iter().map(read).collect() })
         })
@@ -134,13 +138,13 @@ impl Store {
         state: WorkspaceState,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let (word, until) = match state {
+        let (state_name, until) = match state {
             WorkspaceState::Making => ("making", None),
             WorkspaceState::Used => ("used", None),
             WorkspaceState::Kept { until } => ("kept", until),
             WorkspaceState::Branch => ("branch", None),
         };
-        let args = args![workspace.node.as_str(), text(&workspace.path), word, until, now];
+        let args = args![workspace.node.as_str(), text(&workspace.path), state_name, until, now];
         self.write(move |tx| Box::pin(async move { tx.execute(KEEP_WORKSPACE, args).await.map(drop) })).await
     }
 
@@ -156,10 +160,10 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn read(row: &Row) -> Result<KnownWorkspace, StoreError> {
+fn read(row: &Row) -> Result<StoredWorkspace, StoreError> {
     let state: String = row.get("state")?;
     let path = |column| row.get::<String>(column).map(PathBuf::from);
-    Ok(KnownWorkspace {
+    Ok(StoredWorkspace {
         workspace: Workspace {
             node: row.get("node")?,
             path: path("path")?,

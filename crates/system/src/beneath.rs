@@ -271,7 +271,7 @@ mod tests {
         folder
     }
 
-    fn said(read: Result<Vec<u8>, NotOpened>) -> String {
+    fn text_or_error(read: Result<Vec<u8>, NotOpened>) -> String {
         read.map_or_else(|error| error.to_string(), |bytes| String::from_utf8(bytes).unwrap())
     }
 
@@ -306,7 +306,7 @@ mod tests {
             ("file/below", &missing),
         ] {
             let path = Path::new(path);
-            assert_eq!(said(root.read(path, 100)), expected, "{}", path.display());
+            assert_eq!(text_or_error(root.read(path, 100)), expected, "{}", path.display());
             // And where the kernel has no `openat2`.
             let by_hand = plain(path).and_then(|below| {
                 let file = File::from(root.walk(&below, OFlags::RDONLY | OFlags::NONBLOCK)?);
@@ -316,9 +316,9 @@ mod tests {
                     Err(NotOpened::NotRegular)
                 }
             });
-            assert_eq!(said(by_hand), expected, "{} by hand", path.display());
+            assert_eq!(text_or_error(by_hand), expected, "{} by hand", path.display());
         }
-        assert_eq!(said(root.read(Path::new("file"), 5)), "it is larger than 5 bytes");
+        assert_eq!(text_or_error(root.read(Path::new("file"), 5)), "it is larger than 5 bytes");
     }
 
     fn path_of(file: &File) -> PathBuf {
@@ -332,7 +332,9 @@ mod tests {
         let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
         symlink("root", at("known-as")).unwrap();
         let read = |path: &str, writable: &[PathBuf]| {
-            said(Root::configured(&at(path), writable).and_then(|root| root.read(Path::new("file"), 100)))
+            text_or_error(
+                Root::configured(&at(path), writable).and_then(|root| root.read(Path::new("file"), 100)),
+            )
         };
         let link = NotOpened::Link.to_string();
         for (path, writable, expected) in [

@@ -13,22 +13,22 @@ const FILE_MODE: u32 = 0o600;
 /// files of other owners are not changed.
 pub fn reopen(path: &Path) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
-    let own = rustix::process::geteuid().as_raw();
-    let right = if found.is_dir() { FOLDER_MODE } else { FILE_MODE };
+    let user = rustix::process::geteuid().as_raw();
+    let required_mode = if found.is_dir() { FOLDER_MODE } else { FILE_MODE };
     let mode = found.mode() & 0o777;
-    if found.is_symlink() || found.uid() != own || mode == right {
+    if found.is_symlink() || found.uid() != user || mode == required_mode {
         return Ok(None);
     }
-    fs::set_permissions(path, Permissions::from_mode(right))?;
+    fs::set_permissions(path, Permissions::from_mode(required_mode))?;
     Ok(Some(mode))
 }
 
 /// Returns the folder on a path that this user may not search; none if the path is accessible.
 pub fn closed_folder(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
-    let mut way: Vec<&Path> = path.ancestors().collect();
-    way.reverse();
-    way.windows(2).find_map(|pair| match fs::symlink_metadata(pair[1]) {
+    let mut folders: Vec<&Path> = path.ancestors().collect();
+    folders.reverse();
+    folders.windows(2).find_map(|pair| match fs::symlink_metadata(pair[1]) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(pair[0].to_owned()),
         _ => None,
     })
@@ -36,10 +36,10 @@ pub fn closed_folder(path: &Path) -> Option<PathBuf> {
 
 /// Returns the command that restores the mode of a folder.
 pub fn advice(folder: &Path) -> String {
-    let own = rustix::process::geteuid().as_raw();
+    let user = rustix::process::geteuid().as_raw();
     let shown = folder.display();
     match fs::symlink_metadata(folder) {
-        Ok(found) if found.uid() != own => format!("let user {own} search the folder {shown}"),
+        Ok(found) if found.uid() != user => format!("let user {user} search the folder {shown}"),
         _ => format!("restore the mode: `chmod 700 {shown}`"),
     }
 }

@@ -9,6 +9,6 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns the SHA-256 of a text.
-pub fn sha256(text: &str) -> String {
-    hex(digest(&SHA256, text.as_bytes()).as_ref())
+pub fn sha256(content: impl AsRef<[u8]>) -> String {
+    hex(digest(&SHA256, content.as_ref()).as_ref())
 }

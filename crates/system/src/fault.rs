@@ -8,44 +8,44 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Debug)]
-struct Planned {
+struct PlannedFault {
     place: String,
-    end: End,
+    kind: FaultKind,
 }
 
 #[derive(Debug)]
-enum End {
+enum FaultKind {
     /// Kills the process when the count reaches zero.
     Process(AtomicU32),
     /// Panics this number of times.
     Work(AtomicU32),
 }
 
-static PLANNED_FAULT: OnceLock<Option<Planned>> = OnceLock::new();
+static PLANNED_FAULT: OnceLock<Option<PlannedFault>> = OnceLock::new();
 
 pub fn place(name: &str) {
-    let Some(planned) = PLANNED_FAULT.get_or_init(planned).as_ref().filter(|planned| planned.place == name)
+    let Some(fault) = PLANNED_FAULT.get_or_init(planned_fault).as_ref().filter(|fault| fault.place == name)
     else {
         return;
     };
-    match &planned.end {
-        End::Process(left) => {
+    match &fault.kind {
+        FaultKind::Process(left) => {
             if left.fetch_sub(1, Ordering::SeqCst) == 1 {
                 std::process::abort();
             }
         }
-        End::Work(left) => {
-            let took = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            assert!(took.is_err(), "the fault that was planned for {name:?}");
+        FaultKind::Work(left) => {
+            let decreased = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            assert!(decreased.is_err(), "the fault that was planned for {name:?}");
         }
     }
 }
 
-fn planned() -> Option<Planned> {
-    let planned = std::env::var("COWHAND_FAULT").ok()?;
-    let (planned, panics) =
-        planned.strip_prefix("panic:").map_or((&*planned, false), |planned| (planned, true));
-    let (place, turn) = planned.split_once(':').unwrap_or((planned, "1"));
-    let turn = AtomicU32::new(turn.parse().ok()?);
-    Some(Planned { place: place.to_owned(), end: if panics { End::Work(turn) } else { End::Process(turn) } })
+fn planned_fault() -> Option<PlannedFault> {
+    let text = std::env::var("COWHAND_FAULT").ok()?;
+    let (text, panics) = text.strip_prefix("panic:").map_or((&*text, false), |text| (text, true));
+    let (place, count) = text.split_once(':').unwrap_or((text, "1"));
+    let count = AtomicU32::new(count.parse().ok()?);
+    let kind = if panics { FaultKind::Work(count) } else { FaultKind::Process(count) };
+    Some(PlannedFault { place: place.to_owned(), kind })
 }

@@ -7,6 +7,7 @@ pub mod closed;
 pub mod digest;
 pub mod fault;
 pub mod http;
+pub mod lock_file;
 pub mod named_file;
 pub mod panic;
 pub mod remove;

@@ -22,19 +22,22 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a regular file if it has at most `most` bytes.
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// Reads a regular file if it has at most `max_bytes` bytes.
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {}", in_words(most))));
+    open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {}", in_words(max_bytes)),
+        ));
     }
     Ok(bytes)
 }
 
-/// Reads a regular file of UTF-8 text if it has at most `most` bytes.
-pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    String::from_utf8(read(path, most)?)
+/// Reads a regular file of UTF-8 text if it has at most `max_bytes` bytes.
+pub fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
+    String::from_utf8(read(path, max_bytes)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
@@ -42,8 +45,8 @@ fn in_words(bytes: u64) -> String {
     if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{bytes} bytes") }
 }
 
-fn regular(about: &fs::Metadata) -> io::Result<()> {
-    let kind = about.file_type();
+fn regular(metadata: &fs::Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
     let what = if kind.is_file() {
         return Ok(());
     } else if kind.is_dir() {
@@ -90,8 +93,8 @@ mod tests {
             (folder.path().to_owned(), "is a directory"),
             (at("nothing"), "No such file or directory (os error 2)"),
         ] {
-            let said = read_text(&path, 5).unwrap_or_else(|error| error.to_string());
-            assert_eq!(said, expected, "{}", path.display());
+            let text = read_text(&path, 5).unwrap_or_else(|error| error.to_string());
+            assert_eq!(text, expected, "{}", path.display());
         }
     }
 }

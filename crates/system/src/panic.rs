@@ -21,7 +21,9 @@ pub struct Panicked(String);
 pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, Panicked>> {
     // Boxed, so that the caller's future stays small.
     let work = Box::pin(work);
-    async move { AssertUnwindSafe(work).catch_unwind().await.map_err(|thrown| Panicked(words_of(&*thrown))) }
+    async move {
+        AssertUnwindSafe(work).catch_unwind().await.map_err(|payload| Panicked(panic_message(&*payload)))
+    }
 }
 
 /// Runs a loop and restarts it after a panic.
@@ -33,15 +35,15 @@ pub async fn restart_on_panic<F: Future<Output = ()>>(what: &str, begin: impl Fn
 }
 
 /// Logs a task that ended unexpectedly.
-pub fn tell(what: &str, ended: Result<(), JoinError>) {
-    if let Some(thrown) = ended.err().and_then(|error| error.try_into_panic().ok()) {
-        error!("{what} {}", Panicked(words_of(&*thrown)));
+pub fn log_panic(what: &str, ended: Result<(), JoinError>) {
+    if let Some(payload) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+        error!("{what} {}", Panicked(panic_message(&*payload)));
     }
 }
 
-fn words_of(thrown: &(dyn Any + Send)) -> String {
-    let text = thrown.downcast_ref::<&str>().copied();
-    text.or_else(|| thrown.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words").to_owned()
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words").to_owned()
 }
 
 #[cfg(test)]
@@ -54,8 +56,9 @@ mod tests {
     async fn what_is_said_is_kept() {
         assert_eq!(caught(async { 1 }).await.unwrap(), 1);
         let number = 7;
-        let said = caught(async { assert_eq!(number, 8, "no such number") }).await.unwrap_err().to_string();
-        assert!(said.starts_with("panicked: ") && said.contains("no such number"), "{said}");
+        let message =
+            caught(async { assert_eq!(number, 8, "no such number") }).await.unwrap_err().to_string();
+        assert!(message.starts_with("panicked: ") && message.contains("no such number"), "{message}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -56,40 +56,40 @@ impl Drop for Namespace {
 #[derive(Debug)]
 pub struct Ext4 {
     image: PathBuf,
-    place: PathBuf,
+    mount_point: PathBuf,
 }
 
 impl Ext4 {
     /// Mounts a new disk. Its image is at `image`, outside of the disk.
-    pub fn mount(namespace: &Namespace, image: PathBuf, place: &Path) -> Self {
+    pub fn mount(namespace: &Namespace, image: PathBuf, mount_point: &Path) -> Self {
         fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
         namespace.run("mkfs.ext4", &["-q", "-O", "^has_journal", image.to_str().unwrap()]);
-        let disk = Self { image, place: place.to_owned() };
-        disk.mount_it(namespace);
+        let disk = Self { image, mount_point: mount_point.to_owned() };
+        disk.mount_image(namespace);
         disk
     }
 
-    fn mount_it(&self, namespace: &Namespace) {
-        let (image, place) = (self.image.to_str().unwrap(), self.place.to_str().unwrap());
-        namespace.run("mount", &["-o", "loop,errors=remount-ro", image, place]);
+    fn mount_image(&self, namespace: &Namespace) {
+        let (image, mount_point) = (self.image.to_str().unwrap(), self.mount_point.to_str().unwrap());
+        namespace.run("mount", &["-o", "loop,errors=remount-ro", image, mount_point]);
     }
 
     /// Makes the disk read-only, as the kernel does when the disk fails.
     pub fn make_read_only(&self) {
-        let found =
+        let output =
             Command::new("losetup").args(["-n", "-O", "NAME", "-j"]).arg(&self.image).output().unwrap();
-        let device = String::from_utf8(found.stdout).unwrap();
+        let device = String::from_utf8(output.stdout).unwrap();
         let name = device.trim().rsplit('/').next().unwrap();
         fs::write(Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error"), "a test").unwrap();
     }
 
     /// Repairs the disk. No process may use it any more.
     pub fn repair(&self, namespace: &Namespace) {
-        namespace.run("umount", &[self.place.to_str().unwrap()]);
+        namespace.run("umount", &[self.mount_point.to_str().unwrap()]);
         // The exit codes 1 and 2 mean that something was repaired.
         let repaired =
             namespace.command("e2fsck").args(["-fy", self.image.to_str().unwrap()]).output().unwrap();
         assert!(repaired.status.code().is_some_and(|code| code <= 2), "{repaired:?}");
-        self.mount_it(namespace);
+        self.mount_image(namespace);
     }
 }

@@ -103,9 +103,9 @@ pub struct World {
     pub people: Vec<(&'static str, &'static str)>,
 }
 
-type Deed = Box<dyn FnMut(&str, &mut World) + Send>;
+type Action = Box<dyn FnMut(&str, &mut World) + Send>;
 
-pub struct Meanwhile(pub Deed);
+pub struct Meanwhile(pub Action);
 
 impl std::fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -209,17 +209,17 @@ impl Fake {
 async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-    let asked = routes::FakeRequest::new(&parts, &body);
+    let request = routes::FakeRequest::new(&parts, &body);
     let (fault, response) = {
         let mut world = world.lock().unwrap();
         if let Some(mut meanwhile) = world.meanwhile.take() {
-            (meanwhile.0)(&asked.line, &mut world);
+            (meanwhile.0)(&request.line, &mut world);
             world.meanwhile.get_or_insert(meanwhile);
         }
-        let fits = |(wanted, _): &(String, Fault)| asked.line.starts_with(wanted.as_str());
-        let place = world.faults.iter().position(fits);
-        let fault = place.and_then(|place| world.faults.remove(place)).map(|(_, fault)| fault);
-        world.note(&asked);
+        let matches = |(prefix, _): &(String, Fault)| request.line.starts_with(prefix.as_str());
+        let index = world.faults.iter().position(matches);
+        let fault = index.and_then(|index| world.faults.remove(index)).map(|(_, fault)| fault);
+        world.record(&request);
         let response = if let Some(Fault::Answer { status, headers, body }) = &fault {
             let mut response = plain(*status, Bytes::from(body.clone()));
             for (name, value) in headers {
@@ -227,7 +227,7 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
             }
             response
         } else {
-            world.route(&asked)
+            world.route(&request)
         };
         (fault, response)
     };

@@ -109,8 +109,8 @@ async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -
     let (page, size) = (number("page=").unwrap_or(1), number("per_page=").unwrap_or(30));
     let path = request.uri().path();
     let all = if path.ends_with("/pulls") { &world.pulls } else { &world.issues };
-    let shown: Vec<&Value> = all.iter().skip((page - 1) * size).take(size).collect();
-    let body = serde_json::to_string(&shown).unwrap();
+    let entries: Vec<&Value> = all.iter().skip((page - 1) * size).take(size).collect();
+    let body = serde_json::to_string(&entries).unwrap();
     let mut hasher = DefaultHasher::new();
     body.hash(&mut hasher);
     let etag = format!("\"{:x}\"", hasher.finish());
@@ -118,10 +118,10 @@ async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -
     if all.len() > page * size {
         response = response.header(header::LINK, format!("<http://x{path}?page={}>; rel=\"next\"", page + 1));
     }
-    if let Some(gone) = world.goes.take() {
-        world.issues.retain(|issue| issue["number"] != gone);
+    if let Some(removed) = world.goes.take() {
+        world.issues.retain(|issue| issue["number"] != removed);
     }
-    if request.headers().get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+    if request.headers().get(header::IF_NONE_MATCH).is_some_and(|tag| tag.as_bytes() == etag.as_bytes()) {
         return response.status(StatusCode::NOT_MODIFIED).body(Body::empty()).unwrap();
     }
     world.paid += 1;

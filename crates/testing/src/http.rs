@@ -11,23 +11,28 @@ pub struct HttpAnswer {
     pub body: String,
 }
 
-pub fn get(place: &str, path: &str) -> io::Result<HttpAnswer> {
-    send(place, "GET", path, "", "")
+pub fn get(address: &str, path: &str) -> io::Result<HttpAnswer> {
+    send(address, "GET", path, "", "")
+}
+
+/// Sends a request with a token of the API.
+pub fn get_with_token(address: &str, path: &str, token: &str) -> io::Result<HttpAnswer> {
+    send(address, "GET", path, &format!("authorization: Bearer {token}\r\n"), "")
 }
 
 /// Sends a delivery to an unsigned webhook of `agent`.
-pub fn deliver(place: &str, hook: &str, id: &str) -> io::Result<HttpAnswer> {
+pub fn deliver(address: &str, hook: &str, id: &str) -> io::Result<HttpAnswer> {
     let headers = format!("x-github-delivery: {id}\r\ncontent-type: application/json\r\n");
-    send(place, "POST", &format!("/hooks/{hook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))
+    send(address, "POST", &format!("/hooks/{hook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))
 }
 
-fn send(place: &str, method: &str, path: &str, headers: &str, body: &str) -> io::Result<HttpAnswer> {
-    let mut stream = TcpStream::connect(place)?;
+fn send(address: &str, method: &str, path: &str, headers: &str, body: &str) -> io::Result<HttpAnswer> {
+    let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: {place}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

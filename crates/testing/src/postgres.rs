@@ -31,11 +31,35 @@ impl Postgres {
 
     /// Stops the server until it is started again; its data stays.
     pub fn stop(&mut self) {
-        // At once, since the data is deleted, but not by SIGKILL: a killed server leaves a segment of shared
-        // memory, and after some thousands of them no other server starts on this machine.
+        // SIGQUIT stops the server immediately, and a clean stop is not needed. SIGKILL would leave a segment of shared
+        // memory, and after some thousands of these no other server starts on this machine.
+        self.thaw();
         let Some(mut server) = self.server.take() else { return };
         kill_process(Pid::from_child(&server), Signal::QUIT).ok();
         server.wait().ok();
+    }
+
+    /// Stops all processes of the server, so that it takes connections and answers nothing, until it is thawed.
+    pub fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        let Some(server) = &self.server else { return };
+        let server = Pid::from_child(server);
+        // The server is first, because it starts the other processes.
+        kill_process(server, signal).ok();
+        let pid = server.as_raw_nonzero();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            if let Some(child) = child.parse().ok().and_then(Pid::from_raw) {
+                kill_process(child, signal).ok();
+            }
+        }
     }
 
     pub fn start_again(&mut self) {
@@ -44,13 +68,13 @@ impl Postgres {
     }
 
     fn wait_until_ready(&self) {
-        let patience = Instant::now() + Duration::from_mins(1);
-        let ready = || {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let is_ready = || {
             let mut probe = Command::new(tool("pg_isready"));
             probe.arg("-q").arg("-h").arg(self.data.path()).status().is_ok_and(|status| status.success())
         };
-        while !ready() {
-            assert!(Instant::now() < patience, "PostgreSQL did not start:\n{}", self.log());
+        while !is_ready() {
+            assert!(Instant::now() < deadline, "PostgreSQL did not start:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -143,7 +167,7 @@ fn give_to_server_user(folder: &Path) {
 
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
 /// Finds a program of the server. They are rarely on the PATH; Debian keeps them by version.
@@ -152,6 +176,6 @@ fn tool(name: &str) -> PathBuf {
     let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let folders =
         on_path.unwrap_or_default().into_iter().chain(by_version.map(|version| version.path().join("bin")));
-    let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
-    found.unwrap_or_else(|| panic!("{name} is not installed; scripts/test installs PostgreSQL"))
+    let program = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
+    program.unwrap_or_else(|| panic!("{name} is not installed; scripts/test installs PostgreSQL"))
 }

@@ -18,13 +18,13 @@ pub fn left_over(folder: &Path) -> Vec<Pid> {
 }
 
 /// Returns the processes that match by arguments and environment, each with spaces between its parts.
-pub fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
+pub fn processes(matches: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     let text = |pid: Pid, file: &str| {
         let bytes = fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default();
         String::from_utf8_lossy(&bytes).replace('\0', " ")
     };
     let mut found = all();
-    found.retain(|pid| fits(&text(*pid, "cmdline"), &text(*pid, "environ")));
+    found.retain(|pid| matches(&text(*pid, "cmdline"), &text(*pid, "environ")));
     found
 }
 

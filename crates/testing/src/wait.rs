@@ -13,15 +13,15 @@ pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     wait_at_most(WAIT_TIMEOUT, what, look)
 }
 
-/// Calls `look` until it returns something. Panics after `patience`.
+/// Calls `look` until it returns something. Panics after `timeout`.
 #[track_caller]
-pub fn wait_at_most<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + patience;
+pub fn wait_at_most<T>(timeout: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + timeout;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
         thread::sleep(POLL_EVERY);
     }
 }

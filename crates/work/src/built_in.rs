@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cowhand_core::work_source::ConfiguredSource;
 
+use super::context::SourceContext;
 use super::registry::{SourceFactory, SourceRegistry};
-use super::setting::SourceContext;
 use super::{WorkSource, files, github};
 
 impl Default for SourceRegistry {
@@ -24,8 +24,8 @@ impl SourceRegistry {
     /// Registers the built-in sources. A name that is already registered keeps its source, so a program can replace a
     /// built-in one.
     pub fn add_built_ins(&mut self) {
-        let github = |config: &ConfiguredSource, setting: &SourceContext| {
-            let source = github::GitHubWorkSource::from_config(config, setting)?;
+        let github = |config: &ConfiguredSource, context: &SourceContext| {
+            let source = github::GitHubWorkSource::from_config(config, context)?;
             Ok(Arc::new(source) as Arc<dyn WorkSource>)
         };
         let built_ins: [(&str, Arc<SourceFactory>); 2] = [

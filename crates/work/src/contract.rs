@@ -14,21 +14,21 @@ use super::{Claimant, WorkSource};
 /// Takes items through all their states and panics at the first violation.
 ///
 /// `handles` are several handles to the same queue, as separate programs would have. The queue has at least four
-/// available items, and nothing else uses it. Claims are valid until `until`, which lies in the future. `picture`
+/// available items, and nothing else uses it. Claims are valid until `until`, which lies in the future. `outside_state`
 /// returns the whole state of the outside system in any form: after a repeated call it must be the same as after the
 /// first.
 pub async fn assert_work_source_contract(
     handles: &[Arc<dyn WorkSource>],
     until: Timestamp,
-    picture: impl AsyncFn() -> String,
+    outside_state: impl AsyncFn() -> String,
 ) {
     let source = Subject { source: handles.first().map(Arc::clone), until };
     source.lists_pages_oldest_first().await;
     let [first, second, third, fourth] = source.first_four().await;
     let winner = source.one_of_many_wins(handles, &first).await;
     source.a_claimed_item_is_taken(&first).await;
-    source.success_is_told_once(&first, &winner, &picture).await;
-    source.a_release_gives_it_back(&second, &picture).await;
+    source.success_is_reported_once(&first, &winner, &outside_state).await;
+    source.a_release_gives_it_back(&second, &outside_state).await;
     source.only_the_holder_gives_back(&third).await;
     source.a_failure_waits_for_a_person(&fourth).await;
     source.what_is_not_there_is_not_found().await;
@@ -45,7 +45,7 @@ impl Subject {
         source.as_ref()
     }
 
-    fn by(&self, holder: &str) -> Claimant {
+    fn claimant(&self, holder: &str) -> Claimant {
         Claimant { fleet: format!("fleet-of-{holder}"), holder: holder.to_owned(), until: self.until }
     }
 
@@ -69,13 +69,13 @@ impl Subject {
         self.list(FetchOptions::default()).await.iter().any(|item| item.id == *id)
     }
 
-    async fn claim(&self, id: &WorkItemId, by: &Claimant) -> ClaimResult {
-        let claim = self.source().claim_work(id, by).await;
+    async fn claim(&self, id: &WorkItemId, claimant: &Claimant) -> ClaimResult {
+        let claim = self.source().claim_work(id, claimant).await;
         claim.unwrap_or_else(|error| panic!("claiming {id} fails: {error}"))
     }
 
-    async fn must_claim(&self, id: &WorkItemId, by: &Claimant) -> WorkItem {
-        match self.claim(id, by).await {
+    async fn must_claim(&self, id: &WorkItemId, claimant: &Claimant) -> WorkItem {
+        match self.claim(id, claimant).await {
             ClaimResult::Claimed(item) => *item,
             refused @ ClaimResult::Refused { .. } => panic!("{id} is available, but {refused:?}"),
         }
@@ -107,15 +107,18 @@ impl Subject {
     }
 
     async fn one_of_many_wins(&self, handles: &[Arc<dyn WorkSource>], id: &WorkItemId) -> Claimant {
-        let claimants: Vec<Claimant> = (0..8).map(|number| self.by(&format!("claimer-{number}"))).collect();
-        let claims =
-            claimants.iter().zip(handles.iter().cycle()).map(|(by, handle)| handle.claim_work(id, by));
+        let claimants: Vec<Claimant> =
+            (0..8).map(|number| self.claimant(&format!("claimer-{number}"))).collect();
+        let claims = claimants
+            .iter()
+            .zip(handles.iter().cycle())
+            .map(|(claimant, handle)| handle.claim_work(id, claimant));
         let mut winners = Vec::new();
-        for (by, claim) in claimants.iter().zip(join_all(claims).await) {
+        for (claimant, claim) in claimants.iter().zip(join_all(claims).await) {
             match claim.unwrap_or_else(|error| panic!("claiming {id} fails: {error}")) {
                 ClaimResult::Claimed(item) => {
                     assert_eq!(item.id, *id, "a claim answers with another item");
-                    winners.push(by.clone());
+                    winners.push(claimant.clone());
                 }
                 ClaimResult::Refused { reason, message } => {
                     assert_eq!(reason, ClaimFailureReason::AlreadyClaimed, "of a lost race: {message:?}");
@@ -134,7 +137,7 @@ impl Subject {
     }
 
     async fn is_refused(&self, id: &WorkItemId, reasons: &[ClaimFailureReason]) {
-        match self.claim(id, &self.by("latecomer")).await {
+        match self.claim(id, &self.claimant("latecomer")).await {
             ClaimResult::Claimed(_) => panic!("{id} was claimed, though it is not available"),
             ClaimResult::Refused { reason, message } => {
                 assert!(reasons.contains(&reason), "{id}: {reason:?} ({message:?}) is none of {reasons:?}");
@@ -142,7 +145,7 @@ impl Subject {
         }
     }
 
-    async fn complete(&self, id: &WorkItemId, outcome: WorkOutcome, by: &Claimant) {
+    async fn complete(&self, id: &WorkItemId, outcome: WorkOutcome, claimant: &Claimant) {
         let result = WorkResult {
             outcome,
             summary: "The contract says so.".to_owned(),
@@ -150,15 +153,20 @@ impl Subject {
             artifacts: vec!["abc123".to_owned()],
             error: (outcome != WorkOutcome::Success).then(|| "it did not work".to_owned()),
         };
-        let told = self.source().complete_work(id, &result, by).await;
-        told.unwrap_or_else(|error| panic!("completing {id} fails: {error}"));
+        let completed = self.source().complete_work(id, &result, claimant).await;
+        completed.unwrap_or_else(|error| panic!("completing {id} fails: {error}"));
     }
 
-    async fn success_is_told_once(&self, id: &WorkItemId, by: &Claimant, picture: &impl AsyncFn() -> String) {
-        self.complete(id, WorkOutcome::Success, by).await;
-        let once = picture().await;
-        self.complete(id, WorkOutcome::Success, by).await;
-        assert_eq!(picture().await, once, "completing {id} twice is seen outside");
+    async fn success_is_reported_once(
+        &self,
+        id: &WorkItemId,
+        claimant: &Claimant,
+        outside_state: &impl AsyncFn() -> String,
+    ) {
+        self.complete(id, WorkOutcome::Success, claimant).await;
+        let once = outside_state().await;
+        self.complete(id, WorkOutcome::Success, claimant).await;
+        assert_eq!(outside_state().await, once, "completing {id} twice is seen outside");
         self.is_over(id).await;
     }
 
@@ -169,39 +177,39 @@ impl Subject {
         self.is_refused(id, &[InvalidState, NotFound, AlreadyClaimed]).await;
     }
 
-    async fn a_release_gives_it_back(&self, id: &WorkItemId, picture: &impl AsyncFn() -> String) {
-        let by = self.by("releaser");
-        self.must_claim(id, &by).await;
+    async fn a_release_gives_it_back(&self, id: &WorkItemId, outside_state: &impl AsyncFn() -> String) {
+        let claimant = self.claimant("releaser");
+        self.must_claim(id, &claimant).await;
         let options = ReleaseOptions {
             reason: Some("The machine is going down.".to_owned()),
             add_comment: true,
             unfinished: false,
         };
-        let released = self.source().release_work(id, &options, &by).await;
+        let released = self.source().release_work(id, &options, &claimant).await;
         let released = released.unwrap_or_else(|error| panic!("releasing {id} fails: {error}"));
         assert!(released.success, "{id} is ours and cannot be released: {:?}", released.message);
-        let once = picture().await;
-        let again = self.source().release_work(id, &options, &by).await;
+        let once = outside_state().await;
+        let again = self.source().release_work(id, &options, &claimant).await;
         again.unwrap_or_else(|error| panic!("releasing {id} a second time fails: {error}"));
-        assert_eq!(picture().await, once, "releasing {id} twice is seen outside");
+        assert_eq!(outside_state().await, once, "releasing {id} twice is seen outside");
         assert!(self.available(id).await, "{id} was released and is not available");
-        let item = self.must_claim(id, &self.by("successor")).await;
+        let item = self.must_claim(id, &self.claimant("successor")).await;
         assert_eq!(item.id, *id, "a claim answers with another item");
     }
 
     async fn only_the_holder_gives_back(&self, id: &WorkItemId) {
-        self.must_claim(id, &self.by("holder")).await;
+        self.must_claim(id, &self.claimant("holder")).await;
         // The source may return an error or a result, as long as the claim remains.
-        let stranger = self.by("stranger");
+        let stranger = self.claimant("stranger");
         _ = self.source().release_work(id, &ReleaseOptions::default(), &stranger).await;
         assert!(!self.available(id).await, "a stranger released {id}");
         self.is_refused(id, &[ClaimFailureReason::AlreadyClaimed]).await;
     }
 
     async fn a_failure_waits_for_a_person(&self, id: &WorkItemId) {
-        let by = self.by("failing");
-        self.must_claim(id, &by).await;
-        self.complete(id, WorkOutcome::Failure, &by).await;
+        let claimant = self.claimant("failing");
+        self.must_claim(id, &claimant).await;
+        self.complete(id, WorkOutcome::Failure, &claimant).await;
         assert!(!self.available(id).await, "{id} failed and is available before anybody looked at it");
     }
 

@@ -10,6 +10,7 @@ mod item;
 mod life;
 mod page;
 mod report;
+mod skipped_count;
 
 use std::collections::HashSet;
 use std::io;
@@ -24,7 +25,8 @@ use cowhand_core::work_source::ConfiguredSource;
 
 use self::folder::{Folder, MAX_CLAIMED_ITEM_BYTES};
 use self::life::ItemError;
-use super::setting::SourceContext;
+use self::skipped_count::KnownFiles;
+use super::context::SourceContext;
 use super::{Claimant, Claimer, QueueState, SourceFinding, WorkSource, WorkSourceError};
 use cowhand_system::beneath::NotOpened;
 use cowhand_system::clock::Clock;
@@ -40,6 +42,8 @@ struct Inner {
     clock: Clock,
     /// Warnings that were logged. Each is logged once.
     warned: Mutex<HashSet<Skipped>>,
+    /// Files that were read to count those that are no items.
+    known: Mutex<KnownFiles>,
 }
 
 /// A Markdown file in the folder that is not an item.
@@ -52,26 +56,26 @@ pub struct Skipped {
 
 impl FilesWorkSource {
     pub fn new(folder: impl Into<PathBuf>, clock: Clock) -> Self {
-        Self::outside_of(folder, Vec::new(), clock)
+        Self::with_writable(folder, Vec::new(), clock)
     }
 
     /// Creates a source that does not follow links to its folder that lie in one of `writable`.
-    fn outside_of(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
+    fn with_writable(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
         let folder = Folder::new(folder.into(), writable);
-        Self(Arc::new(Inner { folder, clock, warned: Mutex::default() }))
+        Self(Arc::new(Inner { folder, clock, warned: Mutex::default(), known: Mutex::default() }))
     }
 
     /// Creates a source from its config, for the registry. The folder may be created later, so its existence is checked
     /// when it is used.
     pub fn from_config(
         config: &ConfiguredSource,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let ConfiguredSource::Files { path, .. } = config else {
             return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
         };
-        let (folder, writable) = (setting.base.join(path), setting.writable.clone());
-        Ok(Arc::new(Self::outside_of(folder, writable, setting.clock.clone())))
+        let (folder, writable) = (context.base.join(path), context.writable.clone());
+        Ok(Arc::new(Self::with_writable(folder, writable, context.clock.clone())))
     }
 
     pub fn folder(&self) -> &Path {
@@ -82,7 +86,7 @@ impl FilesWorkSource {
     pub async fn skipped(&self) -> Result<Vec<Skipped>, WorkSourceError> {
         self.blocking(|files| {
             let mut skipped = Vec::new();
-            files.each(|looked| skipped.extend(looked.err()))?;
+            files.for_each_file(|file| skipped.extend(file.err()))?;
             skipped.sort();
             Ok(skipped)
         })
@@ -143,10 +147,10 @@ impl WorkSource for FilesWorkSource {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
         let item = item.clone();
-        self.blocking(move |files| match files.look(&item, MAX_CLAIMED_ITEM_BYTES) {
+        self.blocking(move |files| match files.read_item(&item, MAX_CLAIMED_ITEM_BYTES) {
             Ok((entry, ..)) => Ok(Some(entry.item)),
             Err(ItemError::Missing(_)) => Ok(None),
-            Err(trouble) => Err(trouble.into()),
+            Err(error) => Err(error.into()),
         })
         .await
     }
@@ -172,12 +176,7 @@ impl WorkSource for FilesWorkSource {
     }
 
     async fn skipped(&self) -> Result<usize, WorkSourceError> {
-        self.blocking(|files| {
-            let mut skipped = 0;
-            files.each(|looked| skipped += usize::from(looked.is_err()))?;
-            Ok(skipped)
-        })
-        .await
+        self.blocking(Inner::count_skipped).await
     }
 
     async fn check(&self) -> Vec<SourceFinding> {
@@ -215,7 +214,7 @@ impl Inner {
             Err(error) => SourceFinding::problem("folder", format!("cannot be written: {error}")),
         }];
         let mut skipped = Vec::new();
-        if let Err(error) = self.each(|looked| skipped.extend(looked.err())) {
+        if let Err(error) = self.for_each_file(|file| skipped.extend(file.err())) {
             findings.push(SourceFinding::of_error("folder", &error));
         }
         skipped.sort();

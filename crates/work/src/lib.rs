@@ -5,21 +5,21 @@
 
 mod built_in;
 pub mod check;
+pub mod context;
 pub mod contract;
 pub mod error;
 pub mod files;
 pub mod github;
 pub mod quota;
 pub mod registry;
-pub mod setting;
 pub mod source;
 pub mod sources;
 pub mod unusable;
 
 pub use check::{SourceFinding, SourceHealth};
+pub use context::SourceContext;
 pub use error::WorkSourceError;
 pub use registry::SourceRegistry;
-pub use setting::SourceContext;
-pub use source::{Claimant, Claimer, ExpiredClaim, QueueState, WorkSource, tries_the_next};
+pub use source::{Claimant, Claimer, ExpiredClaim, QueueState, WorkSource, can_claim_another};
 pub use source::{SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, guarded, within};
-pub use sources::{For, NextItem, NextOptions, WorkSources};
+pub use sources::{NextItem, NextOptions, SourceOwner, WorkSources};

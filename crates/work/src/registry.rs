@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cowhand_core::work::WorkItemId;
 use cowhand_core::work_source::ConfiguredSource;
 
-use super::setting::SourceContext;
+use super::context::SourceContext;
 use super::{WorkSource, WorkSourceError};
 
 /// Function that creates a source from its config.
@@ -23,7 +23,7 @@ pub struct SourceRegistry {
 
 impl fmt::Debug for SourceRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Registry").field(&self.registered()).finish()
+        f.debug_tuple("SourceRegistry").field(&self.registered()).finish()
     }
 }
 
@@ -60,7 +60,7 @@ impl SourceRegistry {
     pub fn create(
         &self,
         config: &ConfiguredSource,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let Some(factory) = self.factories.get(config.name()) else {
             return Err(WorkSourceError::Unknown {
@@ -68,7 +68,7 @@ impl SourceRegistry {
                 available: self.registered().iter().map(|name| (*name).to_owned()).collect(),
             });
         };
-        factory(config, setting)
+        factory(config, context)
     }
 
     pub fn is_registered(&self, name: &str) -> bool {

@@ -171,7 +171,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
 /// Returns true if claiming another item can succeed. Without write permission, or if the source fails, every other
 /// claim fails as well.
-pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
+pub const fn can_claim_another(reason: ClaimFailureReason) -> bool {
     match reason {
         ClaimFailureReason::AlreadyClaimed
         | ClaimFailureReason::NotFound
@@ -182,11 +182,11 @@ pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
 
 /// Calls a source and turns a panic into an error: sources can be written by anybody.
 pub async fn guarded<T>(
-    asked: impl Future<Output = Result<T, WorkSourceError>>,
+    call: impl Future<Output = Result<T, WorkSourceError>>,
 ) -> Result<T, WorkSourceError> {
     let panicked =
         |panicked: Panicked| WorkSourceError::Other(anyhow::Error::from(panicked).context("the work source"));
-    caught(asked).await.unwrap_or_else(|error| Err(panicked(error)))
+    caught(call).await.unwrap_or_else(|error| Err(panicked(error)))
 }
 
 /// How long a person waits for a source that is read, and for one that is changed.
@@ -195,8 +195,8 @@ pub const SOURCE_CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Limits the time of a call, since a source may never answer.
 pub async fn within<T>(
-    most: Duration,
-    asked: impl Future<Output = Result<T, WorkSourceError>>,
+    timeout: Duration,
+    call: impl Future<Output = Result<T, WorkSourceError>>,
 ) -> Result<T, WorkSourceError> {
-    tokio::time::timeout(most, asked).await.unwrap_or(Err(WorkSourceError::Silent(most)))
+    tokio::time::timeout(timeout, call).await.unwrap_or(Err(WorkSourceError::Silent(timeout)))
 }

@@ -11,11 +11,11 @@ use cowhand_core::work::{
 };
 use cowhand_core::work_source::ConfiguredSource;
 
+use super::context::SourceContext;
 use super::github::People;
 use super::quota::Quota;
 use super::registry::SourceRegistry;
-use super::setting::SourceContext;
-use super::source::tries_the_next;
+use super::source::can_claim_another;
 use super::{Claimant, WorkSource, WorkSourceError};
 
 /// Limit for a source whose list never ends.
@@ -25,26 +25,26 @@ const MAX_CANDIDATE_PAGES: usize = 10_000;
 #[derive(Debug)]
 pub struct WorkSources {
     registry: Arc<SourceRegistry>,
-    setting: SourceContext,
-    made: Mutex<HashMap<AgentName, Vec<Made>>>,
+    context: SourceContext,
+    created: Mutex<HashMap<AgentName, Vec<CreatedSource>>>,
     people: People,
 }
 
 #[derive(Debug)]
-struct Made {
+struct CreatedSource {
     config: ConfiguredSource,
     source: Arc<dyn WorkSource>,
 }
 
 /// Owner of work: an agent, with or without one of its schedules.
 #[derive(Debug, Clone, Copy)]
-pub struct For<'a> {
+pub struct SourceOwner<'a> {
     pub agent: &'a Agent,
     /// Schedule, whose own source takes precedence over the agent's.
     pub schedule: Option<&'a Schedule>,
 }
 
-impl<'a> For<'a> {
+impl<'a> SourceOwner<'a> {
     pub const fn agent(agent: &'a Agent) -> Self {
         Self { agent, schedule: None }
     }
@@ -118,11 +118,11 @@ impl NextItem {
 impl WorkSources {
     /// Returns used and remaining requests of each queue that counts them, by the name of the queue.
     pub fn quotas(&self) -> BTreeMap<String, Quota> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
         let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
-        for Made { config, source } in made.values().flatten() {
+        for CreatedSource { config, source } in created.values().flatten() {
             let Some(quota) = source.quota() else { continue };
-            let total = quotas.entry(config.queue(&self.setting.base)).or_default();
+            let total = quotas.entry(config.queue(&self.context.base)).or_default();
             total.requests += quota.requests;
             total.conditional_hits += quota.conditional_hits;
             total.rate_limit = quota.rate_limit.or(total.rate_limit.take());
@@ -130,18 +130,18 @@ impl WorkSources {
         quotas
     }
 
-    pub fn new(registry: Arc<SourceRegistry>, setting: SourceContext) -> Self {
-        Self { registry, setting, made: Mutex::default(), people: People::default() }
+    pub fn new(registry: Arc<SourceRegistry>, context: SourceContext) -> Self {
+        Self { registry, context, created: Mutex::default(), people: People::default() }
     }
 
     /// Returns the configured source, or none. The same instance is returned as long as the agent's config contains it.
-    pub fn source_of(&self, whose: For<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
-        let Some(config) = whose.config() else { return Ok(None) };
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_agent = made.entry(whose.agent.name.clone()).or_default();
-        of_agent.retain(|made| still_has(whose.agent, &made.config) || made.config == *config);
-        drop(made);
-        self.source(&whose.agent.name, config).map(Some)
+    pub fn source_of(&self, owner: SourceOwner<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
+        let Some(config) = owner.config() else { return Ok(None) };
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_agent = created.entry(owner.agent.name.clone()).or_default();
+        of_agent.retain(|created| has_source(owner.agent, &created.config) || created.config == *config);
+        drop(created);
+        self.source(&owner.agent.name, config).map(Some)
     }
 
     /// Returns the source for a config. The agent's config may have changed since: outbox entries are still delivered
@@ -151,23 +151,23 @@ impl WorkSources {
         agent: &AgentName,
         config: &ConfiguredSource,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_agent = made.entry(agent.clone()).or_default();
-        if let Some(made) = of_agent.iter().find(|made| made.config == *config) {
-            return Ok(Arc::clone(&made.source));
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_agent = created.entry(agent.clone()).or_default();
+        if let Some(created) = of_agent.iter().find(|created| created.config == *config) {
+            return Ok(Arc::clone(&created.source));
         }
-        let source = self.registry.create(config, &self.setting)?;
-        of_agent.push(Made { config: config.clone(), source: Arc::clone(&source) });
+        let source = self.registry.create(config, &self.context)?;
+        of_agent.push(CreatedSource { config: config.clone(), source: Arc::clone(&source) });
         Ok(source)
     }
 
     pub fn setting(&self) -> &SourceContext {
-        &self.setting
+        &self.context
     }
 
     /// Forgets all sources after a reload, because variables or folders may have changed.
     pub fn clear(&self) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.people.clear();
     }
 
@@ -180,10 +180,10 @@ impl WorkSources {
     /// between this call and `claim_work`.
     pub async fn candidates(
         &self,
-        whose: For<'_>,
+        owner: SourceOwner<'_>,
         options: &FetchOptions,
     ) -> Result<Vec<WorkItem>, WorkSourceError> {
-        let Some(source) = self.source_of(whose)? else { return Ok(Vec::new()) };
+        let Some(source) = self.source_of(owner)? else { return Ok(Vec::new()) };
         self.all(source.as_ref(), options).await
     }
 
@@ -213,13 +213,13 @@ impl WorkSources {
     /// Returns the first item that can be claimed. If a claim is lost, the next item is tried.
     pub async fn next_item(
         &self,
-        whose: For<'_>,
+        owner: SourceOwner<'_>,
         options: &NextOptions,
         by: &Claimant,
     ) -> Result<NextItem, WorkSourceError> {
-        let Some(source) = self.source_of(whose)? else { return Ok(NextItem::Nothing) };
+        let Some(source) = self.source_of(owner)? else { return Ok(NextItem::Nothing) };
         let mut next = NextItem::Nothing;
-        for item in self.candidates(whose, &options.fetch).await? {
+        for item in self.candidates(owner, &options.fetch).await? {
             if !options.auto_claim {
                 return Ok(NextItem::Unclaimed(Box::new(item)));
             }
@@ -227,7 +227,7 @@ impl WorkSources {
                 ClaimResult::Claimed(item) => return Ok(NextItem::Claimed(item)),
                 ClaimResult::Refused { reason, message } => {
                     next = NextItem::Refused { item: Box::new(item), reason, message };
-                    if !tries_the_next(reason) {
+                    if !can_claim_another(reason) {
                         break;
                     }
                 }
@@ -240,33 +240,37 @@ impl WorkSources {
         &self,
         item: &WorkItemId,
         result: &WorkResult,
-        whose: For<'_>,
+        owner: SourceOwner<'_>,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        self.source_with(item, whose)?.complete_work(item, result, by).await
+        self.source_with(item, owner)?.complete_work(item, result, by).await
     }
 
     pub async fn release_item(
         &self,
         item: &WorkItemId,
         options: &ReleaseOptions,
-        whose: For<'_>,
+        owner: SourceOwner<'_>,
         by: &Claimant,
     ) -> Result<ReleaseResult, WorkSourceError> {
-        self.source_with(item, whose)?.release_work(item, options, by).await
+        self.source_with(item, owner)?.release_work(item, options, by).await
     }
 
     /// Returns the source of an item. The config may have changed since the item was taken.
-    fn source_with(&self, item: &WorkItemId, whose: For<'_>) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
-        let source = self.source_of(whose)?.filter(|source| source.source_type() == item.source());
+    fn source_with(
+        &self,
+        item: &WorkItemId,
+        owner: SourceOwner<'_>,
+    ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+        let source = self.source_of(owner)?.filter(|source| source.source_type() == item.source());
         source.ok_or_else(|| {
-            let agent = &whose.agent.name;
+            let agent = &owner.agent.name;
             WorkSourceError::Config(format!("{agent} has no work source {:?} for {item}", item.source()))
         })
     }
 }
 
-fn still_has(agent: &Agent, config: &ConfiguredSource) -> bool {
+fn has_source(agent: &Agent, config: &ConfiguredSource) -> bool {
     let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
     agent.work_source.iter().chain(of_schedules).any(|current| current == config)
 }

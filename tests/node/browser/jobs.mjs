@@ -28,7 +28,7 @@ await story(async ({ page }) => {
   await page.waitForURL(/search=NEEDLE/);
   assert.equal(await rows.count(), 1);
   await page.getByLabel('Agent').selectOption('breaks');
-  await page.getByText('No job is like that.').waitFor();
+  await page.getByText('No job matches the filter.').waitFor();
   // Nonsense in the address is refused in words.
   const answer = await page.goto(`${base}/jobs?status=nonsense`);
   assert.equal(answer.status(), 400);

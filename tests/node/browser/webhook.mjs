@@ -4,7 +4,7 @@ import { base, story } from './story.mjs';
 
 await story(async ({ page }) => {
   await page.goto(`${base}/jobs?trigger_type=webhook`);
-  await page.getByText('No job is like that.').waitFor();
+  await page.getByText('No job matches the filter.').waitFor();
   const begin = Date.now();
   const answer = await fetch(`${base}/hooks/quick/hook`, { method: 'POST', body: '{"word":"hello from outside"}' });
   assert.equal(answer.status, 202);

@@ -205,15 +205,15 @@ fn what_nobody_told_counts_all_the_same() {
         let per_model = models.iter().map(|(model, used)| ((*model).to_owned(), *used)).collect();
         Some(JobUsage { per_model, total_cost_usd, ..JobUsage::default() })
     };
-    let (told, untold) = (used(5_000, Some(0.25)), used(5_000, None));
+    let (priced, unpriced) = (used(5_000, Some(0.25)), used(5_000, None));
     let table = [
-        ("it told the sum", usage(&[("m", untold)], Some(0.5)), false, 2.0, None),
-        ("it told each", usage(&[("m", told)], None), false, 2.0, None),
-        ("a hundredth of a cent for each", usage(&[("m", untold)], None), false, 2.0, Some(0.5)),
-        ("beside what it told", usage(&[("m", untold), ("n", told)], None), false, 2.0, Some(0.5)),
-        ("never more than was reserved", usage(&[("m", untold)], None), false, 0.3, Some(0.3)),
-        ("with what it told", usage(&[("m", untold), ("n", told)], None), false, 0.3, Some(0.05)),
-        ("dollars are not limited", usage(&[("m", untold)], None), false, 0.0, None),
+        ("it told the sum", usage(&[("m", unpriced)], Some(0.5)), false, 2.0, None),
+        ("it told each", usage(&[("m", priced)], None), false, 2.0, None),
+        ("a hundredth of a cent for each", usage(&[("m", unpriced)], None), false, 2.0, Some(0.5)),
+        ("beside what it told", usage(&[("m", unpriced), ("n", priced)], None), false, 2.0, Some(0.5)),
+        ("never more than was reserved", usage(&[("m", unpriced)], None), false, 0.3, Some(0.3)),
+        ("with what it told", usage(&[("m", unpriced), ("n", priced)], None), false, 0.3, Some(0.05)),
+        ("dollars are not limited", usage(&[("m", unpriced)], None), false, 0.0, None),
         ("not a single token", usage(&[("m", used(0, None))], None), false, 2.0, None),
         (
             "all are counted that there can be",
@@ -224,7 +224,7 @@ fn what_nobody_told_counts_all_the_same() {
         ),
         ("it could not tell", None, true, 2.0, Some(2.0)),
         ("it had nothing to tell", None, false, 2.0, None),
-        ("it told before it was cut short", usage(&[("m", told)], None), true, 2.0, None),
+        ("it told before it was cut short", usage(&[("m", priced)], None), true, 2.0, None),
     ];
     for (name, usage, silent, reserved, expected) in table {
         let before = usage.as_ref().map(Amount::of).unwrap_or_default();

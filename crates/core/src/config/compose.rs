@@ -7,13 +7,14 @@ use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
-use super::check::{CheckOptions, check};
+use super::checks::unused;
+use super::herdctl;
 use super::load::{Draft, Loader, normal};
 use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
-use super::{herdctl, unused};
+use super::schema_check::{CheckOptions, check};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
@@ -22,14 +23,14 @@ use crate::server::ServerConfig;
 use crate::traces::TracesConfig;
 
 /// Maximum depth of nested fleets: deeper than any real fleet, and safe for the stack.
-const MOST_LEVELS: usize = 32;
+const MAX_LEVELS: usize = 32;
 /// Maximum number of fleets. Each file may name the next one many times, so the depth alone is no bound.
-const MOST_FLEETS: usize = 1_000;
+const MAX_FLEETS: usize = 1_000;
 /// Maximum number of nodes of all merged agents, because large `defaults` times many agents would use too much memory.
-const MOST_MERGED: usize = 250_000;
+const MAX_MERGED: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
-const OF_THE_ROOT: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
+const ROOT_FILE_KEYS: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
 
 /// Context that a fleet gets from the fleet above it.
 struct Above {
@@ -120,7 +121,7 @@ fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
 
 /// Collects an agent; none if it is not known, for a reason that is reported.
 fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &Above) -> Option<()> {
-    if loader.merged > MOST_MERGED {
+    if loader.merged > MAX_MERGED {
         return None;
     }
     let (mut node, home) = written(loader, entry, key, file, above)?;
@@ -136,9 +137,9 @@ fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: 
     }
     inherit_from_agent(&mut node);
     loader.merged = loader.merged.saturating_add(node.count());
-    if loader.merged > MOST_MERGED {
+    if loader.merged > MAX_MERGED {
         let message =
-            format!("the agents have more than {MOST_MERGED} values once the defaults are merged in");
+            format!("the agents have more than {MAX_MERGED} values once the defaults are merged in");
         loader.problems.add(Problem::error(entry.at, message).key(key));
         return None;
     }
@@ -223,7 +224,7 @@ fn sub_fleet(
     loader.fleets += 1;
     if let Some(message) = too_many(loader.fleets, &path, above) {
         // Reported once, because each further fleet would repeat it.
-        if loader.fleets <= MOST_FLEETS + 1 {
+        if loader.fleets <= MAX_FLEETS + 1 {
             loader.problems.add(Problem::error(at, message).key(format!("{key}.path")));
         }
         return None;
@@ -253,7 +254,7 @@ fn sub_fleet(
 /// Reports keys that count only in the root file. A budget here is an error, because its author expects it to limit
 /// spending.
 fn only_of_the_root(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
-    for (key, written) in OF_THE_ROOT.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
+    for (key, written) in ROOT_FILE_KEYS.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
         let problem = if key == "budget" {
             let help = "`defaults: {budget: …}` is for each agent of this fleet; the root file's is for all together";
@@ -284,15 +285,15 @@ fn take_name(
 }
 
 fn too_many(fleets: usize, path: &Path, above: &Above) -> Option<String> {
-    if fleets > MOST_FLEETS {
-        return Some(format!("there are more than {MOST_FLEETS} fleets"));
+    if fleets > MAX_FLEETS {
+        return Some(format!("there are more than {MAX_FLEETS} fleets"));
     }
     if let Some(first) = above.files.iter().position(|file| file == path) {
         let round: Vec<String> = above.files[first..].iter().map(|file| file.display().to_string()).collect();
         return Some(format!("this fleet contains itself: {} → {}", round.join(" → "), path.display()));
     }
-    let deep = above.files.len() >= MOST_LEVELS;
-    deep.then(|| format!("fleets are nested more than {MOST_LEVELS} levels deep"))
+    let deep = above.files.len() >= MAX_LEVELS;
+    deep.then(|| format!("fleets are nested more than {MAX_LEVELS} levels deep"))
 }
 
 /// Returns the name of the reference, else that of the fleet, else that of its directory, with the location to report.

@@ -45,7 +45,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 17] = [
+    const TEXT_FORMATS: [&str; 17] = [
         "name",
         "interval",
         "timeout",
@@ -64,7 +64,7 @@ pub(super) fn is_known(format: &str) -> bool {
         "uri",
         "address",
     ];
-    TEXTS.contains(&format) || super::scalar::number_range(format).is_some() || format == "double"
+    TEXT_FORMATS.contains(&format) || super::scalar::number_range(format).is_some() || format == "double"
 }
 
 fn message<T, E: std::fmt::Display>(parsed: Result<T, E>) -> Option<String> {

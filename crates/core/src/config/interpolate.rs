@@ -38,7 +38,7 @@ pub fn interpolate(
 }
 
 /// Maximum number of locations reported for one value.
-const MOST_PLACES: usize = 20;
+const MAX_PLACES: usize = 20;
 
 fn fill_in(
     scalar: &mut Scalar,
@@ -50,13 +50,13 @@ fn fill_in(
     let expanded = expand(&scalar.text, env);
     let undefined = !expanded.undefined.is_empty();
     // Each location is searched from the beginning, so a value with thousands of them would be slow.
-    for (place, undefined) in expanded.undefined.into_iter().take(MOST_PLACES) {
+    for (place, undefined) in expanded.undefined.into_iter().take(MAX_PLACES) {
         let at = narrow(at, source, &scalar.text, place, undefined);
         let message = format!("the environment variable `{undefined}` is not set");
         let help = format!("set it, add it to .env, or give a default: ${{{undefined}:-default}}");
         problems.add(Problem::error(at, message).help(help));
     }
-    for place in expanded.literal.into_iter().take(MOST_PLACES) {
+    for place in expanded.literal.into_iter().take(MAX_PLACES) {
         let at = narrow(at, source, &scalar.text, place, "");
         let message = "this `${` does not begin a variable and stays as it is";
         problems.add(Problem::warning(at, message).help("write `$${` to say so, or `${NAME}`".to_owned()));

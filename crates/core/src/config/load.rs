@@ -6,14 +6,14 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use super::check::{CheckOptions, Checked, check};
+use super::checks::unused::{self, Idle};
 use super::interpolate::interpolate;
 use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::resolve::Resolved;
 use super::schema::SCHEMA;
-use super::unused::{self, Idle};
+use super::schema_check::{CheckOptions, Checked, check};
 use super::{compose, reference, resolve, secret};
 use crate::traces::TracesConfig;
 use indexmap::IndexMap;

@@ -8,7 +8,7 @@
 //! All problems are collected; loading does not stop at the first one.
 
 mod agent;
-mod check;
+mod checks;
 mod compose;
 pub mod editor;
 mod format;
@@ -23,18 +23,13 @@ pub mod problem;
 mod reference;
 pub mod report;
 mod resolve;
-mod runtime;
-mod sandbox_check;
 mod scalar;
 mod schema;
+mod schema_check;
 mod secret;
 mod section;
-mod spending;
 pub mod suggest;
 mod syntax;
-mod trusting;
-mod unused;
-mod working;
 
 pub use load::{ConfigEnvironment, LoadedConfig, load};
 pub use secret::{MASK, looks_secret};

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
+use super::load::normal;
+
 /// Location in a file. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
@@ -50,6 +52,11 @@ impl Sources {
     /// Returns the directory to which paths in the file are relative.
     pub fn directory(&self, file: FileId) -> &Path {
         self.path(file).parent().unwrap_or(Path::new(""))
+    }
+
+    /// Returns a path of the file as an absolute path.
+    pub(super) fn resolve(&self, file: FileId, path: &str) -> PathBuf {
+        normal(&self.directory(file).join(path))
     }
 
     pub fn paths(&self) -> impl Iterator<Item = &Path> {

@@ -13,16 +13,16 @@ use super::problem::{Problem, Problems};
 use super::syntax;
 
 /// Maximum size of a file, in bytes.
-pub const MOST_BYTES: usize = 4 << 20;
+pub const MAX_CONFIG_BYTES: usize = 4 << 20;
 /// Maximum number of nodes of a file; aliases count each time they are used.
-pub const MOST_NODES: usize = 200_000;
+pub const MAX_NODES: usize = 200_000;
 /// Maximum depth of nesting.
-pub const MOST_LEVELS: usize = 64;
+pub const MAX_LEVELS: usize = 64;
 
 /// Returns the tree of a file; none if its text is not valid YAML. An empty file is an empty map.
 pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> {
-    if text.len() > MOST_BYTES {
-        let message = format!("the file is larger than {} MiB", MOST_BYTES >> 20);
+    if text.len() > MAX_CONFIG_BYTES {
+        let message = format!("the file is larger than {} MiB", MAX_CONFIG_BYTES >> 20);
         problems.add(Problem::error(Location::whole(file), message));
         return None;
     }
@@ -47,8 +47,8 @@ pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> 
 fn options() -> Options {
     granit_parser::options! {
         emit_comments: false,
-        flow_nesting_limit: MOST_LEVELS + 1,
-        block_nesting_limit: MOST_LEVELS + 1,
+        flow_nesting_limit: MAX_LEVELS + 1,
+        block_nesting_limit: MAX_LEVELS + 1,
     }
 }
 
@@ -145,7 +145,7 @@ impl<'a> Builder<'a> {
     }
 
     fn begin(&mut self, open: Open) -> Taken {
-        if self.open.len() >= MOST_LEVELS {
+        if self.open.len() >= MAX_LEVELS {
             return Err(too_deep(open.at));
         }
         self.open.push(open);
@@ -191,11 +191,11 @@ impl<'a> Builder<'a> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             return Err(Problem::error(at, "this alias stands inside its own anchor"));
         };
-        if self.open.len() + anchored.height > MOST_LEVELS {
+        if self.open.len() + anchored.height > MAX_LEVELS {
             return Err(too_deep(at));
         }
         let (count, node) = (anchored.count, &anchored.node);
-        if self.nodes + count > MOST_NODES {
+        if self.nodes + count > MAX_NODES {
             return Err(too_many(at));
         }
         let node = node.clone();
@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
             self.nodes += count;
             self.anchors.insert(anchor, Anchored { node: node.clone(), count, height });
         }
-        if self.nodes > MOST_NODES {
+        if self.nodes > MAX_NODES {
             return Err(too_many(node.at));
         }
         self.place(node);
@@ -340,11 +340,11 @@ fn as_key(node: Node, problems: &mut Problems) -> Key {
 }
 
 fn too_deep(at: Location) -> Problem {
-    Problem::error(at, format!("nested more than {MOST_LEVELS} levels deep"))
+    Problem::error(at, format!("nested more than {MAX_LEVELS} levels deep"))
 }
 
 fn too_many(at: Location) -> Problem {
-    let message = format!("the file has more than {MOST_NODES} values once its aliases are expanded");
+    let message = format!("the file has more than {MAX_NODES} values once its aliases are expanded");
     Problem::error(at, message)
 }
 

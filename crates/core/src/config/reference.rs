@@ -11,7 +11,7 @@ use super::secret;
 use super::suggest::did_you_mean;
 use crate::id::ScheduleId;
 use crate::roster::{Agent, Roster, Schedule};
-use crate::trigger::TriggerConfig;
+use crate::trigger::{EventTrigger, TriggerConfig, TriggerKind};
 
 /// All agents and schedules that can be referred to.
 pub(super) struct KnownNames<'a> {
@@ -72,29 +72,19 @@ impl<'a> KnownNames<'a> {
         let mut upstream: HashMap<ScheduleId, ScheduleId> = HashMap::new();
         let mut for_anyone = Vec::new();
         for place in self.places() {
-            match &place.schedule.trigger {
-                TriggerConfig::AgentLifecycle { agent: Some(name), .. } => {
-                    place.lifecycle(self, name, problems);
+            let TriggerKind::Event(trigger) = place.schedule.trigger.kind() else { continue };
+            match trigger {
+                EventTrigger::Lifecycle { agent, .. } => {
+                    if let Some(name) = agent {
+                        place.lifecycle(self, name, problems);
+                    }
                 }
-                TriggerConfig::DispatchResult { source_workflow_id: None, schedule: None, .. } => {
-                    for_anyone.push(place);
-                }
-                TriggerConfig::DispatchResult { source_workflow_id, schedule: name, .. } => {
-                    let id = source_workflow_id.map(ScheduleId);
-                    if let Some(source) = place.upstream(self, name.as_deref(), id, problems) {
+                EventTrigger::JobEnded { id: None, schedule: None, .. } => for_anyone.push(place),
+                EventTrigger::JobEnded { id, schedule: name, .. } => {
+                    if let Some(source) = place.upstream(self, name, id.map(ScheduleId), problems) {
                         upstream.insert(place.schedule.id, source);
                     }
                 }
-                TriggerConfig::AgentLifecycle { agent: None, .. }
-                | TriggerConfig::Interval { .. }
-                | TriggerConfig::Cron { .. }
-                | TriggerConfig::Delay { .. }
-                | TriggerConfig::Webhook { .. }
-                | TriggerConfig::Chat { .. }
-                | TriggerConfig::Manual {}
-                | TriggerConfig::GithubIssues { .. }
-                | TriggerConfig::GithubPullRequests { .. }
-                | TriggerConfig::Custom { .. } => {}
             }
         }
         for (agent, draft) in &self.agents {
@@ -233,7 +223,7 @@ fn spellings(name: &str, from: &Draft) -> [String; 2] {
 
 /// Number of errors after which no suggestions are made, because nobody reads them and comparing every name with every
 /// other is slow.
-const MOST_SUGGESTIONS: usize = 100;
+const MAX_SUGGESTIONS: usize = 100;
 
 #[derive(Clone, Copy)]
 struct Place<'a> {
@@ -318,7 +308,7 @@ impl Place<'_> {
             _ => false,
         });
         let mut help = None;
-        if !secret && problems.errors() < MOST_SUGGESTIONS {
+        if !secret && problems.errors() < MAX_SUGGESTIONS {
             let names: Vec<String> = names.collect();
             help = did_you_mean(name, names.iter().map(String::as_str));
         }

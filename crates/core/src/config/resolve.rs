@@ -6,20 +6,19 @@ use std::path::PathBuf;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use super::check::{CheckOptions, Checked, check};
-use super::compose::each_schedule;
 use super::load::{Draft, Loader, normal};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{herdctl, runtime, sandbox_check, secret, spending, trusting, unused, working};
+use super::schema_check::{CheckOptions, Checked, check};
+use super::{checks, herdctl, secret};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, Former, OWN_SERVER, Schedule};
 use crate::sandbox::Sandbox;
 use crate::shape;
-use crate::trigger::{TriggerConfig, TriggerError};
+use crate::trigger::{TriggerConfig, TriggerError, TriggerKind};
 use crate::workspace::Isolation;
 
 /// Result of resolving an agent.
@@ -37,13 +36,17 @@ pub(super) fn agent(
     places: &mut HashMap<AgentName, Location>,
 ) -> Resolved {
     let before = loader.problems.errors();
-    place_work_sources(loader, draft);
-    working::take_repo(draft);
-    let reading = CheckOptions { herdctl: draft.herdctl, below: &draft.key, ..CheckOptions::default() };
+    checks::work_source::take_repo(draft);
+    let reading = CheckOptions {
+        herdctl: draft.herdctl,
+        below: &draft.key,
+        sources: Some(&loader.sources),
+        ..CheckOptions::default()
+    };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
     check_names(loader, draft);
     check_prompts(loader, draft);
-    runtime::check_command(loader, draft);
+    checks::runtime::check_command(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
     let Some(name) = name(loader, draft, places) else { return Resolved::Broken(None) };
@@ -61,18 +64,18 @@ pub(super) fn agent(
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
     let agent = assemble(loader, draft, name, directory, config, &mut shown);
-    working::check(loader, draft, &agent);
+    checks::work_source::check(loader, draft, &agent);
     if is_sound {
-        runtime::check(loader, draft, &agent);
-        sandbox_check::check(loader, draft, &agent);
-        spending::check(loader, draft, &agent);
-        trusting::check(loader, draft, &agent);
-        unused::check(loader, draft, &agent);
+        checks::runtime::check(loader, draft, &agent);
+        checks::sandbox::check(loader, draft, &agent);
+        checks::budget::check(loader, draft, &agent);
+        checks::trust::check(loader, draft, &agent);
+        checks::unused::check(loader, draft, &agent);
     }
     if loader.problems.errors() > before {
         return Resolved::Broken(Some(Box::new(agent)));
     }
-    working::nothing_to_do(loader, draft, &agent);
+    checks::work_source::nothing_to_do(loader, draft, &agent);
     Resolved::Whole(Box::new(agent), shown)
 }
 
@@ -227,20 +230,8 @@ fn adopted(
 
 /// Returns a note for types whose deliveries only a program that uses the library receives yet. They can be fired by
 /// hand.
-const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
-    match trigger {
-        TriggerConfig::Chat { .. } => Some("chat is not connected yet"),
-        TriggerConfig::Interval { .. }
-        | TriggerConfig::Cron { .. }
-        | TriggerConfig::Delay { .. }
-        | TriggerConfig::Webhook { .. }
-        | TriggerConfig::Manual {}
-        | TriggerConfig::GithubIssues { .. }
-        | TriggerConfig::GithubPullRequests { .. }
-        | TriggerConfig::AgentLifecycle { .. }
-        | TriggerConfig::DispatchResult { .. }
-        | TriggerConfig::Custom { .. } => None,
-    }
+fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
+    matches!(trigger.kind(), TriggerKind::Chat).then_some("chat is not connected yet")
 }
 
 fn show_zone(trigger: &TriggerConfig, shown: &mut Json) {
@@ -365,24 +356,6 @@ fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     });
     let own = written.and_then(|node| Some(loader.sources.directory(node.at.file).join(node.text()?)));
     normal(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
-}
-
-/// Resolves the folder of work items relative to the file that names it, which after a merge only the node knows.
-fn place_work_sources(loader: &Loader<'_>, draft: &mut Draft) {
-    let place = |owner: &mut Node| {
-        let Some(source) = owner.get_mut("work_source") else { return };
-        if source.get("type").and_then(Node::text) != Some("files") {
-            return;
-        }
-        let Some(path) = source.get_mut("path") else { return };
-        let Some(written) = path.text() else { return };
-        let placed = normal(&loader.sources.directory(path.at.file).join(written));
-        if let (Value::Scalar(scalar), Some(placed)) = (&mut path.value, placed.to_str()) {
-            placed.clone_into(&mut scalar.text);
-        }
-    };
-    place(&mut draft.node);
-    each_schedule(&mut draft.node, place);
 }
 
 pub(super) fn schedule_at(draft: &Draft, name: &str) -> Location {

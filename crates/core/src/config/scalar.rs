@@ -2,9 +2,9 @@
 
 use serde_json::{Number, Value as Json, json};
 
-use super::check::Checker;
 use super::format;
 use super::node::{Location, Scalar};
+use super::schema_check::Checker;
 use super::secret;
 use super::suggest::{did_you_mean, one_of};
 
@@ -125,7 +125,10 @@ impl Checker<'_> {
             self.error(at, message, None);
             return None;
         }
-        Some(json!(text))
+        match self.reading.sources.filter(|_| schema.get("x-path").is_some()) {
+            Some(sources) => Some(json!(sources.resolve(at.file, text))),
+            None => Some(json!(text)),
+        }
     }
 }
 
@@ -198,7 +201,7 @@ fn as_integer(text: &str) -> Option<i128> {
 
 fn as_float(text: &str) -> Option<f64> {
     // Rust also parses `inf`, `nan` and `infinity`, which YAML writes differently.
-    let looks = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'))
+    let is_numeric = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'))
         && text.contains(|c: char| c.is_ascii_digit());
-    if looks { text.parse().ok().filter(|number: &f64| number.is_finite()) } else { None }
+    if is_numeric { text.parse().ok().filter(|number: &f64| number.is_finite()) } else { None }
 }

@@ -59,8 +59,8 @@ impl Sections {
 
     /// Returns a list of the possible keys, if there are few.
     pub(super) fn list(&self) -> Option<String> {
-        let names: Vec<&str> = self.names().take(MOST_LISTED + 1).collect();
-        (1..=MOST_LISTED).contains(&names.len()).then(|| format!("it is one of {}", one_of(names)))
+        let names: Vec<&str> = self.names().take(MAX_LISTED + 1).collect();
+        (1..=MAX_LISTED).contains(&names.len()).then(|| format!("it is one of {}", one_of(names)))
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
@@ -72,7 +72,7 @@ impl Sections {
 }
 
 /// Maximum number of keys in a message.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// Returns the alternatives of a schema, without null.
 pub(super) fn variants_of(schema: &'static Json) -> Vec<&'static Json> {

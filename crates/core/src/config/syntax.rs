@@ -110,14 +110,14 @@ pub(super) fn quoted(value: &str) -> String {
 }
 
 /// Number of lines above an error in which a quote is searched.
-const MOST_LINES: usize = 100;
+const MAX_LINES: usize = 100;
 
 /// Finds the quote that was still open at the line of the error. The parser reports the position at which the next line
 /// or quote is invalid, which is not the position of the mistake.
 fn unclosed_quote(text: &str, offset: usize) -> Option<SyntaxMistake> {
     let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
     let mut end = line_end;
-    for _ in 0..MOST_LINES {
+    for _ in 0..MAX_LINES {
         let begin = text[..end].rfind('\n').map_or(0, |end| end + 1);
         if let Some(start) = open_quote(&text[begin..end]).map(|at| begin + at)
             && start <= offset

@@ -48,7 +48,7 @@ impl Closing {
                     Some(ReportedOutcome::Partial | ReportedOutcome::NeedsPerson) => WorkOutcome::Partial,
                     _ => WorkOutcome::Success,
                 },
-                summary: said(summary.as_deref(), "The job completed."),
+                summary: text_or(summary.as_deref(), "The job completed."),
                 details: Some(format!("Job: {job}")),
                 artifacts: all_artifacts(summary.as_deref(), report),
                 error: needs_person.then(|| "A person is needed.".to_owned()),
@@ -67,7 +67,7 @@ impl Closing {
                 let reported = is_agents_own(*reason, error.kind);
                 // Another job would get the same result.
                 let released = !needs_person && (!reported || rules.on_failure == Some(OnFailure::Release));
-                if released && failures < rules.most_attempts() {
+                if released && failures < rules.max_attempts() {
                     return Self::release(format!("{job} failed: {}", error.message));
                 }
                 let details = if failures > 1 {
@@ -77,7 +77,7 @@ impl Closing {
                 };
                 Self::Complete(WorkResult {
                     outcome: WorkOutcome::Failure,
-                    summary: said(summary.as_deref(), "The job failed."),
+                    summary: text_or(summary.as_deref(), "The job failed."),
                     details: Some(details),
                     artifacts: all_artifacts(summary.as_deref(), report),
                     error: Some(error.message.clone()),
@@ -91,16 +91,16 @@ impl Closing {
 /// failed. A failed job stays failed whatever the agent reports. The summary of the report replaces the last message.
 pub fn of_work(outcome: &Outcome, report: Option<&Report>) -> Outcome {
     let Some(report) = report else { return outcome.clone() };
-    let said = Some(report.summary.clone());
+    let summary = Some(report.summary.clone());
     match outcome {
         Outcome::Completed { .. } if report.outcome == ReportedOutcome::Failed => {
             let message = "the agent reported that it failed".to_owned();
             let error = JobError { kind: ErrorKind::Reported, message };
-            Outcome::Failed { reason: FailReason::Error, error, summary: said }
+            Outcome::Failed { reason: FailReason::Error, error, summary }
         }
-        Outcome::Completed { .. } => Outcome::Completed { summary: said },
+        Outcome::Completed { .. } => Outcome::Completed { summary },
         Outcome::Failed { reason, error, .. } => {
-            Outcome::Failed { reason: *reason, error: error.clone(), summary: said }
+            Outcome::Failed { reason: *reason, error: error.clone(), summary }
         }
         Outcome::Cancelled { .. } => outcome.clone(),
     }
@@ -120,7 +120,7 @@ const fn is_agents_own(reason: FailReason, kind: ErrorKind) -> bool {
     }
 }
 
-fn said(summary: Option<&str>, otherwise: &str) -> String {
+fn text_or(summary: Option<&str>, otherwise: &str) -> String {
     summary.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(otherwise).to_owned()
 }
 
@@ -128,7 +128,7 @@ fn said(summary: Option<&str>, otherwise: &str) -> String {
 fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     let mut all = report.map(|report| report.artifacts.clone()).unwrap_or_default();
     for named in artifacts(text.unwrap_or_default()) {
-        if all.len() < MOST_ARTIFACTS && !all.contains(&named) {
+        if all.len() < MAX_ARTIFACTS && !all.contains(&named) {
             all.push(named);
         }
     }
@@ -136,7 +136,7 @@ fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
 }
 
 /// Limit that is enough for any report, and keeps a text full of links short.
-const MOST_ARTIFACTS: usize = 20;
+const MAX_ARTIFACTS: usize = 20;
 const LONGEST_ARTIFACT: usize = 300;
 
 static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -149,7 +149,7 @@ static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
-        let fits = found.len() < MOST_ARTIFACTS && hit.as_str().len() <= LONGEST_ARTIFACT;
+        let fits = found.len() < MAX_ARTIFACTS && hit.as_str().len() <= LONGEST_ARTIFACT;
         if fits && !found.iter().any(|known| known == hit.as_str()) {
             found.push(hit.as_str().to_owned());
         }
@@ -234,16 +234,16 @@ mod tests {
             (&lost, NeedsPerson, &report, "failure"),
             (&cancelled, Done, &report, "release"),
         ] {
-            let said = Report {
+            let report = Report {
                 outcome: reported,
                 summary: format!("Reported: {pull}"),
                 artifacts: vec!["out/a.txt".to_owned()],
                 reported_at: jiff::Timestamp::UNIX_EPOCH,
             };
-            let closing = Closing::after(&job, &of_work(outcome, Some(&said)), Some(&said), rules, 1);
+            let closing = Closing::after(&job, &of_work(outcome, Some(&report)), Some(&report), rules, 1);
             assert_eq!(word(&closing), expected, "{outcome:?} {reported}");
             if let Closing::Complete(result) = closing {
-                assert_eq!(result.summary, said.summary);
+                assert_eq!(result.summary, report.summary);
                 assert_eq!(result.artifacts, ["out/a.txt", pull]);
             }
         }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(artifacts(&text), expected);
         let flood: String =
             (0..1000).fold(String::new(), |text, n| text + &format!("https://x.example/pull/{n} "));
-        assert_eq!(artifacts(&flood).len(), MOST_ARTIFACTS);
+        assert_eq!(artifacts(&flood).len(), MAX_ARTIFACTS);
         assert!(artifacts(&format!("https://x.example/{}/pull/1", "y".repeat(9999))).is_empty());
     }
 }

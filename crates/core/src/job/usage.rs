@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of tokens of each kind that count for one attempt. Agents report these numbers, and their sums must
 /// not overflow.
-pub const MOST_TOKENS: u64 = 1_000_000_000_000;
+pub const MAX_TOKENS: u64 = 1_000_000_000_000;
 /// Maximum dollars that count for one attempt.
-pub const MOST_USD: f64 = 1_000_000.0;
+pub const MAX_USD: f64 = 1_000_000.0;
 
 /// Tokens by model, and the turns and costs that the runtime reports. Some runtimes report neither.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ impl JobUsage {
     /// has passed through this function.
     #[must_use]
     pub fn bounded(mut self) -> Self {
-        let (mut left, mut dollars_left) = ([MOST_TOKENS; 4], MOST_USD);
+        let (mut left, mut dollars_left) = ([MAX_TOKENS; 4], MAX_USD);
         for model in self.per_model.values_mut() {
             for (tokens, left) in model.kinds().into_iter().zip(&mut left) {
                 *tokens = (*tokens).min(*left);
@@ -41,9 +41,9 @@ impl JobUsage {
                 dollars_left -= *dollars;
             }
         }
-        self.num_turns = self.num_turns.map(|turns| turns.min(MOST_TOKENS));
+        self.num_turns = self.num_turns.map(|turns| turns.min(MAX_TOKENS));
         for dollars in [&mut self.total_cost_usd, &mut self.assumed_usd].into_iter().flatten() {
-            *dollars = dollars.clamp(0.0, MOST_USD);
+            *dollars = dollars.clamp(0.0, MAX_USD);
         }
         self
     }
@@ -168,11 +168,11 @@ mod tests {
             assumed_usd: Some(-1.0),
         };
         let bounded = usage.bounded();
-        assert_eq!((bounded.total_cost_usd, bounded.assumed_usd), (Some(MOST_USD), Some(0.0)));
+        assert_eq!((bounded.total_cost_usd, bounded.assumed_usd), (Some(MAX_USD), Some(0.0)));
         let mut all = ModelUsage::default();
         bounded.per_model.values().for_each(|model| all.add(model));
-        assert_eq!((all.input_tokens, all.cache_creation_input_tokens), (MOST_TOKENS, 10));
-        assert_eq!((all.cost_usd, all.fresh_tokens()), (Some(MOST_USD), 2 * MOST_TOKENS));
+        assert_eq!((all.input_tokens, all.cache_creation_input_tokens), (MAX_TOKENS, 10));
+        assert_eq!((all.cost_usd, all.fresh_tokens()), (Some(MAX_USD), 2 * MAX_TOKENS));
         assert_eq!(absurd.fresh_tokens(), u64::MAX);
         assert_eq!(bounded.clone().bounded(), bounded);
     }

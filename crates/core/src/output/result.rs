@@ -12,11 +12,11 @@ use super::OutputMessage;
 pub struct FinalOutput {
     result: Option<String>,
     last_message: Option<String>,
-    answered: Option<String>,
+    last_tool_result: Option<String>,
     lines: VecDeque<String>,
     /// Size of `lines`, and whether earlier lines were dropped.
     bytes: usize,
-    forgotten: bool,
+    dropped_lines: bool,
 }
 
 /// Maximum size of the unstructured lines; the last ones are kept.
@@ -47,7 +47,7 @@ impl FinalOutput {
                 self.last_message = Some(content);
             }
             OutputMessage::ToolResult { result: Some(result), .. } => {
-                self.answered = text_of(&result).or(self.answered.take());
+                self.last_tool_result = text_of(&result).or(self.last_tool_result.take());
             }
             _ => {}
         }
@@ -55,15 +55,15 @@ impl FinalOutput {
 
     /// Checks whether the agent itself has produced a result or message, which only later messages of the agent can
     /// change.
-    pub const fn is_said(&self) -> bool {
+    pub const fn has_agent_text(&self) -> bool {
         self.result.is_some() || self.last_message.is_some()
     }
 
     pub fn into_text(self) -> Option<String> {
-        let Self { result, last_message, answered, lines, forgotten, .. } = self;
-        result.or(last_message).or(answered).or_else(|| {
+        let Self { result, last_message, last_tool_result, lines, dropped_lines, .. } = self;
+        result.or(last_message).or(last_tool_result).or_else(|| {
             let text = Vec::from(lines).join("\n");
-            let text = if forgotten { format!("…\n{text}") } else { text };
+            let text = if dropped_lines { format!("…\n{text}") } else { text };
             (!text.trim().is_empty()).then_some(text)
         })
     }
@@ -73,7 +73,7 @@ impl FinalOutput {
         self.lines.push_back(line);
         while self.bytes > MAX_LINES_SIZE && self.lines.len() > 1 {
             self.bytes -= self.lines.pop_front().map_or(0, |line| line.len() + 1);
-            self.forgotten = true;
+            self.dropped_lines = true;
         }
     }
 }

@@ -96,13 +96,13 @@ pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot:
 }
 
 /// Jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs that their
-/// schedule holds do not count. The statement `IN_FRONT` of the store repeats the first two of these for one
-/// transaction.
+/// schedule holds do not count. `before_new` in `store/src/claims.rs` repeats this for one transaction, and counts jobs that
+/// their schedule holds.
 pub(super) struct ReadyJobs {
-    /// Number of those that come before every new firing.
-    pub(super) first: usize,
-    /// Turns of the others.
-    pub(super) queued: Vec<PlaceTurn>,
+    /// Number of those that come before every new firing: running jobs, and jobs of work items.
+    first: usize,
+    /// The others in the order in which they start, with their turn if they take turns.
+    waiting: Vec<Option<PlaceTurn>>,
 }
 
 impl ReadyJobs {
@@ -114,21 +114,27 @@ impl ReadyJobs {
             LiveState::Running { .. } => true,
         };
         let first = AgentPlaces::of_running(agent, snapshot).taken as usize;
-        let mut ready = Self { first, queued: Vec::new() };
+        let mut ready = Self { first, waiting: Vec::new() };
         for (job, turn) in snapshot.starting_order(agent) {
             match turn {
                 _ if !is_ready(job) || holds.job(job).is_some() => {}
                 // An item is claimed for a free place, which no later firing takes.
-                Some(turn) if job.item.is_none() => ready.queued.push(turn),
-                _ => ready.first += 1,
+                _ if job.item.is_some() => ready.first += 1,
+                turn => ready.waiting.push(turn),
             }
         }
         ready
     }
 
-    /// Counts the jobs that come before a firing with this turn.
+    pub(super) const fn count(&self) -> usize {
+        self.first + self.waiting.len()
+    }
+
+    /// Counts the jobs that come before a firing with this turn. The firing comes directly before the first job with a
+    /// later turn; without such a job it comes last.
     pub(super) fn before(&self, turn: PlaceTurn) -> usize {
-        self.first + self.queued.iter().filter(|queued| **queued <= turn).count()
+        let later = self.waiting.iter().position(|waiting| waiting.is_some_and(|waiting| waiting > turn));
+        self.first + later.unwrap_or(self.waiting.len())
     }
 }
 

@@ -12,10 +12,10 @@ use crate::interval::Interval;
 use crate::policy::Overlap;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleRecord, ScheduleState, SkipReason};
-use crate::trigger::TriggerConfig;
+use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
 /// Limit of the search for the next allowed time, for an expression that its calendar never allows.
-const MOST_TRIED: usize = 2_000;
+const MAX_TRIED: usize = 2_000;
 
 /// State of a fleet at one moment, from which the next firings are computed.
 #[derive(Debug)]
@@ -60,18 +60,11 @@ impl<'a> Outlook<'a> {
             return Vec::new();
         }
         let from = from.max(self.now);
-        self.search(agent, schedule, |search| match &schedule.trigger {
-            TriggerConfig::Cron { expression, .. } => search.cron(expression, from, count),
-            TriggerConfig::Interval { interval } => search.interval(*interval, from, count),
-            TriggerConfig::Delay { .. } => search.delay(from),
-            TriggerConfig::Webhook { .. }
-            | TriggerConfig::Chat { .. }
-            | TriggerConfig::Manual {}
-            | TriggerConfig::GithubIssues { .. }
-            | TriggerConfig::GithubPullRequests { .. }
-            | TriggerConfig::AgentLifecycle { .. }
-            | TriggerConfig::DispatchResult { .. }
-            | TriggerConfig::Custom { .. } => Vec::new(),
+        let TriggerKind::Clock(trigger) = schedule.trigger.kind() else { return Vec::new() };
+        self.search(agent, schedule, |search| match trigger {
+            ClockTrigger::Cron(expression) => search.cron(expression, from, count),
+            ClockTrigger::Interval(interval) => search.interval(interval, from, count),
+            ClockTrigger::Delay => search.delay(from),
         })
     }
 
@@ -90,16 +83,16 @@ impl<'a> Outlook<'a> {
             return R::default();
         }
         let live = Live::of(agent, schedule, self.snapshot);
-        let crowded = self.shared_intervals.share(schedule);
-        let look = due::DueCheck {
+        let shares_interval = self.shared_intervals.share(schedule);
+        let check = due::DueCheck {
             now: self.now,
             schedule,
             record: &record,
             live: &live,
-            crowded,
+            shares_interval,
             snapshot: self.snapshot,
         };
-        find(Search { outlook: self, agent, look })
+        find(Search { outlook: self, agent, check })
     }
 }
 
@@ -107,7 +100,7 @@ impl<'a> Outlook<'a> {
 pub(super) struct Search<'a> {
     outlook: &'a Outlook<'a>,
     agent: &'a Agent,
-    pub(super) look: due::DueCheck<'a>,
+    pub(super) check: due::DueCheck<'a>,
 }
 
 /// Effect of a used-up provider on firings: firings before `until` create jobs that wait for it.
@@ -120,14 +113,14 @@ struct Park {
 impl Search<'_> {
     /// Returns the times of a cron schedule after `from` until now.
     fn passed(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
-        let TriggerConfig::Cron { expression: cron, .. } = &self.look.schedule.trigger else {
+        let TriggerConfig::Cron { expression: cron, .. } = &self.check.schedule.trigger else {
             return Vec::new();
         };
-        let (timing, zone, now) = (&self.look.schedule.timing, self.look.zone(), self.look.now);
+        let (timing, zone, now) = (&self.check.schedule.timing, self.check.zone(), self.check.now);
         // With jitter, a due time before `from` may have its firing after it.
         let before = cron.previous_before(just_after(from), zone);
         let (mut after, mut found, mut tried) = (before.map_or(from, just_before), Vec::new(), 0);
-        while from < now && found.len() < count && tried < MOST_TRIED {
+        while from < now && found.len() < count && tried < MAX_TRIED {
             let Some(due) = cron.next_after(after, zone).filter(|due| *due <= now) else { break };
             (after, tried) = (due, tried + 1);
             if !timing.allows(due, zone) {
@@ -135,7 +128,7 @@ impl Search<'_> {
                 after = just_before(allowed).max(due);
                 continue;
             }
-            let at = self.look.spread(cron, due);
+            let at = self.check.spread(cron, due);
             if at > from && at <= now {
                 found.push(at);
                 tried = 0;
@@ -146,18 +139,18 @@ impl Search<'_> {
 
     /// Returns the firings of a cron schedule. `from` is not before now, here and in the following functions.
     fn cron(&self, cron: &Cron, from: Timestamp, count: usize) -> Vec<Timestamp> {
-        let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
-        let Ok(mut opens) = self.money() else { return Vec::new() };
+        let (timing, zone) = (&self.check.schedule.timing, self.check.zone());
+        let Ok(mut opens) = self.budget_opens() else { return Vec::new() };
         // The first firing before a used-up provider is available creates a job, and `skip` skips the others. With a
         // work source, each of them looks for work.
-        let skips = timing.overlap == Overlap::Skip && !self.look.live.takes_work;
+        let skips = timing.overlap == Overlap::Skip && !self.check.live.takes_work;
         let park = self.park().filter(|_| skips);
         if let Some(park) = park.as_ref().filter(|park| park.has_job) {
             opens = opens.max(park.until);
         }
-        let mut after = self.after(cron, if park.is_some() { self.look.now } else { from });
+        let mut after = self.after(cron, if park.is_some() { self.check.now } else { from });
         let (mut found, mut tried) = (Vec::new(), 0);
-        while found.len() < count && tried < MOST_TRIED {
+        while found.len() < count && tried < MAX_TRIED {
             let Some(due) = cron.next_after(after, zone) else { break };
             tried += 1;
             if due < opens {
@@ -169,12 +162,12 @@ impl Search<'_> {
                 after = just_before(allowed).max(due);
                 continue;
             }
-            let at = self.look.spread(cron, due);
+            let at = self.check.spread(cron, due);
             if at > from {
                 found.push(at);
                 tried = 0;
             }
-            let parked = park.as_ref().map(|park| just_before(park.until)).filter(|_| at > self.look.now);
+            let parked = park.as_ref().map(|park| just_before(park.until)).filter(|_| at > self.check.now);
             after = parked.map_or(due, |parked| parked.max(due));
         }
         found
@@ -182,16 +175,16 @@ impl Search<'_> {
 
     /// Returns the start of the search. With jitter, the firing of the last due time may still be in the future.
     fn after(&self, cron: &Cron, start: Timestamp) -> Timestamp {
-        let decided = self.look.decided_until();
-        let last = cron.previous_before(just_after(start), self.look.zone());
+        let decided = self.check.decided_until();
+        let last = cron.previous_before(just_after(start), self.check.zone());
         last.filter(|last| *last > decided).map_or_else(|| decided.max(start), just_before)
     }
 
     fn interval(&self, interval: Interval, from: Timestamp, count: usize) -> Vec<Timestamp> {
-        let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
+        let (timing, zone) = (&self.check.schedule.timing, self.check.zone());
         let Some(mut at) = self.interval_start(interval) else { return Vec::new() };
         let step = interval.duration();
-        let mut parked = self.park().filter(|_| !self.look.live.takes_work).map(|park| park.until);
+        let mut parked = self.park().filter(|_| !self.check.live.takes_work).map(|park| park.until);
         let mut found = Vec::new();
         while let Some(allowed) = timing.next_allowed(at, zone) {
             if allowed >= from {
@@ -211,38 +204,39 @@ impl Search<'_> {
     /// Returns the time at which the interval is due, or the time after that at which there is budget. None if that is
     /// not known.
     fn interval_start(&self, interval: Interval) -> Option<Timestamp> {
-        let waits = self.look.record.waiting.as_ref().map(|waiting| waiting.reason);
+        let waits = self.check.record.waiting.as_ref().map(|waiting| waiting.reason);
         let ends_by_itself = matches!(waits, None | Some(SkipReason::OutsideHours | SkipReason::OverBudget));
-        if self.look.is_under_way() || !ends_by_itself {
+        if self.check.is_under_way() || !ends_by_itself {
             return None;
         }
-        let due = self.look.interval_due(interval);
-        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.look.now);
-        let over = over.filter(|over| !over.fits_after_running() || due <= self.look.now);
-        let opens = over.map_or(Some(self.look.now), |over| over.until)?;
+        let due = self.check.interval_due(interval);
+        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
+        let over = over.filter(|over| !over.fits_after_running() || due <= self.check.now);
+        let opens = over.map_or(Some(self.check.now), |over| over.until)?;
         Some(due.max(opens))
     }
 
     fn delay(&self, from: Timestamp) -> Vec<Timestamp> {
-        let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
-        let due = self.look.record.run_at.map(|at| at.max(self.look.now));
+        let (timing, zone) = (&self.check.schedule.timing, self.check.zone());
+        let due = self.check.record.run_at.map(|at| at.max(self.check.now));
         let at = due.and_then(|due| timing.next_allowed(due, zone));
         at.into_iter().filter(|at| *at >= from).collect()
     }
 
     /// Returns the time from which firings have budget; earlier firings are skipped. Returns an error if no time brings
     /// budget.
-    fn money(&self) -> Result<Timestamp, ()> {
-        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.look.now);
+    fn budget_opens(&self) -> Result<Timestamp, ()> {
+        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
         match over.filter(|over| !over.fits_after_running()) {
             Some(over) => over.until.ok_or(()),
-            None => Ok(self.look.now),
+            None => Ok(self.check.now),
         }
     }
 
     fn park(&self) -> Option<Park> {
-        let (snapshot, now) = (self.outlook.snapshot, self.look.now);
-        let pending = self.look.live.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
+        let (snapshot, now) = (self.outlook.snapshot, self.check.now);
+        let pending =
+            self.check.live.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
         let mut waits = pending.filter_map(|job| snapshot.limit_of(self.agent, job, now));
         if let Some(parked) = waits.next() {
             return Some(Park { until: parked.until, has_job: true });

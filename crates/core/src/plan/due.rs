@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Action, Hold, Live, Places, Snapshot};
 use crate::cron::Cron;
 use crate::interval::Interval;
-use crate::policy::{Jitter, MOST_MISFIRES, Misfire, Overlap};
+use crate::policy::{Jitter, MAX_MISFIRES, Misfire, Overlap};
 use crate::roster::Schedule;
 use crate::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
-use crate::trigger::{FiringKey, Occurrence, TriggerConfig};
+use crate::trigger::{ClockTrigger, FiringKey, Occurrence, TriggerConfig, TriggerKind};
 
 /// Input of the decision about one schedule.
 pub(super) struct DueCheck<'a> {
@@ -18,7 +18,7 @@ pub(super) struct DueCheck<'a> {
     pub(super) record: &'a ScheduleRecord,
     pub(super) live: &'a Live<'a>,
     /// True if other schedules have the same interval.
-    pub(super) crowded: bool,
+    pub(super) shares_interval: bool,
     pub(super) snapshot: &'a Snapshot,
 }
 
@@ -30,28 +30,23 @@ pub(super) struct DueResult {
 
 impl DueCheck<'_> {
     pub(super) fn verdict(&self, places: &mut Places) -> DueResult {
-        match &self.schedule.trigger {
-            TriggerConfig::Interval { interval } => self.interval(*interval, places),
-            TriggerConfig::Cron { expression, .. } => self.cron(expression, places),
-            TriggerConfig::Delay { .. } => {
+        let TriggerKind::Clock(trigger) = self.schedule.trigger.kind() else { return DueResult::default() };
+        match trigger {
+            ClockTrigger::Interval(interval) => self.interval(interval, places),
+            ClockTrigger::Cron(expression) => self.cron(expression, places),
+            ClockTrigger::Delay => {
                 self.record.run_at.map_or_else(DueResult::default, |at| self.delay(at, places))
             }
-            // The other triggers are fired by external occurrences and not by the clock.
-            TriggerConfig::Webhook { .. }
-            | TriggerConfig::Chat { .. }
-            | TriggerConfig::Manual {}
-            | TriggerConfig::GithubIssues { .. }
-            | TriggerConfig::GithubPullRequests { .. }
-            | TriggerConfig::AgentLifecycle { .. }
-            | TriggerConfig::DispatchResult { .. }
-            | TriggerConfig::Custom { .. } => DueResult::default(),
         }
     }
 
     pub(super) fn interval_due(&self, interval: Interval) -> Timestamp {
         let key = self.interval_key();
-        let jitter =
-            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC_JITTER } else { Jitter::NONE });
+        let jitter = self.schedule.timing.jitter.unwrap_or(if self.shares_interval {
+            AUTOMATIC_JITTER
+        } else {
+            Jitter::NONE
+        });
         let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval, even if the clock was set.
         let from = self.counted_from().map(|from| from.min(self.now));
@@ -183,7 +178,7 @@ impl DueCheck<'_> {
             let outcome = match outcome {
                 // It usually has its row already, so nothing has to make room for it.
                 FiringOutcome::Ran if replayed => Some(outcome),
-                FiringOutcome::Ran => self.against_overlap(due, places, &mut verdict),
+                FiringOutcome::Ran => self.overlap_outcome(due, places, &mut verdict),
                 decided => Some(decided),
             };
             // A firing that waits stops the loop. Later due times are decided after it has fired.
@@ -209,7 +204,7 @@ impl DueCheck<'_> {
         let mut due: Vec<Timestamp> = backwards
             .take_while(|due| *due > since && timing.start_at.is_none_or(|start| *due >= start))
             .filter(|due| self.spread(cron, *due) <= self.now)
-            .take(MOST_MISFIRES)
+            .take(MAX_MISFIRES)
             .collect();
         due.reverse();
         due
@@ -270,7 +265,7 @@ impl DueCheck<'_> {
     }
 
     /// Decides the outcome of a firing that should run, by the jobs that have not ended; none if it has to wait.
-    fn against_overlap(
+    fn overlap_outcome(
         &self,
         due: Timestamp,
         places: &mut Places,
@@ -353,21 +348,21 @@ impl DueResult {
         self.actions.iter().any(|action| matches!(action, Action::Fire { outcome: FiringOutcome::Ran, .. }))
     }
 
-    fn fire(&mut self, look: &DueCheck<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
-        let is_cron = matches!(look.schedule.trigger, TriggerConfig::Cron { .. });
-        let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && look.missed(due);
-        let waited = look.record.waiting.as_ref().map(|waiting| waiting.reason);
+    fn fire(&mut self, check: &DueCheck<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
+        let is_cron = matches!(check.schedule.trigger, TriggerConfig::Cron { .. });
+        let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && check.missed(due);
+        let waited = check.record.waiting.as_ref().map(|waiting| waiting.reason);
         let after_hours = !is_cron && !key.is_fill() && waited == Some(SkipReason::OutsideHours);
-        let schedule = look.schedule.id;
+        let schedule = check.schedule.id;
         self.actions.push(Action::Fire { schedule, key, due, outcome, made_up, after_hours });
     }
 
     /// Adds the wait once: the record stores the reason and the start.
-    fn wait(&mut self, look: &DueCheck<'_>, due: Timestamp, hold: Hold) {
-        let known = look.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
+    fn wait(&mut self, check: &DueCheck<'_>, due: Timestamp, hold: Hold) {
+        let known = check.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
         // A row before it clears the stored wait.
         if !known || !self.actions.is_empty() {
-            self.actions.push(Action::Wait { schedule: look.schedule.id, due, hold });
+            self.actions.push(Action::Wait { schedule: check.schedule.id, due, hold });
         }
     }
 }

@@ -72,6 +72,12 @@ impl<'a> Holds<'a> {
         let Some(held) = self.0.get(&schedule) else { return Some(ScheduleHold::Removed) };
         held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
     }
+
+    /// Returns the reason why the job of a firing without a job may not start when it is made.
+    pub fn firing(&self, firing: &Preparing) -> Option<ScheduleHold<'a>> {
+        let held = self.0.get(&firing.schedule).copied().unwrap_or(Some(ScheduleHold::Removed));
+        held.filter(|_| !firing.key.is_by_hand())
+    }
 }
 
 impl Snapshot {

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use super::coming::Outlook;
 use super::due::DueCheck;
 use crate::cron::Cron;
-use crate::policy::{MOST_MISFIRES, Misfire};
+use crate::policy::{MAX_MISFIRES, Misfire};
 use crate::roster::{Agent, Schedule};
 use crate::schedule::FiringOutcome;
 use crate::trigger::TriggerConfig;
 
 /// Limit of the count.
-const MOST_COUNTED: usize = 1_000;
+const MAX_COUNTED: usize = 1_000;
 
 /// Due times of a cron schedule that passed while no daemon ran, and what the next daemon does with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,8 @@ impl Missed {
         let since = format!("{:.0}", self.since);
         let what = match self.times {
             1 => format!("its time {since} was missed, because no daemon ran"),
-            MOST_MISFIRES.. => {
-                format!("{MOST_MISFIRES} times or more were missed since {since}, because no daemon ran")
+            MAX_MISFIRES.. => {
+                format!("{MAX_MISFIRES} times or more were missed since {since}, because no daemon ran")
             }
             more => format!("{more} times were missed since {since}, because no daemon ran"),
         };
@@ -52,12 +52,12 @@ impl Outlook<'_> {
     /// Returns the missed due times of a cron schedule, if no daemon runs: if `uptime` of the snapshot begins now.
     pub fn missed(&self, agent: &Agent, schedule: &Schedule) -> Option<Missed> {
         let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
-        self.search(agent, schedule, |search| search.look.backlog(expression))
+        self.search(agent, schedule, |search| search.check.backlog(expression))
     }
 
     /// Counts the due times since the first one that waits, including it. The result is zero if none waits.
     pub fn times_waited(&self, agent: &Agent, schedule: &Schedule) -> usize {
-        self.search(agent, schedule, |search| search.look.times_waited())
+        self.search(agent, schedule, |search| search.check.times_waited())
     }
 }
 
@@ -68,7 +68,7 @@ impl DueCheck<'_> {
             return None;
         }
         let mut missed = self.misfires(self.overdue(cron, decided));
-        let is_full = missed.len() == MOST_MISFIRES;
+        let is_full = missed.len() == MAX_MISFIRES;
         missed.retain(|(due, outcome)| !matches!(outcome, FiringOutcome::Skipped(_)) && self.missed(*due));
         let (oldest, _) = *missed.first()?;
         let first = cron.next_after(decided, self.zone()).filter(|_| is_full);
@@ -88,6 +88,6 @@ impl DueCheck<'_> {
             expression.next_after(*due, zone)
         });
         let later = later.take_while(|due| self.spread(expression, *due) <= self.now);
-        1 + later.take(MOST_COUNTED).filter(|due| self.schedule.timing.allows(*due, zone)).count()
+        1 + later.take(MAX_COUNTED).filter(|due| self.schedule.timing.allows(*due, zone)).count()
     }
 }

@@ -2,10 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Admission, AgentPlaces, LiveJob, LiveState, SlotWait, Snapshot, StartFacts, admit};
+use super::turn::PlaceTurn;
+use super::{Admission, AgentPlaces, Holds, LiveJob, LiveState, SlotWait, Snapshot, StartFacts, admit};
+use crate::id::ScheduleId;
 use crate::provider::ProviderWait;
-use crate::roster::{Agent, Roster};
-use crate::schedule::SkipReason;
+use crate::roster::{Agent, Roster, Schedule};
+use crate::schedule::{ScheduleState, SkipReason};
+use crate::trigger::Driver;
 
 /// What a pending job waits for although its time has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +49,7 @@ impl Snapshot {
         let awaited = |reason, until, sentence| Some(AwaitedStart { reason, until, sentence });
         match admit(&facts, now) {
             Admission::AtCapacity => {
-                let sentence = self.sentence_about_place(agent, job, facts.places.taken);
+                let sentence = self.sentence_about_place(agent, job, facts.places.taken, now);
                 awaited(Some(SkipReason::AtCapacity), None, sentence)
             }
             Admission::SessionBusy => {
@@ -73,22 +76,85 @@ impl Snapshot {
         self.uptime.covers(just_now, self.moment(now))
     }
 
-    /// Says how many jobs come before one that waits for a place of its agent.
-    fn sentence_about_place(&self, agent: &Agent, job: &LiveJob, running: u32) -> String {
+    /// Returns the waiting job that gets the next free place of the agent. A firing without a job may come before it.
+    pub fn next_to_start(&self, agent: &Agent, now: Timestamp) -> Option<&LiveJob> {
+        self.ready_in_order(agent, now).next()
+    }
+
+    /// Returns the waiting job of a schedule that starts first.
+    pub fn first_ready(&self, agent: &Agent, schedule: ScheduleId, now: Timestamp) -> Option<&LiveJob> {
+        self.ready_in_order(agent, now).find(|job| job.schedule == Some(schedule))
+    }
+
+    /// Returns the pending jobs of an agent whose time has come and that neither their schedule nor a usage limit holds,
+    /// in the order in which they start.
+    fn ready_in_order(&self, agent: &Agent, now: Timestamp) -> impl Iterator<Item = &LiveJob> {
+        let holds = Holds::of(agent, self, now);
+        let jobs = self.starting_order(agent).into_iter().map(|(job, _)| job);
+        jobs.filter(move |job| {
+            job.is_ready(now) && holds.job(job).is_none() && self.limit_of(agent, job, now).is_none()
+        })
+    }
+
+    /// Says what comes before a job that waits for a place of its agent.
+    fn sentence_about_place(&self, agent: &Agent, job: &LiveJob, running: u32, now: Timestamp) -> String {
         let order = self.starting_order(agent);
-        let before = match order.iter().take_while(|(waits, _)| waits.id != job.id).count() {
-            0 => "it is the next".to_owned(),
-            1 => "1 job waits before it".to_owned(),
-            more => format!("{more} jobs wait before it"),
-        };
+        let holds = Holds::of(agent, self, now);
+        let earlier = order.iter().take_while(|(waits, _)| waits.id != job.id);
+        let jobs = earlier.filter(|(waits, _)| self.takes_next_place(agent, &holds, waits, now)).count();
+        let own_turn = order.iter().find(|(waits, _)| waits.id == job.id).and_then(|(_, turn)| *turn);
+        // A job with an item has its place before each new firing, and so has a job without a turn.
+        let turn = own_turn.filter(|_| job.item.is_none());
+        let firings = turn.map_or(0, |turn| self.firings_before(agent, turn));
         let places = if running == 1 { "1 place".to_owned() } else { format!("{running} places") };
+        let before = what_comes_before(jobs, firings);
         format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name)
+    }
+
+    /// Whether a pending job would take a place that becomes free now.
+    fn takes_next_place(&self, agent: &Agent, holds: &Holds<'_>, job: &LiveJob, now: Timestamp) -> bool {
+        let is_in_turn = job.is_ready(now) || job.requeued.keeps_place();
+        // The limit of the agent holds all its jobs. Only one that continues a session can wait for another limit.
+        let is_limited = || job.resumes.is_some() && self.limit_of(agent, job, now).is_some();
+        is_in_turn && holds.job(job).is_none() && !is_limited()
+    }
+
+    /// Counts the firings without a job whose jobs would start before a job with this turn.
+    fn firings_before(&self, agent: &Agent, turn: PlaceTurn) -> usize {
+        let schedules = agent.schedules.iter().filter(|known| known.trigger.driver() == Driver::Clock);
+        let earlier = schedules.filter(|schedule| self.next_turn(schedule) < turn);
+        earlier.map(|schedule| self.to_prepare(schedule.id).count() + self.waits_for_place(schedule)).sum()
+    }
+
+    /// Returns 1 if the schedule is due and waits for a place, else 0.
+    fn waits_for_place(&self, schedule: &Schedule) -> usize {
+        let record = self.schedules.get(&schedule.id).filter(|record| record.state == ScheduleState::Active);
+        let waiting = record.and_then(|record| record.waiting.as_ref()).filter(|_| schedule.enabled);
+        usize::from(waiting.is_some_and(|waiting| waiting.reason == SkipReason::AtCapacity))
     }
 
     /// Whether a running job of the agent has the session of this one.
     pub(super) fn has_busy_session(&self, agent: &Agent, job: &LiveJob) -> bool {
         let key = agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
         key.is_some_and(|key| self.busy_sessions(agent).contains(&key))
+    }
+}
+
+fn what_comes_before(jobs: usize, firings: usize) -> String {
+    let jobs = match jobs {
+        0 => None,
+        1 => Some("1 job waits before it".to_owned()),
+        more => Some(format!("{more} jobs wait before it")),
+    };
+    let firings = match firings {
+        0 => None,
+        1 => Some("1 firing without a job may come before it".to_owned()),
+        more => Some(format!("{more} firings without a job may come before it")),
+    };
+    match (jobs, firings) {
+        (None, None) => "it is the next".to_owned(),
+        (Some(one), None) | (None, Some(one)) => one,
+        (Some(jobs), Some(firings)) => format!("{jobs}, and {firings}"),
     }
 }
 

@@ -89,14 +89,14 @@ impl Scene {
     }
 
     /// Adds a live job: of schedule `s` fired by the clock, of `s` by hand, or of the agent alone.
-    fn job(mut self, whose: &str, state: LiveState) -> Self {
+    fn job(mut self, origin: &str, state: LiveState) -> Self {
         let number = self.snapshot.jobs.len() as u64 + 1;
-        let of_schedule = (whose != "agent").then_some(self.roster.agents[0].schedules[0].id);
+        let of_schedule = (origin != "agent").then_some(self.roster.agents[0].schedules[0].id);
         self.snapshot.jobs.push(LiveJob {
             id: JobId::new(jiff::civil::date(2026, 1, 5), number),
             agent: "a".parse().unwrap(),
             schedule: of_schedule,
-            by_trigger: whose == "clock",
+            by_trigger: origin == "clock",
             item: None,
             began_at: matches!(state, LiveState::Running { .. }).then(|| at("09:30")),
             resumes: None,
@@ -258,7 +258,7 @@ fn missed_firings_follow_the_misfire_policy() {
     ]);
     let week = hourly(r#""misfire":"run_all","max_lateness":"30d""#).up_since("2026-01-12T10:29");
     let week = week.plan("2026-01-12T10:30");
-    assert_eq!(week.matches("ran cron").count(), crate::policy::MOST_MISFIRES);
+    assert_eq!(week.matches("ran cron").count(), crate::policy::MAX_MISFIRES);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::outside::{OutsideText, PromptPart};
 use super::{Context, PROMPT_CAP, PromptError, Variables};
 use crate::cut::push_cut;
 
-pub(super) const MOST_PLACEHOLDERS: usize = 500;
+pub(super) const MAX_PLACEHOLDERS: usize = 500;
 
 /// Maximum number of engine steps for one placeholder, enough for any sensible one.
 const MAX_ENGINE_STEPS: u64 = 1_000;
@@ -18,15 +18,15 @@ const MAX_ENGINE_STEPS: u64 = 1_000;
 const LONGEST_EXPRESSION: usize = 1_000;
 
 /// Variables with whole texts, which are fenced even on one line: the text of the task, and the result of another job.
-const TASKS: [&str; 2] = ["body", "issue.body"];
-const RESULT: &str = "upstream.result";
+const TASK_VARIABLES: [&str; 2] = ["body", "issue.body"];
+const RESULT_VARIABLE: &str = "upstream.result";
 
 /// Variables with text of people who opened, commented or pushed. The last two contain everything that was sent.
-const OTHERS_WORDS: [&str; 7] =
+const OUTSIDE_VARIABLES: [&str; 7] =
     ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
 
 /// Further variables that people outside choose or other agents write. They are quoted if they are on one line.
-const QUOTED: [&str; 7] =
+const QUOTED_VARIABLES: [&str; 7] =
     ["labels", "issue.labels", "assignee", "url", "issue.url", "upstream.summary", "upstream.work_item"];
 
 /// A parsed and checked prompt.
@@ -80,7 +80,7 @@ impl Template {
         }
         let (mut line, mut rest) = (1, text);
         while let Some(open) = rest.find("{{") {
-            if pieces.len() >= 2 * MOST_PLACEHOLDERS {
+            if pieces.len() >= 2 * MAX_PLACEHOLDERS {
                 problems.push(PromptError::TooMany);
                 break;
             }
@@ -177,7 +177,7 @@ impl Placeholder {
     }
 
     fn contains_outside_text(&self) -> bool {
-        self.uses(&OTHERS_WORDS)
+        self.uses(&OUTSIDE_VARIABLES)
     }
 
     /// Checks whether the expression uses one of these variables, or a part of one.
@@ -205,8 +205,8 @@ impl Placeholder {
         }
         for after in plain.split('|').skip(1) {
             let name: String = after.trim_start().chars().take_while(|c| is_word(*c)).collect();
-            if !FILTERS.contains(&name.as_str()) {
-                let offered = FILTERS.join(", ");
+            if !TEMPLATE_FILTERS.contains(&name.as_str()) {
+                let offered = TEMPLATE_FILTERS.join(", ");
                 return Err(self.unreadable(format!("no filter {name:?}; there are {offered}")));
             }
         }
@@ -233,12 +233,12 @@ impl Placeholder {
         };
         let json = serde_json::to_value(&value).map_err(|error| failed(error.to_string()))?;
         let (text, name) = (printed(&json), self.expression.trim());
-        Ok(if TASKS.contains(&name) {
+        Ok(if TASK_VARIABLES.contains(&name) {
             OutsideText::block(&text, &labels.task)
-        } else if name == RESULT {
+        } else if name == RESULT_VARIABLE {
             OutsideText::block(&text, &labels.other)
         } else {
-            let quoted = others && (self.uses(&QUOTED) || self.contains_outside_text());
+            let quoted = others && (self.uses(&QUOTED_VARIABLES) || self.contains_outside_text());
             OutsideText::new(&text, &labels.other, quoted)
         })
     }
@@ -252,9 +252,9 @@ const fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
 
-const FILTERS: [&str; 5] = ["default", "join", "lower", "trim", "upper"];
+const TEMPLATE_FILTERS: [&str; 5] = ["default", "join", "lower", "trim", "upper"];
 
-/// Creates an engine with only the [`FILTERS`]: no functions, no tests, no other templates.
+/// Creates an engine with only the [`TEMPLATE_FILTERS`]: no functions, no tests, no other templates.
 fn engine<'a>() -> Environment<'a> {
     let mut engine = Environment::empty();
     engine.set_undefined_behavior(UndefinedBehavior::Strict);

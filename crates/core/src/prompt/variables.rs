@@ -14,7 +14,7 @@ pub struct Variables {
     free: bool,
 }
 
-const ALWAYS: &[&str] = &[
+const COMMON_VARIABLES: &[&str] = &[
     "date",
     "time",
     "now",
@@ -64,7 +64,7 @@ impl Variables {
         let open = if trigger == "webhook" { vec!["metadata", "payload"] } else { vec!["metadata"] };
         Self {
             trigger: trigger.to_owned(),
-            exact: [ALWAYS, own, issue].concat(),
+            exact: [COMMON_VARIABLES, own, issue].concat(),
             open,
             free: trigger == "manual",
         }

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use regex::{Captures, Regex};
 
 /// Time by which a time without seconds may have passed and still mean today.
-const JUST_PASSED: SignedDuration = SignedDuration::from_mins(2);
+const PAST_RESET_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
 /// Returns the end of a limit, if the text contains one. `zone` is the zone of the program that wrote it.
 pub fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
@@ -81,7 +81,7 @@ fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let here = now.to_zoned(zone.clone());
     let at =
         |date: Date| DateTime::from_parts(date, time).to_zoned(zone.clone()).ok().map(|at| at.timestamp());
-    let earliest = now.checked_sub(JUST_PASSED).ok()?;
+    let earliest = now.checked_sub(PAST_RESET_TOLERANCE).ok()?;
     let date = match found.name("month") {
         Some(month) => Some(date(&found, month.as_str(), here.date())?),
         None => None,

@@ -4,7 +4,7 @@ use super::{Agent, Roster, Schedule};
 use crate::event::{Event, Fact};
 use crate::id::ScheduleId;
 use crate::job::Termination;
-use crate::trigger::{EndStatus, LifecycleEvent, TriggerConfig};
+use crate::trigger::{EndStatus, EventTrigger, LifecycleEvent, TriggerKind};
 
 /// A schedule that is triggered by events, with its agent and roster.
 #[derive(Debug, Clone, Copy)]
@@ -19,27 +19,19 @@ impl EventListener<'_> {
     pub fn matches(self, event: &Event) -> bool {
         let from = event.schedule_id();
         from != Some(self.schedule.id)
-            && match &self.schedule.trigger {
-                TriggerConfig::AgentLifecycle { event: wanted, agent } => {
-                    of_session(&event.fact) == Some(*wanted) && self.is_of(agent.as_deref(), event)
+            && match self.schedule.trigger.kind() {
+                TriggerKind::Event(EventTrigger::Lifecycle { event: required, agent }) => {
+                    of_session(&event.fact) == Some(required) && self.is_of(agent, event)
                 }
-                TriggerConfig::DispatchResult { source_workflow_id, schedule, status } => {
+                TriggerKind::Event(EventTrigger::JobEnded { id, schedule, status }) => {
                     let ended = end_status(&event.fact);
-                    let id = source_workflow_id.map(ScheduleId);
+                    let id = id.map(ScheduleId);
                     ended.is_some()
-                        && (status.is_none() || *status == ended)
+                        && (status.is_none() || status == ended)
                         && (id.is_none() || id == from)
-                        && self.came_from(schedule.as_deref(), from)
+                        && self.came_from(schedule, from)
                 }
-                TriggerConfig::Interval { .. }
-                | TriggerConfig::Cron { .. }
-                | TriggerConfig::Delay { .. }
-                | TriggerConfig::Webhook { .. }
-                | TriggerConfig::Chat { .. }
-                | TriggerConfig::Manual {}
-                | TriggerConfig::GithubIssues { .. }
-                | TriggerConfig::GithubPullRequests { .. }
-                | TriggerConfig::Custom { .. } => false,
+                _ => false,
             }
     }
 
@@ -84,6 +76,7 @@ mod tests {
 
     use super::*;
     use crate::job::{ErrorKind, ExitReason};
+    use crate::trigger::TriggerConfig;
 
     /// Checks an event. `coder` has the schedule that listens, `listener`, and `build`; `web.coder` has `build`, too.
     fn matches(trigger: &str, agent: &str, schedule: Option<&str>, fact: Fact) -> bool {

@@ -33,14 +33,16 @@ impl ScheduleRecord {
             waiting: None,
             breaker_state: BreakerState::default(),
             pause_boot: None,
+            absent_since: (!schedule.enabled).then_some(now),
         }
     }
 
     /// Updates the record after a reload. Only a changed trigger is armed again: a delay that has fired gets its new
     /// time, and a trigger with an error may try again. A schedule that a person disabled stays disabled.
     pub fn reload(&mut self, schedule: &Schedule, now: Timestamp) -> bool {
+        let returned = self.load_presence(schedule.enabled, now);
         if self.trigger == schedule.trigger {
-            return false;
+            return returned;
         }
         self.trigger = schedule.trigger.clone();
         self.run_at = run_at(&schedule.trigger, now);
@@ -51,6 +53,29 @@ impl ScheduleRecord {
             self.state = ScheduleState::Active;
         }
         true
+    }
+
+    /// Records that the config has the schedule with `enabled: false`, or not at all. Returns whether that is new.
+    pub fn leave(&mut self, now: Timestamp) -> bool {
+        let is_new = self.absent_since.is_none();
+        self.absent_since.get_or_insert(now);
+        is_new
+    }
+
+    /// Records whether the config has the schedule enabled, and returns whether that has changed. After an absence, the
+    /// clock starts now: times that passed meanwhile are not made up. Firing keys stay, so that nothing fires twice.
+    fn load_presence(&mut self, is_enabled: bool, now: Timestamp) -> bool {
+        if !is_enabled {
+            return self.leave(now);
+        }
+        let is_back = self.absent_since.take().is_some();
+        if is_back {
+            self.armed_at = now;
+            self.counted_from = self.counted_from.map(|_| now.into());
+            (self.polled_at, self.fill) = (self.polled_at.map(|_| now.into()), false);
+            self.waiting = None;
+        }
+        is_back
     }
 
     /// Checks whether its `end_at` has passed, even if no daemon ran then to record it. A cron firing that waits still
@@ -102,6 +127,22 @@ mod tests {
         assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "as an earlier version stored it");
         assert!(record.reload(&schedule(r#"{"type":"delay","in":"1m"}"#), at(20)));
         assert_eq!((record.run_at, &record.state), (Some(at(80)), &ScheduleState::Active));
+    }
+
+    #[test]
+    fn times_that_pass_while_the_config_has_it_off_are_not_made_up() {
+        let on = schedule(r#"{"type":"cron","expression":"@hourly"}"#);
+        let off = Schedule { enabled: false, ..on.clone() };
+        let mut record = ScheduleRecord::new(&agent(), &on, at(0));
+        record.passed(&Occurrence::Cron(at(10)).key(0), at(10));
+        assert!(record.reload(&off, at(20)) && !record.reload(&off, at(30)), "it is recorded once");
+        assert_eq!((record.absent_since, record.armed_at), (Some(at(20)), at(0)));
+        assert!(record.reload(&on, at(40)) && !record.reload(&on, at(50)), "it is back");
+        assert_eq!((record.absent_since, record.armed_at, record.generation), (None, at(40), 0));
+        assert!(record.leave(at(60)) && !record.leave(at(70)), "it is removed");
+        assert!(record.reload(&on, at(80)));
+        assert_eq!((record.absent_since, record.armed_at), (None, at(80)));
+        assert_eq!(ScheduleRecord::new(&agent(), &off, at(90)).absent_since, Some(at(90)), "never on");
     }
 
     #[test]

@@ -109,8 +109,8 @@ mod tests {
             (r#"{"runtime":"command","permission_mode":"ask"}"#, Some("permission_mode")),
         ] {
             let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
-            let said = agent.unenforceable();
-            assert_eq!(said.as_ref().map(|said| said.key.as_str()), key, "{settings} {said:?}");
+            let found = agent.unenforceable();
+            assert_eq!(found.as_ref().map(|found| found.key.as_str()), key, "{settings} {found:?}");
         }
     }
 }

@@ -123,9 +123,12 @@ fn what_no_machine_could_do() {
         (r#"{"kind":"docker","image":"a","network":{"ports":[443]}}"#, Some("needs `kind: landlock`")),
         (r#"{"kind":"docker","image":"a","credentials":"outside"}"#, Some("whose proxy adds them")),
     ] {
-        let said = rules(text).asked().contradiction();
-        assert_eq!(said.is_some(), word.is_some(), "{text} {said:?}");
-        assert!(said.is_none_or(|said| said.contains(word.unwrap_or_default())), "{text} {said:?}");
+        let contradiction = rules(text).asked().contradiction();
+        assert_eq!(contradiction.is_some(), word.is_some(), "{text} {contradiction:?}");
+        assert!(
+            contradiction.is_none_or(|contradiction| contradiction.contains(word.unwrap_or_default())),
+            "{text} {contradiction:?}"
+        );
     }
 }
 

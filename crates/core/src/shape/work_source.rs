@@ -41,6 +41,7 @@ pub enum WorkSourceConfig {
     /// A folder of Markdown files with YAML front matter, one for each item.
     Files {
         /// Path of the folder, relative to the file that names it.
+        #[schemars(extend("x-path" = true))]
         path: String,
         #[serde(default, flatten)]
         rules: ItemRules,

@@ -29,12 +29,12 @@ pub struct FiringContext {
 }
 
 /// Key in a task's metadata: the reason why the text of the job that it comes from was not trusted.
-pub const CONFINED: &str = "confined";
+pub const CONFINED_KEY: &str = "confined";
 
 impl FiringContext {
     /// Creates the context of a task that a strategy passed on.
     pub fn of_task(task: Task) -> Self {
-        let confined = task.metadata.get(CONFINED).cloned();
+        let confined = task.metadata.get(CONFINED_KEY).cloned();
         Self { task, confined, ..Self::default() }
     }
 

@@ -129,6 +129,12 @@ impl FiringKey {
         matches!(self.kind(), "cron" | "interval" | "fill" | "delay")
     }
 
+    /// Checks whether a firing without a job ends when its schedule is turned off. A delay is off as soon as it has
+    /// fired, and what was accepted by hand or from outside still runs.
+    pub fn is_dropped_when_off(&self) -> bool {
+        self.is_by_clock() && self.kind() != "delay"
+    }
+
     /// Checks whether it fills a free place between two due times.
     pub fn is_fill(&self) -> bool {
         self.kind() == "fill"

@@ -176,17 +176,21 @@ fn who_is_trusted() {
         (&everybody, by(None, AuthorPermission::Unknown), ""),
         (&everybody, TextOrigin::default(), ""),
     ] {
-        let told = told(trust(written.clone()).verdict(&words));
-        assert_eq!(told, expected, "{written} {words:?}");
+        let verdict_text = verdict_text(trust(written.clone()).verdict(&words));
+        assert_eq!(verdict_text, expected, "{written} {words:?}");
     }
     let two = TextOrigin {
         authors: vec![Author::new(Some("ann".into())), Author::new(Some("eve".into()))],
         ..TextOrigin::default()
     };
-    assert_eq!(told(trust(names).verdict(&two)), "refused: eve is not among `allow_authors`", "all of them");
+    assert_eq!(
+        verdict_text(trust(names).verdict(&two)),
+        "refused: eve is not among `allow_authors`",
+        "all of them"
+    );
 }
 
-fn told(verdict: TrustVerdict) -> String {
+fn verdict_text(verdict: TrustVerdict) -> String {
     match verdict {
         TrustVerdict::Trusted => String::new(),
         TrustVerdict::Confined(why) => format!("confined: {why}"),
@@ -224,12 +228,16 @@ fn forks_and_strangers_are_treated_as_is_said() {
             "refused: its commits come from the fork eve/r",
         ),
     ] {
-        assert_eq!(told(trust(written.clone()).verdict(&of_fork(login))), expected, "{written} {login}");
+        assert_eq!(
+            verdict_text(trust(written.clone()).verdict(&of_fork(login))),
+            expected,
+            "{written} {login}"
+        );
     }
     let strict = [trust(json!({"strangers": "sandbox"})), trust(json!({"allow_authors": ["ann"]}))];
     let words = delivered(json!({"sender": {"login": "eve"}}));
     assert_eq!(
-        told(judge(&strict, &words)),
+        verdict_text(judge(&strict, &words)),
         "refused: eve is not among `allow_authors`",
         "the stricter counts"
     );
@@ -254,11 +262,11 @@ fn permissions_count_where_they_are_said_to() {
         ("eve/app", "refused: eve/app is not among `repos`"),
         ("tools", "refused: tools is not among `repos`"),
     ] {
-        assert_eq!(told(trust.verdict(&of(repo))), expected);
+        assert_eq!(verdict_text(trust.verdict(&of(repo))), expected);
         assert_eq!(of(repo).open_questions(&[&trust]), [], "what is refused anyhow is asked nowhere");
     }
     let nowhere = TextOrigin { repo: None, ..of("o/r") };
-    assert_eq!(told(trust.verdict(&nowhere)), "refused: it names no repository, and `repos` does");
+    assert_eq!(verdict_text(trust.verdict(&nowhere)), "refused: it names no repository, and `repos` does");
 }
 
 #[test]
@@ -268,7 +276,7 @@ fn what_cannot_be_proved_is_a_strangers() {
     let words = TextOrigin::of(&unsigned, &FiringContext { payload, ..FiringContext::default() }).unwrap();
     let names = trust(json!({"allow_authors": ["ann"]}));
     assert_eq!(
-        told(names.verdict(&words)),
+        verdict_text(names.verdict(&words)),
         "refused: its deliveries are not signed, so that anybody could have written it"
     );
     for (written, brings_words) in [
@@ -281,7 +289,11 @@ fn what_cannot_be_proved_is_a_strangers() {
         let words = TextOrigin::of(&trigger(written.clone()), &FiringContext::default());
         assert_eq!(words.is_some(), brings_words, "{written}");
         if let Some(words) = words {
-            assert_eq!(told(names.verdict(&words)), "refused: it does not say who wrote it", "{written}");
+            assert_eq!(
+                verdict_text(names.verdict(&words)),
+                "refused: it does not say who wrote it",
+                "{written}"
+            );
         }
     }
 }
@@ -318,7 +330,9 @@ fn authors_of_items() {
         updated_at: jiff::Timestamp::UNIX_EPOCH,
     };
     let of = |metadata: Value, repo: Option<&str>| {
-        told(trust(json!({"allow_authors": ["ann"]})).verdict(&TextOrigin::of_item(&item(metadata), repo)))
+        verdict_text(
+            trust(json!({"allow_authors": ["ann"]})).verdict(&TextOrigin::of_item(&item(metadata), repo)),
+        )
     };
     assert_eq!(of(json!({"author": "ann"}), Some("o/r")), "");
     assert_eq!(of(json!({"author": "ann"}), None), "");
@@ -349,6 +363,6 @@ fn what_follows_from_a_stranger() {
         (trusts(&[json!({"allow_authors": ["ann"]})]), "refused: eve"),
         (trusts(&[json!({"strangers": "sandbox"}), json!({"min_permission": "write"})]), "refused: eve"),
     ] {
-        assert_eq!(told(judge_again(&written, "eve")), expected, "{written:?}");
+        assert_eq!(verdict_text(judge_derived(&written, "eve")), expected, "{written:?}");
     }
 }

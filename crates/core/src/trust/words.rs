@@ -4,7 +4,7 @@ use indexmap::IndexSet;
 use serde_json::Value;
 
 use super::{RepoPermission, Treatment, Trust};
-use crate::trigger::{FiringContext, TriggerConfig};
+use crate::trigger::{FiringContext, TriggerConfig, TriggerKind};
 use crate::work::WorkItem;
 
 /// All authors whose text reaches the prompt, or who made it reach the prompt.
@@ -63,15 +63,14 @@ impl TextOrigin {
     /// Returns the authors of a firing; none if it contains no text from outside: firings by the clock or by hand, and
     /// those by an agent of the fleet, which already have a decision.
     pub fn of(trigger: &TriggerConfig, firing_context: &FiringContext) -> Option<Self> {
-        match trigger {
-            TriggerConfig::Webhook { allow_unsigned: true, .. } => {
+        match trigger.kind() {
+            TriggerKind::Webhook { allow_unsigned: true, .. } => {
                 Some(Self { is_unsigned: true, ..Self::default() })
             }
-            TriggerConfig::Webhook { .. } => {
+            TriggerKind::Webhook { .. } => {
                 Some(Self::of_payload(firing_context.payload.as_ref().unwrap_or(&Value::Null)))
             }
-            TriggerConfig::GithubIssues { owner, repo, .. }
-            | TriggerConfig::GithubPullRequests { owner, repo, .. } => {
+            TriggerKind::Github { owner, repo, .. } => {
                 let head = match firing_context.task.metadata.get("head_repo").map(String::as_str) {
                     None => Head::Own,
                     Some("") => Head::Fork(None),
@@ -81,15 +80,13 @@ impl TextOrigin {
                 let repo = Some(format!("{owner}/{repo}"));
                 Some(Self { repo, head, ..Self::by(author_of(firing_context)) })
             }
-            TriggerConfig::Chat { .. } | TriggerConfig::Custom { .. } => {
+            TriggerKind::Chat | TriggerKind::Tasks { has_author: true, .. } => {
                 Some(Self::named(author_of(firing_context).login))
             }
-            TriggerConfig::Interval { .. }
-            | TriggerConfig::Cron { .. }
-            | TriggerConfig::Delay { .. }
-            | TriggerConfig::Manual {}
-            | TriggerConfig::AgentLifecycle { .. }
-            | TriggerConfig::DispatchResult { .. } => None,
+            TriggerKind::Clock(_)
+            | TriggerKind::Hand
+            | TriggerKind::Event(_)
+            | TriggerKind::Tasks { has_author: false, .. } => None,
         }
     }
 
@@ -191,9 +188,10 @@ fn is_plain(repo: &str) -> bool {
 }
 
 /// Keys of accounts that may be the author of a part of a payload.
-const AUTHORS: [&str; 7] = ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
+const AUTHOR_KEYS: [&str; 7] =
+    ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
 /// Parts in which such keys name an owner, and git's authors, which are free text and not accounts.
-const NOT_WORDS: [&str; 9] =
+const IGNORED_PARTS: [&str; 9] =
     ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
 
 /// Collects the logins of all parts. `actor` is the id of the acting account, for payloads in which authors have only
@@ -202,8 +200,8 @@ fn collect(part: &Value, actor: Option<&Value>, logins: &mut IndexSet<Option<Str
     match part {
         Value::Array(parts) => parts.iter().for_each(|part| collect(part, actor, logins)),
         Value::Object(fields) => {
-            for (name, value) in fields.iter().filter(|(name, _)| !NOT_WORDS.contains(&name.as_str())) {
-                if AUTHORS.contains(&name.as_str()) {
+            for (name, value) in fields.iter().filter(|(name, _)| !IGNORED_PARTS.contains(&name.as_str())) {
+                if AUTHOR_KEYS.contains(&name.as_str()) {
                     logins.insert(login(value));
                 } else if name == "author_id" && Some(value) != actor {
                     logins.insert(None);

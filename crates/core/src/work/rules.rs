@@ -25,10 +25,10 @@ pub enum OnFailure {
 }
 
 /// Default number of failures in a row after which an item is left for a person.
-const MOST_ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 impl ItemRules {
-    pub fn most_attempts(&self) -> u32 {
-        self.max_item_attempts.unwrap_or(MOST_ATTEMPTS)
+    pub fn max_attempts(&self) -> u32 {
+        self.max_item_attempts.unwrap_or(MAX_ATTEMPTS)
     }
 }

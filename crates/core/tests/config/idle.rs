@@ -16,15 +16,15 @@ use Answer::{Error, Nothing, Warning};
 fn answered(case: &str, files: &[(&str, &str)], expected: &Answer) {
     let loaded = load_files(files, &[]);
     let helps = loaded.problems.iter().map(|problem| problem.help.clone().unwrap_or_default());
-    let said: Vec<String> =
+    let lines: Vec<String> =
         lines(&loaded).into_iter().zip(helps).map(|(line, help)| line + " " + &help).collect();
     let (errors, warnings, words) = match expected {
         Nothing => (0, 0, ""),
         Warning(words) => (0, 1, *words),
         Error(words) => (1, 0, *words),
     };
-    assert_eq!((loaded.errors(), loaded.warnings()), (errors, warnings), "{case}: {said:#?}");
-    assert!(said.iter().all(|line| line.contains(words)), "{case}: {said:#?}");
+    assert_eq!((loaded.errors(), loaded.warnings()), (errors, warnings), "{case}: {lines:#?}");
+    assert!(lines.iter().all(|line| line.contains(words)), "{case}: {lines:#?}");
 }
 
 fn all(cases: &[(String, Answer)]) {
@@ -103,7 +103,7 @@ fn keys_of_time_that_a_type_does_not_follow() {
                 "{kind}, {key}: {:?}",
                 lines(&loaded)
             );
-            let said = lines(&loaded).join("\n");
+            let lines = lines(&loaded).join("\n");
             let expected = match (name, kind.contains("interval")) {
                 ("overlap", true) => "`overlap` has no effect on what an `interval` fires".to_owned(),
                 ("overlap", false) => {
@@ -111,7 +111,7 @@ fn keys_of_time_that_a_type_does_not_follow() {
                 }
                 _ => format!("`{name}` does nothing here"),
             };
-            assert!(works || said.contains(&expected), "{said}");
+            assert!(works || lines.contains(&expected), "{lines}");
         }
     }
     // An interval behaves like this by itself.
@@ -136,12 +136,12 @@ fn an_inherited_overlap_of_intervals() {
         (format!("{interval}\n  t: {{type: webhook, allow_unsigned: true, prompt: Go.}}"), true),
         (format!("{interval}\n  t: {{type: cron, cron: '0 3 * * *', prompt: Go.}}"), false),
     ];
-    for (schedules, is_told) in cases {
+    for (schedules, is_reported) in cases {
         for policy in ["queue", "allow", "cancel_previous"] {
             let loaded = load_text(&format!("defaults: {{overlap: {policy}}}\n{}", schedule(&schedules)));
-            let said = lines(&loaded);
-            assert_eq!(loaded.warnings(), usize::from(is_told), "{schedules}: {said:?}");
-            assert_eq!(said.join("\n").contains(effect), is_told, "{schedules}: {said:?}");
+            let lines = lines(&loaded);
+            assert_eq!(loaded.warnings(), usize::from(is_reported), "{schedules}: {lines:?}");
+            assert_eq!(lines.join("\n").contains(effect), is_reported, "{schedules}: {lines:?}");
         }
     }
     all(&[(format!("defaults: {{overlap: skip}}\n{}", schedule(interval)), Nothing)]);

@@ -48,7 +48,7 @@ fn fifty_agents_without_mistakes() {
 
 #[test]
 fn sandboxes() {
-    let said = |agent: &str| {
+    let problems = |agent: &str| {
         let command = "runtime: command, command: [true], working_directory: desk";
         let loaded = load_text(&format!("agents:\n  - {{name: a, {command}, {agent}}}\n"));
         (loaded.errors(), lines(&loaded).join("\n"))
@@ -103,7 +103,7 @@ fn sandboxes() {
             "name the hosts",
         ),
     ] {
-        let (count, text) = said(&agent);
+        let (count, text) = problems(&agent);
         assert_eq!(count, errors, "{agent}: {text}");
         assert!(text.contains(word), "{agent}: {text}");
         assert!(!word.is_empty() || errors > 0 || text.is_empty(), "{agent}: {text}");

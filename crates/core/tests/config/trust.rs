@@ -4,7 +4,7 @@ use super::{lines, load_text};
 
 #[test]
 fn keys_of_trust() {
-    let said = |agent: &str| {
+    let problems = |agent: &str| {
         let loaded = load_text(&format!("agents:\n  - {{name: a, {agent}}}\n"));
         (loaded.errors(), lines(&loaded).join("\n"))
     };
@@ -49,7 +49,7 @@ fn keys_of_trust() {
         ),
         ("trust: {min_permission: write, repos: [nothing]}".to_owned(), 1, ""),
     ] {
-        let (count, text) = said(&agent);
+        let (count, text) = problems(&agent);
         assert_eq!(count, errors, "{agent}: {text}");
         assert!(text.contains(word), "{agent}: {text}");
     }
@@ -58,7 +58,7 @@ fn keys_of_trust() {
 /// Each warning names the authors, and the key to set. Setting it, or not using their text, ends the warning.
 #[test]
 fn strangers_that_give_orders_are_warned_of() {
-    let said = |schedule: &str, agent: &str| {
+    let problems = |schedule: &str, agent: &str| {
         let text = format!("agents:\n  - {{name: a, schedules: {{s: {{{schedule}}}}}{agent}}}\n");
         let loaded = load_text(&text);
         assert_eq!(loaded.errors(), 0, "{text}: {:?}", lines(&loaded));
@@ -75,16 +75,16 @@ fn strangers_that_give_orders_are_warned_of() {
         (comments, "whoever can write in the repository's issues"),
         (notes, "whoever can write in the repository's issues"),
     ] {
-        let text = said(schedule, "");
+        let text = problems(schedule, "");
         assert!(text.contains(from) && text.contains("`trust` says who may"), "{schedule}: {text}");
         for held in [
             ", trust: {min_permission: write}",
             ", trust: {strangers: allow}",
             ", sandbox: {kind: bubblewrap, credentials: outside}",
         ] {
-            assert_eq!(said(schedule, held), "", "{schedule} {held}");
+            assert_eq!(problems(schedule, held), "", "{schedule} {held}");
         }
-        assert_eq!(said(&format!("{schedule}, trust: {{allow_authors: [ann]}}"), ""), "");
+        assert_eq!(problems(&format!("{schedule}, trust: {{allow_authors: [ann]}}"), ""), "");
     }
     for own in [
         "type: github_issues, owner: o, repo: r, prompt: 'Look at {{issue.number}}'",
@@ -92,6 +92,6 @@ fn strangers_that_give_orders_are_warned_of() {
         "type: webhook, secret: xyz, prompt: '{{payload.build}}'",
         "type: cron, cron: '@daily', prompt: '{{date}}'",
     ] {
-        assert_eq!(said(own, ""), "", "{own}");
+        assert_eq!(problems(own, ""), "", "{own}");
     }
 }

@@ -23,10 +23,10 @@ fn host_and_port_are_the_servers() {
         for file in ["cowhand.yaml", "herdctl.yaml"] {
             let loaded = load_files(&[(file, &format!("{agent}{text}\n"))], &[]);
             let helps = loaded.problems.iter().filter_map(|problem| problem.help.clone());
-            let said = lines(&loaded).into_iter().chain(helps).collect::<Vec<_>>().join("\n");
-            assert_eq!(loaded.roster.server.listen.to_string(), listen, "{text}: {said}");
-            assert_eq!((loaded.errors(), said.is_empty()), (0, word.is_empty()), "{text}: {said}");
-            assert!(said.contains(word), "{text}: {said}");
+            let messages = lines(&loaded).into_iter().chain(helps).collect::<Vec<_>>().join("\n");
+            assert_eq!(loaded.roster.server.listen.to_string(), listen, "{text}: {messages}");
+            assert_eq!((loaded.errors(), messages.is_empty()), (0, word.is_empty()), "{text}: {messages}");
+            assert!(messages.contains(word), "{text}: {messages}");
         }
     }
     let sub = ("sub/cowhand.yaml", "web: {port: 4000}");
@@ -54,9 +54,9 @@ fn an_unsigned_webhook_is_warned_of_where_it_is_refused() {
         ("server: {listen: 0.0.0.0:3232}", ", secret: x", false),
     ] {
         let loaded = load_files(&[("cowhand.yaml", &format!("{}{server}\n", agent(secret)))], &[]);
-        let said = lines(&loaded).join("\n");
-        assert_eq!(loaded.errors(), 0, "{server} {secret}: {said}");
+        let messages = lines(&loaded).join("\n");
+        assert_eq!(loaded.errors(), 0, "{server} {secret}: {messages}");
         let word = "its deliveries are refused: `allow_unsigned` counts only on loopback";
-        assert_eq!(said.contains(word), is_refused, "{server} {secret}: {said}");
+        assert_eq!(messages.contains(word), is_refused, "{server} {secret}: {messages}");
     }
 }

@@ -8,7 +8,7 @@ use super::{fine, lines, load_files, load_text};
 const POLL: &str = "schedules: {poll: {type: interval, interval: 5m, prompt: Go.}}";
 
 /// Returns `LEVEL LINE:COLUMN MESSAGE | HELP` of each problem.
-fn said(file: &str, text: &str) -> Vec<String> {
+fn problems(file: &str, text: &str) -> Vec<String> {
     let loaded = load_files(&[(file, text)], &[]);
     let helps = loaded.problems.iter().map(|problem| problem.help.clone().unwrap_or_default());
     lines(&loaded).into_iter().zip(helps).map(|(line, help)| format!("{line} | {help}")).collect()
@@ -41,7 +41,7 @@ fn sources_of_nothing() {
             "cowhand.yaml:3:38 warning: there is no folder missing, so there is no work | `mkdir -p missing` makes it; each Markdown file in it is a work item",
         ),
     ] {
-        assert_eq!(said("cowhand.yaml", &source(text)).join("\n"), expected, "{text}");
+        assert_eq!(problems("cowhand.yaml", &source(text)).join("\n"), expected, "{text}");
         // herdctl continues with settings that can never work.
         let loaded = load_files(
             &[
@@ -84,11 +84,11 @@ fn the_agents_repository_counts_where_its_source_names_none() {
 #[test]
 fn agents_with_nothing_to_do() {
     let warned = |lines: &str| {
-        let said = said("cowhand.yaml", &agent(lines));
-        said.iter().any(|line| line.contains("warning: `a` has nothing to do"))
+        let problems = problems("cowhand.yaml", &agent(lines));
+        problems.iter().any(|line| line.contains("warning: `a` has nothing to do"))
     };
     assert_eq!(
-        said("cowhand.yaml", &agent("model: opus")),
+        problems("cowhand.yaml", &agent("model: opus")),
         [
             "cowhand.yaml:2:11 warning: `a` has nothing to do: it has no schedules and no prompt | give it `schedules`, or run it by hand: `cowhand trigger a -p PROMPT`"
         ]

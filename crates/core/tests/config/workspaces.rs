@@ -110,6 +110,6 @@ fn what_isolation_does_not_take() {
         assert!(lines[0].contains(says), "{isolation}: {lines:?}");
     }
     let command = "agents: [{name: a, runtime: command, command: [x], session: {policy: continue}}]";
-    let said = lines(&load_text(command));
-    assert!(said[0].contains("`session.policy` does nothing for `runtime: command`"), "{said:?}");
+    let problems = lines(&load_text(command));
+    assert!(problems[0].contains("`session.policy` does nothing for `runtime: command`"), "{problems:?}");
 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use cowhand_core::shell::shell_word;
 use cowhand_run::redact::with_placeholders;
 
-/// What `-c` named.
+/// Path that `-c` names.
 static CONFIG_OPTION: OnceLock<PathBuf> = OnceLock::new();
 
 /// Stores the path given with `-c` for the messages of this process, which has one command line.
@@ -23,8 +23,7 @@ pub(super) fn command(verb: &str) -> String {
     format!("cowhand{} {verb}", option(CONFIG_OPTION.get().map(PathBuf::as_path)))
 }
 
-/// The text with the `-c` in each command that it names in backticks. A command with a masked word becomes one with a
-/// placeholder.
+/// Adds the `-c` option to each command in backticks. In a command with a masked word, the mask becomes a placeholder.
 pub(super) fn with_config_option(text: &str) -> Cow<'_, str> {
     let option = option(CONFIG_OPTION.get().map(PathBuf::as_path));
     match with_placeholders(text) {
@@ -38,8 +37,8 @@ pub(super) fn config_argument(config: &Path) -> String {
     format!("-c {}", shell_word(&config.display().to_string()))
 }
 
-fn option(asked: Option<&Path>) -> String {
-    asked.map(|config| format!(" {}", config_argument(config))).unwrap_or_default()
+fn option(config: Option<&Path>) -> String {
+    config.map(|config| format!(" {}", config_argument(config))).unwrap_or_default()
 }
 
 fn with_option<'t>(text: &'t str, option: &str) -> Cow<'t, str> {

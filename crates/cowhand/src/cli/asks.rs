@@ -11,7 +11,7 @@ use super::advice::command;
 use super::print::{self, Table, plain};
 use super::{Exit, Failure, complete, location};
 use cowhand_engine::view::line::folded;
-use cowhand_web::api::{AnswerAsked, AnswerWord, Page};
+use cowhand_web::api::{AnswerKind, AnswerRequest, Page};
 
 #[derive(Debug, Args)]
 pub(super) struct AsksArgs {
@@ -91,26 +91,26 @@ impl AsksArgs {
 
 impl ApproveArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        answer(config, &self.id, AnswerWord::Allow, self.message, self.json)
+        answer(config, &self.id, AnswerKind::Allow, self.message, self.json)
     }
 }
 
 impl DenyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        answer(config, &self.id, AnswerWord::Deny, self.message, self.json)
+        answer(config, &self.id, AnswerKind::Deny, self.message, self.json)
     }
 }
 
 impl AnswerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        answer(config, &self.id, AnswerWord::Text, Some(self.text), self.json)
+        answer(config, &self.id, AnswerKind::Text, Some(self.text), self.json)
     }
 }
 
 fn answer(
     config: Option<&Path>,
     id: &AskName,
-    answer: AnswerWord,
+    answer: AnswerKind,
     message: Option<String>,
     json: bool,
 ) -> Result<(), Failure> {
@@ -121,21 +121,18 @@ fn answer(
     if std::env::var_os("COWHAND_JOB_ID").is_some() {
         return Err(Failure::new(Exit::Refused, "an agent cannot answer what agents ask"));
     }
-    let asked = AnswerAsked { answer: Some(answer), message };
-    let ask: Ask =
-        location::ask(config, async |client| Ok(client.post(&format!("asks/{id}/answer"), &asked).await?))?;
-    if json {
-        print::json(&ask);
-    } else {
-        print::line(format!("{} is {}.", ask.id, ask.state.status()));
-    }
+    let request = AnswerRequest { answer: Some(answer), message };
+    let ask: Ask = location::ask(config, async |client| {
+        Ok(client.post(&format!("asks/{id}/answer"), &request).await?)
+    })?;
+    print::done(&format!("{} is {}.", ask.id, ask.state.status()), &ask, json);
     Ok(())
 }
 
 fn table(asks: &[Ask], now: Timestamp) -> Table {
     let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"])
         .optional_columns(&["ASKED", "STATUS", "UNTIL, OR BY", "AGENT"]);
-    let longest = if print::width().is_some() { 80 } else { usize::MAX };
+    let max_width = if print::width().is_some() { 80 } else { usize::MAX };
     for ask in asks {
         let until = match &ask.state {
             AskState::Open => duration::from_now(now, ask.expires_at),
@@ -150,7 +147,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
             ask.state.status().to_string(),
             duration::from_now(now, ask.asked_at),
             until,
-            folded(&describe(ask), longest),
+            folded(&describe(ask), max_width),
         ]);
     }
     table
@@ -198,7 +195,7 @@ fn print_ask(ask: &Ask) {
             AskSubject::Question { .. } => command(&format!("answer {id} 'the answer'")),
         };
         let no = command(&format!("deny {id} -m 'why, or what to do instead'"));
-        let ways = format!("\n{yes}\n{no}");
-        print::line(print::styled(ways, print::FAINT));
+        let commands = format!("\n{yes}\n{no}");
+        print::line(print::styled(commands, print::FAINT));
     }
 }

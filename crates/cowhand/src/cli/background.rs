@@ -18,6 +18,7 @@ use super::start_options::StartOptions;
 use super::{Exit, Failure, interrupt, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::herdctl::HerdctlFolder;
+use cowhand_run::descriptors;
 use cowhand_run::process::ProcessIdentity;
 use cowhand_store::Imported;
 use cowhand_web::api::{ApiProblem, Client, DaemonView, LoginLink, Page, StatusView};
@@ -29,7 +30,7 @@ const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 /// Starts a daemon in the background and returns when it is ready, or with the reason why it does not start.
 pub(super) fn start(
     location: &FleetLocation,
-    started: &StartOptions,
+    options: &StartOptions,
     fresh: bool,
     json: bool,
 ) -> Result<(), Failure> {
@@ -37,34 +38,38 @@ pub(super) fn start(
     if let Some(note) = config::left_by_herdctl(&location.config) {
         print::note(note);
     }
-    let usual = started.listen.default_address(&location.config);
-    let mut arguments = started.arguments();
+    let default_address = options.listen.default_address(&location.config);
+    let mut arguments = options.arguments();
     if fresh {
         arguments.push("--fresh".to_owned());
     }
     location.state.create().map_err(|error| unusable(location, &error))?;
     let log = location.state.log();
     let log_offset = fs::metadata(&log).map_or(0, |log| log.len());
-    let began = Timestamp::now();
+    let start_time = Timestamp::now();
     let child = spawn(location, &arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
-        interrupt::unless(spinner.during(ready(location, child, log_offset)), Some(DAEMON_MAY_STILL_START))
-            .await
+        interrupt::unless(
+            spinner.during(wait_until_ready(location, child, log_offset)),
+            Some(DAEMON_MAY_STILL_START),
+        )
+        .await
     };
     let daemon = wait(ready)?;
+    print::remember_done(format!("the daemon was started, pid {}", daemon.pid.unwrap_or_default()));
     if json {
         print::json(&daemon);
     } else {
         print::line(ready_line(daemon.url.as_deref()));
     }
-    if let (Some(usual), Some(url)) = (usual, &daemon.url)
-        && !url.ends_with(&usual.to_string())
+    if let (Some(default_address), Some(url)) = (default_address, &daemon.url)
+        && !url.ends_with(&default_address.to_string())
     {
-        print::note(other_address(usual, url));
+        print::note(other_address(default_address, url));
     }
     if HerdctlFolder::beside(&location.config).is_some() {
-        print_import(location, began)?;
+        print_import(location, start_time)?;
     }
     if daemon.url.is_some() && io::stdout().is_terminal() && !json {
         print_link(&location.ask(async |client| Ok(client.post("login", &()).await?))?);
@@ -73,10 +78,10 @@ pub(super) fn start(
 }
 
 /// Prints what this start imported from herdctl. The import is among the first events of a fleet.
-fn print_import(location: &FleetLocation, began: Timestamp) -> Result<(), Failure> {
+fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
         location.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
-    let imported = events.items.iter().filter(|event| event.at >= began);
+    let imported = events.items.iter().filter(|event| event.at >= start_time);
     imported.filter_map(|event| Imported::of(&event.fact)).for_each(print::note);
     Ok(())
 }
@@ -86,15 +91,15 @@ fn show_warnings(location: &FleetLocation) {
     let FromDisk { loaded, env_notes, .. } = config::load(&location.config);
     env_notes.iter().for_each(print::note);
     if loaded.errors() == 0 && loaded.warnings() > 0 {
-        let here = std::env::current_dir().unwrap_or_default();
-        print::stderr(&with_config_option(&report::render(&loaded, &here, true)));
+        let current_dir = std::env::current_dir().unwrap_or_default();
+        print::stderr(&with_config_option(&report::render(&loaded, &current_dir, true)));
     }
 }
 
 /// Formats the note that the server does not listen at its default address.
-pub(super) fn other_address(usual: SocketAddr, url: &str) -> String {
+pub(super) fn other_address(default_address: SocketAddr, url: &str) -> String {
     format!(
-        "{usual} is taken by another program, so the server listens at {url}; `server.listen` chooses a port"
+        "{default_address} is taken by another program, so the server listens at {url}; `server.listen` chooses a port"
     )
 }
 
@@ -102,19 +107,24 @@ pub(super) fn other_address(usual: SocketAddr, url: &str) -> String {
 /// link.
 pub(super) fn print_link(link: &LoginLink) {
     if io::stdout().is_terminal() {
-        print::line(format!("dashboard {} (works once, within ten minutes)", link.url));
+        // The terminal may have gone. `cowhand dashboard` makes another link.
+        let _ = print::try_line(format!("dashboard {} (works once, within ten minutes)", link.url));
     }
 }
 
-/// Formats the first line that every daemon prints: it is ready, and its address.
+/// Formats the first line that every daemon prints, with its address.
 pub(super) fn ready_line(url: Option<&str>) -> String {
     url.map_or_else(|| "ready".to_owned(), |url| format!("ready {url}"))
 }
 
 const DAEMON_MAY_STILL_START: &str = "the daemon may still start; `cowhand status` shows whether it runs";
 
-async fn ready(location: &FleetLocation, mut child: Child, log_offset: u64) -> Result<DaemonView, Failure> {
-    let patience = Instant::now() + SOCKET_TIMEOUT;
+async fn wait_until_ready(
+    location: &FleetLocation,
+    mut child: Child,
+    log_offset: u64,
+) -> Result<DaemonView, Failure> {
+    let deadline = Instant::now() + SOCKET_TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
             return Err(Failure::new(Exit::of_code(status.code()), tail(location, log_offset).trim()));
@@ -122,7 +132,7 @@ async fn ready(location: &FleetLocation, mut child: Child, log_offset: u64) -> R
         match daemon(location).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
             // A daemon that was killed a moment ago may still hold the socket.
-            Err(problem) if Instant::now() > patience => return Err(problem.into()),
+            Err(problem) if Instant::now() > deadline => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }
         tokio::time::sleep(POLL_DAEMON_EVERY).await;
@@ -136,8 +146,12 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<Child, Failur
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(location.state.log());
-    let log = log.map_err(|error| cannot("cannot write the log", &error))?;
+    let log = log.map_err(|error| {
+        cannot(&format!("cannot write the log {}", location.state.log().display()), &error)
+    })?;
     let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
+    // A pipe of the caller's shell would stay open as long as the daemon runs.
+    descriptors::keep_from_children().map_err(|error| cannot("cannot close descriptors", &error))?;
     Command::new(program)
         .arg("-c")
         .arg(&location.config)
@@ -193,13 +207,13 @@ pub(super) fn unusable(location: &FleetLocation, error: &io::Error) -> Failure {
 pub(super) async fn wait_until_stopped(
     location: &FleetLocation,
     process: Option<ProcessIdentity>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<bool, Failure> {
-    let until = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
         match location.state.lock() {
             Ok(Some(_)) => break,
-            Ok(None) if Instant::now() >= until => return Ok(false),
+            Ok(None) if Instant::now() >= deadline => return Ok(false),
             Ok(None) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
             Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
         }
@@ -208,7 +222,7 @@ pub(super) async fn wait_until_stopped(
     loop {
         match process.lives() {
             Ok(false) => return Ok(true),
-            Ok(true) if Instant::now() >= until => return Ok(false),
+            Ok(true) if Instant::now() >= deadline => return Ok(false),
             Ok(true) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
             Err(error) => return Err(cannot("cannot look at the daemon's process", &error)),
         }

@@ -27,7 +27,7 @@ pub(super) struct BackupArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Made<'m> {
+struct WrittenBackup<'m> {
     file: &'m Path,
     bytes: u64,
     jobs: u64,
@@ -42,22 +42,15 @@ impl BackupArgs {
         }
         let (contents, bytes) = location.ask(async |client| {
             if client.is_alone() && !has_store(&location) {
-                let nothing = "there is no store yet, so there is nothing to back up";
-                return Err(Failure::new(Exit::Refused, nothing));
+                let message = "there is no store yet, so there is nothing to back up";
+                return Err(Failure::new(Exit::Refused, message));
             }
             self.write(client).await
         })?;
         let BackupCounts { jobs, outputs } = contents;
-        if self.json {
-            print::json(&Made { file: &self.file, bytes, jobs, outputs });
-        } else {
-            let jobs = in_number(jobs);
-            print::line(format!(
-                "{}: {jobs}, the output of {outputs}, {}",
-                self.file.display(),
-                in_words(bytes)
-            ));
-        }
+        let (name, number) = (self.file.display(), in_number(jobs));
+        let sentence = format!("{name}: {number}, the output of {outputs}, {}", in_words(bytes));
+        print::done(&sentence, &WrittenBackup { file: &self.file, bytes, jobs, outputs }, self.json);
         Ok(())
     }
 
@@ -71,8 +64,11 @@ impl BackupArgs {
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
         let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
-        let asked = if self.no_output { "backup?no_output=1" } else { "backup" };
-        client.download(asked, &mut file).await?;
+        // Without a daemon, this process makes the backup. If the state folder cannot be written, it is made here, where
+        // there has to be room for it anyway. An earlier choice of the folder stays.
+        let _ = tempfile::env::override_temp_dir(folder);
+        let path = if self.no_output { "backup?no_output=1" } else { "backup" };
+        client.download(path, &mut file).await?;
         file.as_file().sync_all().map_err(|error| failed(&error))?;
         let contents = backup::inspect(file.path()).await.map_err(|error| {
             Failure::new(Exit::CannotRunHere, format!("the backup is damaged and was removed: {error:#}"))

@@ -43,12 +43,12 @@ impl BulkArgs {
     pub(super) async fn matching(
         &self,
         client: &Connection<'_>,
-        usual: &[JobStatus],
+        default_statuses: &[JobStatus],
     ) -> Result<Vec<JobRecord>, Failure> {
         let is_live = |status: JobStatus| matches!(status, JobStatus::Pending | JobStatus::Running);
         let statuses = match self.filter.status {
-            None => usual.to_vec(),
-            Some(status) if is_live(status) == is_live(usual[0]) => vec![status],
+            None => default_statuses.to_vec(),
+            Some(status) if is_live(status) == is_live(default_statuses[0]) => vec![status],
             Some(status) if is_live(status) => {
                 return Err(Failure::usage(format!(
                     "a {status} job has not ended; only one that has can be retried"
@@ -66,9 +66,16 @@ impl BulkArgs {
         Ok(matching)
     }
 
-    /// Prints the number of jobs and asks for confirmation. Without a terminal, `--yes` is required.
-    pub(super) fn confirmed(&self, matching: &[JobRecord], verb: &str, json: bool) -> Result<bool, Failure> {
-        if matching.is_empty() {
+    /// Prints the number of jobs, and of firings without a job, and asks for confirmation. Without a terminal, `--yes`
+    /// is required.
+    pub(super) fn confirmed(
+        &self,
+        matching: &[JobRecord],
+        waiting_firings: usize,
+        verb: &str,
+        json: bool,
+    ) -> Result<bool, Failure> {
+        if matching.is_empty() && waiting_firings == 0 {
             if json {
                 print::json(&matching);
             } else {
@@ -79,8 +86,9 @@ impl BulkArgs {
         if self.yes {
             return Ok(true);
         }
-        let count = jobs(matching.len());
-        let (matches, them) = if matching.len() == 1 { ("matches", "it") } else { ("match", "them") };
+        let count = counted(matching.len(), waiting_firings);
+        let is_one = matching.len() + waiting_firings == 1;
+        let (matches, them) = if is_one { ("matches", "it") } else { ("match", "them") };
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             let verb = verb.to_lowercase();
             return Err(Failure::usage(format!(
@@ -97,16 +105,26 @@ impl BulkArgs {
         let mut answer = String::new();
         let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
         read.map_err(|error| Failure::usage(format!("cannot read the answer: {error}")))?;
-        let meant = matches!(answer.trim(), "y" | "Y" | "yes");
-        if !meant {
+        let is_confirmed = matches!(answer.trim(), "y" | "Y" | "yes");
+        if !is_confirmed {
             print::note("nothing was done");
         }
-        Ok(meant)
+        Ok(is_confirmed)
     }
 }
 
 /// Number of jobs that are listed before the question.
 const MAX_JOBS_SHOWN: usize = 10;
+
+/// Formats counts of jobs and firings: `1 job`, `2 firings`, `3 jobs and 1 firing`.
+pub(super) fn counted(all_jobs: usize, firings: usize) -> String {
+    let firings_in_words = if firings == 1 { "1 firing".to_owned() } else { format!("{firings} firings") };
+    match (all_jobs, firings) {
+        (_, 0) => jobs(all_jobs),
+        (0, _) => firings_in_words,
+        _ => format!("{} and {firings_in_words}", jobs(all_jobs)),
+    }
+}
 
 /// Formats a count of jobs: `1 job`, `3 jobs`.
 pub(super) fn jobs(count: usize) -> String {

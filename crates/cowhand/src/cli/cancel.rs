@@ -1,15 +1,19 @@
-//! `cowhand cancel`: cancels a job and ends all its processes, or does so for all jobs that match a filter.
+//! `cowhand cancel`: cancels a job and ends all its processes, or does so for all jobs that match a filter, and for
+//! firings without a job.
 
 use std::path::Path;
 
 use clap::Args;
 use cowhand_core::id::JobName;
 use cowhand_core::job::{JobRecord, JobStatus};
+use serde_json::{Value, json};
 
 use super::bulk::{self, BulkArgs};
+use super::filter::JobFilterArgs;
 use super::location::Connection;
 use super::{Failure, complete, job, location, print};
-use cowhand_web::api::Code;
+use cowhand_engine::fleet::AcceptedFiring;
+use cowhand_web::api::{CancelFiringsRequest, CancelledFirings, Code};
 
 #[derive(Debug, Args)]
 pub(super) struct CancelArgs {
@@ -33,7 +37,9 @@ impl CancelArgs {
         location::ask(config, async |client| match one {
             Some(name) => {
                 let job: JobRecord = client.post(&format!("jobs/{name}/cancel"), &()).await?;
-                job::print(&ended(client, &job).await?, self.json);
+                let job = wait_for_end(client, &job).await?;
+                print::remember_done(format!("{} is {}", job.id, job.status));
+                job::print(&job, self.json);
                 Ok(())
             }
             None => self.cancel_many(client).await,
@@ -41,42 +47,74 @@ impl CancelArgs {
     }
 
     async fn cancel_many(&self, client: &Connection<'_>) -> Result<(), Failure> {
-        let live = [JobStatus::Pending, JobStatus::Running];
-        let matching = self.many.matching(client, &live).await?;
-        if !self.many.confirmed(&matching, "Cancel", self.json)? {
+        let live_statuses = [JobStatus::Pending, JobStatus::Running];
+        let matching = self.many.matching(client, &live_statuses).await?;
+        let waiting_firings = self.firings(client, true).await?.len();
+        if !self.many.confirmed(&matching, waiting_firings, "Cancel", self.json)? {
             return Ok(());
         }
-        let mut asked = Vec::new();
-        let mut over = 0;
+        // The firings first, so that none of them gets a job that is not cancelled.
+        let firings = if waiting_firings > 0 { self.firings(client, false).await? } else { Vec::new() };
+        let mut requested = Vec::new();
+        let mut already_ended = 0;
         // Request all cancellations first, so that the jobs end in parallel.
         for job in &matching {
             match client.post::<JobRecord>(&format!("jobs/{}/cancel", job.id), &()).await {
-                Ok(job) => asked.push(job),
+                Ok(job) => requested.push(job),
                 // The job ended before the request, or somebody removed it.
-                Err(problem) if matches!(problem.code, Code::AlreadyStopped | Code::NotFound) => over += 1,
+                Err(problem) if matches!(problem.code, Code::AlreadyStopped | Code::NotFound) => {
+                    already_ended += 1;
+                }
                 Err(problem) => return Err(problem.into()),
             }
         }
+        print::remember_done(format!("{} cancelled", bulk::counted(requested.len(), firings.len())));
         let mut cancelled = Vec::new();
-        for job in &asked {
-            let job = ended(client, job).await?;
+        for job in &requested {
+            let job = wait_for_end(client, job).await?;
             if !self.json {
                 job::print(&job, false);
             }
             cancelled.push(job);
         }
         if self.json {
-            print::json(&cancelled);
+            let jobs = cancelled.iter().map(|job| json!(job));
+            let firings = firings.iter().map(firing_in_json);
+            print::json(&jobs.chain(firings).collect::<Vec<Value>>());
         } else {
-            let over =
-                if over > 0 { format!("; {} had ended before", bulk::jobs(over)) } else { String::new() };
-            print::line(format!("{} cancelled{over}", bulk::jobs(cancelled.len())));
+            let already_ended = if already_ended > 0 {
+                format!("; {} had ended before", bulk::jobs(already_ended))
+            } else {
+                String::new()
+            };
+            print::line(format!(
+                "{} cancelled{already_ended}",
+                bulk::counted(cancelled.len(), firings.len())
+            ));
         }
         Ok(())
     }
+
+    /// Cancels the accepted firings without a job that match, and returns them; with `dry_run`, only returns them. A
+    /// filter by other facts than names selects jobs only.
+    async fn firings(&self, client: &Connection<'_>, dry_run: bool) -> Result<Vec<AcceptedFiring>, Failure> {
+        let JobFilterArgs { status, trigger_type, since, until, .. } = &self.many.filter;
+        let of_jobs = trigger_type.is_some() || since.is_some() || until.is_some();
+        if of_jobs || status.is_some_and(|status| status != JobStatus::Pending) {
+            return Ok(Vec::new());
+        }
+        let JobFilterArgs { agent, schedule, .. } = self.many.filter.with_split_schedule(client).await?;
+        let request = CancelFiringsRequest { agent, schedule, dry_run };
+        Ok(client.post::<CancelledFirings>("firings/cancel", &request).await?.cancelled)
+    }
 }
 
-async fn ended(client: &Connection<'_>, job: &JobRecord) -> Result<JobRecord, Failure> {
-    let goes_on = format!("{id} is being cancelled; `cowhand job {id}` shows its status", id = job.id);
-    job::ended(client, &job.id, &goes_on).await
+/// Returns a cancelled firing for `--json`: it has a `firing`, and no `id` as jobs have.
+fn firing_in_json(AcceptedFiring { agent, schedule, key }: &AcceptedFiring) -> Value {
+    json!({ "firing": key, "agent": agent, "schedule": schedule, "status": "cancelled" })
+}
+
+async fn wait_for_end(client: &Connection<'_>, job: &JobRecord) -> Result<JobRecord, Failure> {
+    let interrupt_note = format!("{id} is being cancelled; `cowhand job {id}` shows its status", id = job.id);
+    job::wait_for_end(client, &job.id, &interrupt_note).await
 }

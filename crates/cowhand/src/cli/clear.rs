@@ -22,11 +22,7 @@ impl ClearArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         location::ask(config, async |client| {
             let view: AgentView = client.post(&format!("agents/{}/clear", self.agent), &()).await?;
-            if self.json {
-                print::json(&view);
-            } else {
-                print::line(format!("The sessions of {} are cleared.", self.agent));
-            }
+            print::done(&format!("The sessions of {} are cleared.", self.agent), &view, self.json);
             Ok(())
         })
     }

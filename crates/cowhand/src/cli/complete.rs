@@ -90,7 +90,8 @@ fn agent_names(roster: &Roster) -> Vec<String> {
 }
 
 fn schedule_names(roster: &Roster) -> Vec<String> {
-    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+    let all =
+        roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |schedule| (agent, schedule)));
     all.map(|(agent, schedule)| format!("{}/{}", agent.name, schedule.name)).collect()
 }
 
@@ -106,16 +107,16 @@ fn names(current: &OsStr, of: impl Fn(&Roster) -> Vec<String>) -> Vec<Completion
 }
 
 /// Returns the newest jobs: their full ids, or the last characters if the typed text matches those.
-fn jobs_that(current: &OsStr, wanted: impl Fn(JobStatus) -> bool) -> Vec<CompletionCandidate> {
+fn jobs_that(current: &OsStr, is_offered: impl Fn(JobStatus) -> bool) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
     let jobs = ask(async |client| {
         let page: Page<JobRecord> = client.get("jobs?limit=1000").await?;
         Ok(page.items)
     });
-    let jobs = jobs.unwrap_or_default().into_iter().filter(|job| wanted(job.status));
+    let jobs = jobs.unwrap_or_default().into_iter().filter(|job| is_offered(job.status));
     let offered = jobs.filter_map(|job| {
-        let short = !current.is_empty() && job.id.suffix().starts_with(current);
-        let id = if short { job.id.suffix().to_owned() } else { job.id.to_string() };
+        let is_suffix = !current.is_empty() && job.id.suffix().starts_with(current);
+        let id = if is_suffix { job.id.suffix().to_owned() } else { job.id.to_string() };
         id.starts_with(current).then(|| candidate(id, format!("{} {}", job.agent, job.status)))
     });
     offered.take(MAX_JOBS_OFFERED).collect()
@@ -126,14 +127,14 @@ fn candidate(value: String, help: String) -> CompletionCandidate {
 }
 
 /// Sends a request to the fleet. Returns none if the config has errors or no answer comes in time.
-fn ask<T>(question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
+fn ask<T>(request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
     let file = config_file()?;
     if config::load(&file).loaded.errors() > 0 {
         return None;
     }
     let location = FleetLocation { state: StateFolder::beside(&file), config: file };
     let answer = location.ask(async |client| {
-        tokio::time::timeout(COMPLETION_TIMEOUT, question(client))
+        tokio::time::timeout(COMPLETION_TIMEOUT, request(client))
             .await
             .unwrap_or_else(|_| Err(Failure::usage("")))
     });
@@ -143,7 +144,7 @@ fn ask<T>(question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> 
 /// Returns the config that `-c` names on the typed line, or the one found from the current directory.
 fn config_file() -> Option<PathBuf> {
     let words = words();
-    let named = words.iter().enumerate().find_map(|(index, word)| {
+    let config_option = words.iter().enumerate().find_map(|(index, word)| {
         let word = word.to_str()?;
         match word.strip_prefix("--config=") {
             Some(path) => Some(OsString::from(path)),
@@ -151,8 +152,8 @@ fn config_file() -> Option<PathBuf> {
             None => None,
         }
     });
-    let here = std::env::current_dir().ok()?;
-    Some(config::find(named.as_deref().map(Path::new), &here).ok()?.file)
+    let current_dir = std::env::current_dir().ok()?;
+    Some(config::find(config_option.as_deref().map(Path::new), &current_dir).ok()?.file)
 }
 
 /// Returns the words of the typed line.

@@ -83,9 +83,10 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 /// Loads the config that `-c` names, or the one found from the current directory. Also returns that
 /// directory, to which shown paths are relative.
 fn load(config: Option<&Path>) -> Result<(LoadedConfig, PathBuf), Failure> {
-    let here = std::env::current_dir()
+    let current_dir = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
-    let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+    let found =
+        config::find(config, &current_dir).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     let location = FleetLocation::of(found.file);
     let config::FromDisk { loaded, notes, .. } = config::load(&location.config);
     location.note(found.note);
@@ -93,5 +94,5 @@ fn load(config: Option<&Path>) -> Result<(LoadedConfig, PathBuf), Failure> {
         print::note(format!("this is about {}", location.config.display()));
     }
     notes.iter().for_each(print::note);
-    Ok((loaded, here))
+    Ok((loaded, current_dir))
 }

@@ -13,10 +13,10 @@ use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::prune::files;
-use cowhand_engine::state::StateFolder;
+use cowhand_engine::state::{StateFolder, test_write_in};
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
-use cowhand_web::api::{Client, Code, Page, StatusView};
+use cowhand_web::api::{ApiProblem, Client, Code, Page, StatusView};
 use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug, Args)]
@@ -30,17 +30,19 @@ impl DoctorArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let location = FleetLocation::find(config)?;
         let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&location.config);
+        let daemon_status = wait(async { Ok(ask_daemon(&location.state).await) })?;
+        let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status);
         let mut findings = vec![
             Finding::of("config", of_config(&loaded, &location.config)),
             Finding::of("state folder", folder(&location.state)),
-            Finding::of("store", wait(async { Ok(store(&location, loaded.roster.store.as_deref()).await) })?),
+            Finding::of("store", wait(async { Ok(store_check.await) })?),
             disk_use(&location.state),
-            Finding::of("daemon", wait(async { Ok(daemon(&location).await) })?),
+            Finding::of("daemon", daemon(&location, daemon_status)),
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let has_config = findings[0].ok;
-        let other = location.runs_other_file();
-        findings.extend(other.map(|other| Finding { warning: true, ..Finding::works("daemon", other) }));
+        let note = location.runs_other_file();
+        findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
             env_notes.into_iter().map(|note| Finding { warning: true, ..Finding::works("variables", note) }),
         );
@@ -49,9 +51,9 @@ impl DoctorArgs {
                 .map(|note| Finding { warning: true, ..Finding::works("herdctl", note) }),
         );
         let base = location.config.parent().unwrap_or(Path::new(""));
-        let setting =
+        let context =
             SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
-        let sources = Arc::new(WorkSources::new(Arc::default(), setting));
+        let sources = Arc::new(WorkSources::new(Arc::default(), context));
         let (roster, state) = (Arc::new(loaded.roster), location.state.clone());
         let outside = roster.server.outside();
         let subject = Subject { roster, state, variables, files, sources, outside };
@@ -72,20 +74,20 @@ impl DoctorArgs {
 /// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts
 /// the agents; without one, this process makes them as a daemon started here would.
 async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
-    let asked = async {
+    let request = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
         client.get::<Page<Finding>>("doctor").await.map(Some)
     };
-    match asked.await {
+    match request.await {
         Ok(Some(page)) => page.items,
         Ok(None) => doctor::examine(subject).await,
         Err(problem) => {
-            let own = doctor::examine(subject).await;
-            let asked = Err(format!(
+            let findings = doctor::examine(subject).await;
+            let unanswered = Err(format!(
                 "it could not be asked what it sees, so this is what is seen here: {}",
                 problem.message
             ));
-            std::iter::once(Finding::of("daemon's environment", asked)).chain(own).collect()
+            std::iter::once(Finding::of("daemon's environment", unanswered)).chain(findings).collect()
         }
     }
 }
@@ -112,10 +114,10 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     let path = state.path();
     state.check().map_err(|error| error.to_string())?;
     // A missing state folder is created beside the config.
-    let there = if path.exists() { path } else { path.parent().unwrap_or(path) };
-    match tempfile::tempfile_in(there) {
-        Ok(_) => Ok(format!("{} can be written", path.display())),
-        Err(error) => Err(format!("{} cannot be written: {error}", there.display())),
+    let existing = if path.exists() { path } else { path.parent().unwrap_or(path) };
+    match test_write_in(existing) {
+        Ok(()) => Ok(format!("{} can be written", path.display())),
+        Err(error) => Err(format!("{} cannot be written: {error}", existing.display())),
     }
 }
 
@@ -137,13 +139,27 @@ const fn is_large(bytes: u64, files: usize) -> bool {
     bytes > 1_000_000_000 || files > 10_000
 }
 
-async fn store(location: &FleetLocation, configured: Option<&str>) -> Result<String, String> {
+/// Answer of the daemon to a request for its status. It is none if no daemon runs. The outer error is that of the
+/// connection, the inner one that of the request.
+type DaemonStatus = Result<Option<Result<StatusView, ApiProblem>>, ApiProblem>;
+
+/// Asks the daemon for its status. It is asked once for all findings: if its store is away, the answer takes a while.
+async fn ask_daemon(state: &StateFolder) -> DaemonStatus {
+    let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
+    Ok(Some(client.get::<StatusView>("status").await))
+}
+
+async fn store(
+    location: &FleetLocation,
+    configured: Option<&str>,
+    daemon_status: &DaemonStatus,
+) -> Result<String, String> {
     let state = &location.state;
     // The daemon may have opened another file than the one at this path now.
-    if let Ok(Some(client)) = Client::of_daemon(state).await {
-        let status = client.get::<StatusView>("status").await.map_err(|problem| problem.message)?;
-        if let Some(problem) = status.daemon.store_problem {
-            return Err(problem);
+    if let Ok(Some(answer)) = daemon_status {
+        let status = answer.as_ref().map_err(|problem| problem.message.clone())?;
+        if let Some(problem) = &status.daemon.store_problem {
+            return Err(problem.clone());
         }
     }
     if configured.is_some_and(|address| !is_postgres(address)) {
@@ -173,13 +189,9 @@ async fn store(location: &FleetLocation, configured: Option<&str>) -> Result<Str
     Ok(format!("{name} answers all {} kinds of question, and what it holds can be read", checked?))
 }
 
-async fn daemon(location: &FleetLocation) -> Result<String, String> {
+fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<String, String> {
     let state = &location.state;
-    let answer = async {
-        let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
-        client.get::<StatusView>("status").await.map(Some)
-    };
-    match answer.await {
+    match daemon_status.and_then(Option::transpose) {
         Ok(Some(status)) => {
             let pid = status.daemon.pid.unwrap_or_default();
             Ok(format!("running, pid {pid}; agents and sources are shown as the daemon sees them"))
@@ -207,13 +219,13 @@ fn clock(now: Timestamp) -> Result<String, String> {
         return Err(format!("{local:.0} lies in the past; set the clock"));
     }
     let local = local.strftime("%Y-%m-%d %H:%M:%S");
-    let set = std::env::var("TZ").ok().filter(|set| !set.is_empty());
-    match (zone.iana_name().filter(|_| !zone.is_unknown()), set) {
+    let tz_variable = std::env::var("TZ").ok().filter(|tz_variable| !tz_variable.is_empty());
+    match (zone.iana_name().filter(|_| !zone.is_unknown()), tz_variable) {
         (Some(name), _) => Ok(format!("{local}, zone {name}")),
-        (None, Some(set)) if zone.is_unknown() => Err(format!(
-            "TZ is {set:?}, which is no time zone that is known here, so cron uses UTC; set it to a name such as Europe/Berlin"
+        (None, Some(tz_variable)) if zone.is_unknown() => Err(format!(
+            "TZ is {tz_variable:?}, which is no time zone that is known here, so cron uses UTC; set it to a name such as Europe/Berlin"
         )),
-        (None, Some(set)) => Ok(format!("{local}, zone {set}")),
+        (None, Some(tz_variable)) => Ok(format!("{local}, zone {tz_variable}")),
         (None, None) => Ok(format!("{local}, no zone is set, so cron uses UTC")),
     }
 }

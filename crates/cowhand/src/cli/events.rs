@@ -65,10 +65,10 @@ impl EventsArgs {
                 last_seq.set(event.seq);
                 event.seq
             };
-            let goes_on =
+            let interrupt_note =
                 || Some(format!("`cowhand events -f --after {}` continues from here", last_seq.get()));
             let follows = follow::lines(client, FollowUntil::Never, last, address, on_line);
-            interrupt::unless_with_note(follows, goes_on).await
+            interrupt::unless_with_note(follows, interrupt_note).await
         })
     }
 
@@ -112,13 +112,16 @@ impl EventsArgs {
             _ => None,
         };
         let ids: Vec<_> = [job, about].into_iter().flatten().collect();
-        let whose = event.subject();
+        let subject = event.subject();
         // An event without a subject gets no empty column.
-        let whose =
-            if whose.is_empty() { whose } else { format!("{}  ", print::padded(&whose, columns.whose)) };
+        let subject = if subject.is_empty() {
+            subject
+        } else {
+            format!("{}  ", print::padded(&subject, columns.subject))
+        };
         let when = print::padded(&duration::from_now(Timestamp::now(), event.at), columns.when);
         let kind = print::padded(event.fact.type_name(), columns.kind);
-        let head = format!("{:>6}  {when}  {by}{kind}  {whose}{}", event.seq, ids.join("  "));
+        let head = format!("{:>6}  {when}  {by}{kind}  {subject}{}", event.seq, ids.join("  "));
         print_line(&head, &by_whom.or_else(|| why(&event.fact)).unwrap_or_default());
     }
 }
@@ -139,7 +142,7 @@ fn print_line(head: &str, text: &str) {
     // The columns do not line up in a wrapped line.
     let words: Vec<&str> = head.split_whitespace().collect();
     let is_long = |word: &&str| CONTINUATION_INDENT + word.width() > width;
-    print::words(&words.join(" "), if words.iter().any(is_long) { 0 } else { CONTINUATION_INDENT });
+    print::wrapped(&words.join(" "), if words.iter().any(is_long) { 0 } else { CONTINUATION_INDENT });
     if !text.is_empty() {
         print::row(&format!("{:CONTINUATION_INDENT$}{text}", ""));
     }
@@ -150,21 +153,21 @@ struct Columns {
     when: usize,
     by: usize,
     kind: usize,
-    whose: usize,
+    subject: usize,
 }
 
 impl Columns {
     fn of(events: &[Event]) -> Self {
         let now = Timestamp::now();
-        let widest = |cell: &dyn Fn(&Event) -> String, least: usize| {
-            events.iter().map(|event| cell(event).width()).fold(least, usize::max)
+        let widest = |cell: &dyn Fn(&Event) -> String, min: usize| {
+            events.iter().map(|event| cell(event).width()).fold(min, usize::max)
         };
         Self {
             when: widest(&|event| duration::from_now(now, event.at), 12),
             by: widest(&|event| event.by.as_ref().map(ToString::to_string).unwrap_or_default(), 0),
             kind: widest(&|event| event.fact.type_name().to_owned(), 18),
             // Leaves room for the text after it, of which the id of a job is the most important.
-            whose: widest(&Event::subject, 0)
+            subject: widest(&Event::subject, 0)
                 .min(print::width().map_or(usize::MAX, |width| width.saturating_sub(65))),
         }
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::interval::Interval;
-use cowhand_core::job::{JobStatus, TriggerType};
+use cowhand_core::job::{JobRecord, JobStatus, TriggerType};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -128,8 +128,19 @@ impl JobFilterArgs {
     fn of_one_schedule(&self) -> Option<Self> {
         let (agent, schedule) = self.schedule.as_ref()?.as_str().split_once('/')?;
         let (agent, schedule) = (agent.parse().ok()?, schedule.parse().ok()?);
-        let fits = self.agent.as_ref().is_none_or(|own| *own == agent);
-        fits.then(|| Self { agent: Some(agent), schedule: Some(schedule), ..self.clone() })
+        let is_same_agent = self.agent.as_ref().is_none_or(|filtered_agent| *filtered_agent == agent);
+        is_same_agent.then(|| Self { agent: Some(agent), schedule: Some(schedule), ..self.clone() })
+    }
+
+    /// Returns the filter as [`Self::jobs`] reads it: with both names of `--schedule AGENT/SCHEDULE`, unless there is a
+    /// schedule whose name is the whole text.
+    pub(super) async fn with_split_schedule(&self, client: &Connection<'_>) -> Result<Self, Failure> {
+        let Some(split_filter) = self.of_one_schedule() else { return Ok(self.clone()) };
+        match pages::<JobRecord>(client, &self.query(), None, Some(1)).await {
+            Ok(_) => Ok(self.clone()),
+            Err(problem) if problem.code == Code::NotFound => Ok(split_filter),
+            Err(problem) => Err(problem.into()),
+        }
     }
 
     fn values(&self) -> impl Iterator<Item = (&'static str, String)> {
@@ -155,10 +166,10 @@ impl JobFilterArgs {
         match pages(client, &self.query(), after.clone(), limit).await {
             // The name of a schedule may contain a slash, so the whole text is tried as a name first.
             Err(problem) if problem.code == Code::NotFound => match self.of_one_schedule() {
-                Some(one) => Ok(pages(client, &one.query(), after, limit).await?),
+                Some(split_filter) => Ok(pages(client, &split_filter.query(), after, limit).await?),
                 None => Err(problem.into()),
             },
-            read => Ok(read?),
+            result => Ok(result?),
         }
     }
 }
@@ -173,8 +184,9 @@ async fn pages<T: DeserializeOwned>(
     loop {
         let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
         // One more than requested shows whether there are more.
-        let wanted = limit.map_or(MAX_JOBS_PER_PAGE, |limit| (limit + 1 - jobs.len()).min(MAX_JOBS_PER_PAGE));
-        let page: Page<T> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
+        let page_size =
+            limit.map_or(MAX_JOBS_PER_PAGE, |limit| (limit + 1 - jobs.len()).min(MAX_JOBS_PER_PAGE));
+        let page: Page<T> = client.get(&format!("jobs?limit={page_size}{query}{after}")).await?;
         jobs.extend(page.items);
         cursor = page.next_cursor;
         match limit {

@@ -52,22 +52,22 @@ pub(super) async fn lines<C: Copy>(
 ) -> Result<(), Failure> {
     let mut absence = Absence::default();
     loop {
-        let (asked, mut received) = (Instant::now(), false);
-        let on = |at, line: &str| {
-            received = true;
+        let (requested_at, mut has_received) = (Instant::now(), false);
+        let on_received = |at, line: &str| {
+            has_received = true;
             on_line(at, line)
         };
-        let Err(problem) = pass_on(connection, &mut at, &address, on).await else { return Ok(()) };
+        let Err(problem) = pass_on(connection, &mut at, &address, on_received).await else { return Ok(()) };
         // A long answer means that a daemon was there, even if it sent nothing.
-        if received || asked.elapsed() > MIN_ANSWER_TIME {
+        if has_received || requested_at.elapsed() > MIN_ANSWER_TIME {
             absence = Absence::default();
         }
         if absence.begins_with(&problem)
             && let Ok(alone) = connection.open_store().await
         {
             // Check the end first and read then, so that no line before the end is missed.
-            let over = until.is_over(&alone).await;
-            if pass_on(&alone, &mut at, &address, &mut on_line).await.is_ok() && over {
+            let is_over = until.is_over(&alone).await;
+            if pass_on(&alone, &mut at, &address, &mut on_line).await.is_ok() && is_over {
                 return Ok(());
             }
         }
@@ -123,11 +123,11 @@ impl Absence {
     /// Waits until the next request. Fails if the problem is not an absence, or if the absence takes too
     /// long.
     async fn wait_or_fail(&mut self, client: &Connection<'_>, problem: ApiProblem) -> Result<(), Failure> {
-        let away = matches!(
+        let is_absence = matches!(
             problem.code,
             Code::Unavailable | Code::StoreUnavailable | Code::Busy | Code::NoDaemon | Code::Stopping
         );
-        if client.is_alone() || !away {
+        if client.is_alone() || !is_absence {
             return Err(problem.into());
         }
         if self.begins_with(&problem) {

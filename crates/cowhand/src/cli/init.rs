@@ -24,35 +24,34 @@ const FLEET_TEMPLATE: &str = include_str!("init.yaml");
 
 impl InitArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let here = config.unwrap_or(Path::new("."));
-        let file = if here.is_dir() { here.join("cowhand.yaml") } else { here.to_owned() };
-        let shown = file.display();
-        if let Some(other) = herdctl_beside(&file).filter(|_| !self.force) {
+        let target = config.unwrap_or(Path::new("."));
+        let file = if target.is_dir() { target.join("cowhand.yaml") } else { target.to_owned() };
+        let shown_path = file.display();
+        if let Some(herdctl_file) = herdctl_beside(&file).filter(|_| !self.force) {
             let message = format!(
                 "{} is a fleet already, and cowhand runs it as it is: `cowhand start`. With a cowhand.yaml beside it, it \
                  would no longer be used; `cowhand init --force` writes one all the same",
-                other.display()
+                herdctl_file.display()
             );
             return Err(Failure::new(Exit::Refused, message));
         }
-        let written = OpenOptions::new()
+        let result = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&file)
             .and_then(|mut file| file.write_all(FLEET_TEMPLATE.as_bytes()));
-        match written {
+        match result {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let message = format!("{shown} exists already, and is not overwritten");
+                let message = format!("{shown_path} exists already, and is not overwritten");
                 return Err(Failure::new(Exit::Refused, message));
             }
-            Err(error) => return Err(cannot(&format!("cannot write {shown}"), &error)),
+            Err(error) => return Err(cannot(&format!("cannot write {shown_path}"), &error)),
         }
+        print::done(&format!("wrote {shown_path}"), &json!({ "file": file }), self.json);
         if self.json {
-            print::json(&json!({ "file": file }));
             return Ok(());
         }
-        print::line(format!("wrote {shown}"));
         let verbs = [
             ("start -d", "starts it"),
             ("trigger helper --wait", "runs its agent now"),
@@ -69,5 +68,5 @@ impl InitArgs {
 /// Returns the file of herdctl that a new `cowhand.yaml` would replace.
 fn herdctl_beside(file: &Path) -> Option<PathBuf> {
     let names = ["herdctl.yaml", "herdctl.yml"].map(|name| file.with_file_name(name));
-    names.into_iter().find(|other| other.exists())
+    names.into_iter().find(|herdctl_file| herdctl_file.exists())
 }

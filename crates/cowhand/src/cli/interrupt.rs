@@ -2,25 +2,24 @@
 
 use super::{Exit, Failure, print};
 
-/// Returns the result of the work, unless the user interrupts it. `goes_on` is the note about what continues
-/// then.
+/// Returns the result of the work, unless the user interrupts it. `note` is then printed; it says what continues.
 pub(super) async fn unless<T>(
     work: impl Future<Output = Result<T, Failure>>,
-    goes_on: Option<&str>,
+    note: Option<&str>,
 ) -> Result<T, Failure> {
-    unless_with_note(work, || goes_on.map(str::to_owned)).await
+    unless_with_note(work, || note.map(str::to_owned)).await
 }
 
-/// Does the same with a note that is made only at the interrupt.
+/// Does the same as [`unless`], with a note that is built only at the interrupt.
 pub(super) async fn unless_with_note<T>(
     work: impl Future<Output = Result<T, Failure>>,
-    goes_on: impl FnOnce() -> Option<String>,
+    note: impl FnOnce() -> Option<String>,
 ) -> Result<T, Failure> {
     tokio::select! {
         answer = work => answer,
         Ok(()) = tokio::signal::ctrl_c() => {
-            if let Some(goes_on) = goes_on() {
-                print::note(goes_on);
+            if let Some(text) = note() {
+                print::note(text);
             }
             Err(Failure::reported(Exit::Interrupted))
         }

@@ -16,7 +16,7 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::advice::{self, with_config_option};
-use super::asks::describe as asked;
+use super::asks::describe as describe_ask;
 use super::location::Connection;
 use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, location, logs, print};
@@ -59,11 +59,7 @@ impl DeleteArgs {
     fn run(&self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("jobs/{}", self.id);
         let job: JobRecord = location::ask(config, async |client| Ok(client.delete(&address).await?))?;
-        if self.json {
-            print::json(&job);
-        } else {
-            print::line(format!("{} is deleted", job.id));
-        }
+        print::done(&format!("{} is deleted", job.id), &job, self.json);
         Ok(())
     }
 }
@@ -80,7 +76,7 @@ impl JobArgs {
             print::raw(&diff);
             return Ok(());
         }
-        let (job, attempts, alone) = location::ask(config, async |client| {
+        let (job, attempts, is_alone) = location::ask(config, async |client| {
             let job = client.get::<JobView>(&format!("jobs/{id}")).await?;
             let attempts: Page<AttemptView> = client.get(&format!("jobs/{id}/attempts")).await?;
             Ok((job, attempts.items, client.is_alone()))
@@ -88,7 +84,7 @@ impl JobArgs {
         if self.json {
             print::json(&job);
         } else {
-            details(&job.job, job.cancellation.as_ref(), alone, Timestamp::now());
+            details(&job.job, job.cancellation.as_ref(), is_alone, Timestamp::now());
             work_item(&job);
             asks(&job.asks, Timestamp::now());
             denials(&job.denials);
@@ -104,11 +100,15 @@ impl JobArgs {
     }
 }
 
-/// Waits for the end of the job and returns it. `note` is printed if the user interrupts the wait.
-pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
+/// Waits for the end of the job and returns the job. `interrupt_note` is printed if the user interrupts the wait.
+pub(super) async fn wait_for_end(
+    client: &Connection<'_>,
+    id: &JobId,
+    interrupt_note: &str,
+) -> Result<JobRecord, Failure> {
     let spinner = Spinner::new(format!("waiting for {id}"));
     let end = async {
-        logs::listen(client, id, true, |_| {}).await?;
+        logs::follow_output(client, id, true, |_| {}).await?;
         follow::get(client, &format!("jobs/{id}")).await
     };
     let end = Box::pin(async {
@@ -117,7 +117,7 @@ pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) ->
             never = note_waits(client, id, &spinner) => match never {},
         }
     });
-    let ended = interrupt::unless(spinner.during(end), Some(goes_on)).await;
+    let ended = interrupt::unless(spinner.during(end), Some(interrupt_note)).await;
     ended.map_err(|failure| {
         if !failure.is_of(Exit::NoDaemon) {
             return failure;
@@ -129,18 +129,18 @@ pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) ->
 }
 
 /// Time between two requests for the reason why a job waits.
-const LOOK_AT_WAIT_EVERY: Duration = Duration::from_secs(2);
+pub(super) const WAIT_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Prints a note whenever the job waits for something new between two attempts, for example a budget of the day.
 async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> Infallible {
-    let mut noted = None;
+    let mut last_message = None;
     loop {
-        tokio::time::sleep(LOOK_AT_WAIT_EVERY).await;
+        tokio::time::sleep(WAIT_POLL_INTERVAL).await;
         // If no daemon answers, the stream of its output reports that.
         let Ok(view) = client.get::<JobView>(&format!("jobs/{id}")).await else { continue };
         let waits = view.waits.filter(|_| view.job.attempt > 0 && view.job.status == JobStatus::Pending);
         let Some(waits) = waits else { continue };
-        if noted.replace(waits.message.clone()).as_ref() != Some(&waits.message) {
+        if last_message.replace(waits.message.clone()).as_ref() != Some(&waits.message) {
             spinner.suspend_for(|| {
                 print_wait(&waits);
                 Ends::WithALine
@@ -161,6 +161,7 @@ pub(super) async fn print_created(
     wait: bool,
     json: bool,
 ) -> Result<(), Failure> {
+    print::remember_done(format!("the job was accepted as {}", job.id));
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         // A wait for other jobs of the agent is normal, so no note is printed.
@@ -170,9 +171,10 @@ pub(super) async fn print_created(
     }
     if wait {
         let id = &job.id;
-        let goes_on =
-            format!("{id} runs on; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
-        job = ended(client, id, &goes_on).await?;
+        let interrupt_note = format!(
+            "{id} stays, pending or running; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it"
+        );
+        job = wait_for_end(client, id, &interrupt_note).await?;
     }
     print(&job, json);
     match job.status {
@@ -185,12 +187,12 @@ pub(super) fn print(job: &JobRecord, json: bool) {
     if json {
         print::json(job);
     } else {
-        print::line(in_short(job));
+        print::line(summary_line(job));
     }
 }
 
 /// Formats a job in one line: `job-… failed after 3s: message`.
-pub(super) fn in_short(job: &JobRecord) -> String {
+pub(super) fn summary_line(job: &JobRecord) -> String {
     let took = job.duration_seconds.map(|seconds| format!(" after {}", duration::seconds_in_words(seconds)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let why = outcome(job);
@@ -198,30 +200,30 @@ pub(super) fn in_short(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
-/// Formats a job as [`in_short`] does, with who cancelled it, or what it waits for.
-pub(super) fn in_short_with_why(view: &JobView, alone: bool, now: Timestamp) -> String {
+/// Formats a job as [`summary_line`] does, with who cancelled it, or what it waits for.
+pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
     let retry = view.job.retry_of.as_ref().filter(|_| view.job.status == JobStatus::Pending);
     let retry = retry.map(|of| format!(", a retry of {of}")).unwrap_or_default();
-    format!("{}{by}{retry}{}", in_short(&view.job), why_pending(view, alone, now))
+    format!("{}{by}{retry}{}", summary_line(&view.job), why_pending(view, is_alone, now))
 }
 
 /// `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m (…)`. Empty if it does not wait.
-fn why_pending(view: &JobView, alone: bool, now: Timestamp) -> String {
+fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let Some(waits) = view.waits.as_ref().filter(|_| view.job.status == JobStatus::Pending) else {
         return String::new();
     };
     let next = next_attempt(waits, now).map(|at| {
         let (number, when) = (view.job.attempt + 1, duration::until(now, at));
-        format!("; attempt {number} starts {when} ({at:.0}){}", with_daemon(alone))
+        format!("; attempt {number} starts {when} ({at:.0}){}", with_daemon(is_alone))
     });
     format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())
 }
 
-/// Returns the condition of a start in the future if no daemon runs.
-pub(super) const fn with_daemon(alone: bool) -> &'static str {
-    if alone { ", if a daemon runs by then" } else { "" }
+/// Returns the condition under which a job starts in the future: empty if a daemon runs.
+pub(super) const fn with_daemon(is_alone: bool) -> &'static str {
+    if is_alone { ", if a daemon runs by then" } else { "" }
 }
 
 /// Returns the time at which the next attempt of a retried job starts.
@@ -236,13 +238,13 @@ pub(super) fn outcome(job: &JobRecord) -> String {
     error.or(ended).or_else(|| job.summary.clone()).unwrap_or_default()
 }
 
-fn details(job: &JobRecord, cancellation: Option<&Cancellation>, alone: bool, now: Timestamp) {
+fn details(job: &JobRecord, cancellation: Option<&Cancellation>, is_alone: bool, now: Timestamp) {
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::from_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let by = cancellation.map(Cancellation::in_words);
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
-    let cancelling = under_way.map(|asked| {
-        let (since, by) = (duration::from_now(now, asked.asked_at), asked.in_words());
+    let cancelling = under_way.map(|cancellation| {
+        let (since, by) = (duration::from_now(now, cancellation.asked_at), cancellation.in_words());
         format!("its cancellation was requested {since}, by {by}; it has not ended yet")
     });
     let next = at(job.not_before.filter(|at| *at > now));
@@ -262,9 +264,9 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, alone: bool, no
         ("cancelling", cancelling),
         ("fork of", job.forked_from.as_ref().map(ToString::to_string)),
         ("retry of", job.retry_of.as_ref().map(ToString::to_string)),
-        ("made", at(Some(job.started_at))),
+        ("created", at(Some(job.started_at))),
         ("started", at(job.run_started_at)),
-        ("next attempt", next.map(|next| format!("{next}{}", with_daemon(alone)))),
+        ("next attempt", next.map(|next| format!("{next}{}", with_daemon(is_alone)))),
         ("finished", at(job.finished_at)),
         ("took", job.duration_seconds.map(duration::seconds_in_words)),
         ("attempt", Some(job.attempt.to_string())),
@@ -286,16 +288,17 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, alone: bool, no
 /// Prints the work item of the job, and what has been reported to its source.
 fn work_item(view: &JobView) {
     let Some(item) = &view.job.work_item else { return };
-    let told = view.source_told.as_ref().map(|told| format!("; {}", print::one_line(&told.sentence(), 300)));
+    let reported =
+        view.source_told.as_ref().map(|report| format!("; {}", print::one_line(&report.sentence(), 300)));
     row(
         "work item",
-        &format!("{}  {}{}", item.id, print::one_line(&item.title, 100), told.unwrap_or_default()),
+        &format!("{}  {}{}", item.id, print::one_line(&item.title, 100), reported.unwrap_or_default()),
     );
 }
 
 /// Prints `name   value`, with the value wrapped to the terminal.
 fn row(name: &str, value: &str) {
-    print::words(&format!("{name:<13}{value}"), 13);
+    print::wrapped(&format!("{name:<13}{value}"), 13);
 }
 
 /// Prints the asks of the job, the newest last.
@@ -306,8 +309,8 @@ fn asks(asks: &[Ask], now: Timestamp) {
         row("asks", &with_config_option(&format!("{skipped} earlier ones; `cowhand asks --all` shows them")));
     }
     for ask in &asks[skipped..] {
-        let (id, what) = (&ask.id, folded(&asked(ask), 120));
-        let by = |said: &Answered| said.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let (id, what) = (&ask.id, folded(&describe_ask(ask), 120));
+        let by = |answer: &Answered| answer.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         row(
             "asks",
             &match &ask.state {
@@ -316,9 +319,9 @@ fn asks(asks: &[Ask], now: Timestamp) {
                     let shows = advice::command(&format!("asks {id}"));
                     format!("{what}: no answer yet, which means no {until}; `{shows}` shows it")
                 }
-                AskState::Allowed(said) => format!("{what}: allowed{}", by(said)),
-                AskState::Denied(said) => format!("{what}: denied{}", by(said)),
-                AskState::Answered(said) => format!("{what}: answered{}", by(said)),
+                AskState::Allowed(answer) => format!("{what}: allowed{}", by(answer)),
+                AskState::Denied(answer) => format!("{what}: denied{}", by(answer)),
+                AskState::Answered(answer) => format!("{what}: answered{}", by(answer)),
                 AskState::Expired { answered_at } => {
                     format!("{what}: nobody answered in time ({})", duration::from_now(now, *answered_at))
                 }
@@ -376,9 +379,9 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     let spent = job.job.usage.iter().chain(running_usage).map(Amount::of).reduce(Amount::plus);
     if let Some(spent) = spent {
         let so_far = if running_usage.is_some() { " so far" } else { "" };
-        let told = |usage: &JobUsage| usage.total_cost_usd.is_some() || usage.assumed_usd.is_some();
-        let known = spent.microdollars > 0 || job.job.usage.iter().chain(running_usage).any(told);
-        let cost = if known { money(spent.microdollars) } else { "unknown".to_owned() };
+        let has_cost = |usage: &JobUsage| usage.total_cost_usd.is_some() || usage.assumed_usd.is_some();
+        let is_cost_known = spent.microdollars > 0 || job.job.usage.iter().chain(running_usage).any(has_cost);
+        let cost = if is_cost_known { money(spent.microdollars) } else { "unknown".to_owned() };
         row("cost", &format!("{cost}, {}{so_far}", tokens_in_words(spent.tokens)));
         if let Some(assumed) = job.job.usage.as_ref().and_then(assumed_sentence) {
             row("", &print::one_line(&assumed, 300));
@@ -393,12 +396,12 @@ fn hooks(hooks: &[HookRun]) {
         let name = hook.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let heading = format!("hook {}", hook.number);
         print::line(format!("{heading:<13}{state}  {}, {}{name}", hook.list, hook.kind));
-        let is_told = hook.reason.as_ref().is_some_and(|reason| reason.contains(", tried "));
-        let tries = (hook.tries > 1 && !is_told).then(|| format!("tried {} times", hook.tries));
-        for more in hook.reason.iter().chain(&tries) {
-            row("", &print::one_line(more, 400));
+        let names_tries = hook.reason.as_ref().is_some_and(|reason| reason.contains(", tried "));
+        let tries = (hook.tries > 1 && !names_tries).then(|| format!("tried {} times", hook.tries));
+        for detail in hook.reason.iter().chain(&tries) {
+            row("", &print::one_line(detail, 400));
         }
-        for line in print::plain(hook.said.as_deref().unwrap_or_default()).trim_end().lines() {
+        for line in print::plain(hook.output.as_deref().unwrap_or_default()).trim_end().lines() {
             row("", line);
         }
     }

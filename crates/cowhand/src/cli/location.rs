@@ -30,17 +30,17 @@ pub(super) struct FleetLocation {
 impl FleetLocation {
     /// Finds the fleet that `-c` names, or the one above the current directory, and prints notes about the
     /// choice.
-    pub(super) fn find(asked: Option<&Path>) -> Result<Self, Failure> {
-        let (location, of_search) = Self::search(asked)?;
-        location.note(of_search);
+    pub(super) fn find(config_option: Option<&Path>) -> Result<Self, Failure> {
+        let (location, search_note) = Self::search(config_option)?;
+        location.note(search_note);
         Ok(location)
     }
 
     /// Finds the fleet without printing, and returns the note about the search.
-    pub(super) fn search(asked: Option<&Path>) -> Result<(Self, Option<String>), Failure> {
-        let here = std::env::current_dir().map_err(|error| cannot("no working directory", &error))?;
-        let found =
-            config::find(asked, &here).map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
+    pub(super) fn search(config_option: Option<&Path>) -> Result<(Self, Option<String>), Failure> {
+        let current_dir = std::env::current_dir().map_err(|error| cannot("no working directory", &error))?;
+        let found = config::find(config_option, &current_dir)
+            .map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
         Ok((Self::of(found.file), found.note))
     }
 
@@ -50,8 +50,8 @@ impl FleetLocation {
     }
 
     /// Prints notes about the choice of the config file.
-    pub(super) fn note(&self, of_search: Option<String>) {
-        self.runs_other_file().or(of_search).into_iter().for_each(print::note);
+    pub(super) fn note(&self, search_note: Option<String>) {
+        self.runs_other_file().or(search_note).into_iter().for_each(print::note);
         if let Some(root) = self.root() {
             print::note(root.note(&self.config));
         }
@@ -80,10 +80,11 @@ impl FleetLocation {
     /// agents of this one.
     pub(super) fn refuse_second_daemon(&self) -> Result<(), Failure> {
         if let Some(part) = self.running_part() {
-            let (own, named, part) = (self.config.display(), config_argument(&part), part.display());
+            let (own_config, config_option, part) =
+                (self.config.display(), config_argument(&part), part.display());
             let message = format!(
-                "{part} is part of the fleet {own}, and its own daemon runs: a second daemon would run its schedules twice; \
-                 end that daemon with `cowhand {named} stop` first"
+                "{part} is part of the fleet {own_config}, and its own daemon runs: a second daemon would run its schedules twice; \
+                 end that daemon with `cowhand {config_option} stop` first"
             );
             return Err(Failure::new(Exit::Refused, message));
         }
@@ -98,23 +99,24 @@ impl FleetLocation {
         Err(Failure::new(Exit::Refused, message))
     }
 
-    /// Says what to do while no daemon runs for this fleet. `cowhand start -d` is advised only where it is not refused.
+    /// Returns what to do while no daemon runs for this fleet. `cowhand start -d` is advised only where it is not
+    /// refused.
     pub(super) fn how_to_start(&self) -> String {
         self.instead_of_start().unwrap_or_else(|| "`cowhand start -d` starts it".to_owned())
     }
 
-    /// Says what to do where a start is refused because of another daemon.
+    /// Returns what to do where a start is refused because of another daemon.
     fn instead_of_start(&self) -> Option<String> {
         if let Some(part) = self.running_part() {
-            let (named, own) = (config_argument(&part), config_argument(&self.config));
+            let (config_option, own_config) = (config_argument(&part), config_argument(&self.config));
             return Some(format!(
-                "a daemon runs its part {}; `cowhand {named} stop` ends that one, and `cowhand {own} start -d` then starts it",
+                "a daemon runs its part {}; `cowhand {config_option} stop` ends that one, and `cowhand {own_config} start -d` then starts it",
                 part.display()
             ));
         }
         let FleetAbove { config, .. } = self.root().filter(|root| root.runs)?;
-        let (root, named) = (config.display(), config_argument(&config));
-        Some(format!("the daemon of {root} runs its agents; name that fleet with `{named}`"))
+        let (root, config_option) = (config.display(), config_argument(&config));
+        Some(format!("the daemon of {root} runs its agents; name that fleet with `{config_option}`"))
     }
 
     /// Replaces advice to start a daemon where the start is refused.
@@ -126,26 +128,27 @@ impl FleetLocation {
         Failure::new(Exit::NoDaemon, format!("no daemon runs for {}; {instead}", self.config.display()))
     }
 
-    /// The config of a sub-fleet whose own daemon runs.
+    /// Returns the config of a sub-fleet whose own daemon runs.
     fn running_part(&self) -> Option<PathBuf> {
         let files = config::load(&self.config).files;
         files.into_iter().find(|file| {
             let state = StateFolder::beside(file);
             let runs_it = || {
-                let started = StartOptions::read(&state).ok().and_then(|started| started.config);
-                started.is_some_and(|config| config.file_name() == file.file_name())
+                let options = StartOptions::read(&state).ok().and_then(|options| options.config);
+                options.is_some_and(|config| config.file_name() == file.file_name())
             };
             file.parent() != self.config.parent() && state.is_locked() && runs_it()
         })
     }
 
+    /// Sends a request to the daemon, or to the store if none runs.
     pub(super) fn ask<T>(
         &self,
-        question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
+        request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let answer = wait(async {
             let connection = self.connect().await?;
-            question(&connection).await
+            request(&connection).await
         });
         answer.map_err(|failure| self.with_working_advice(failure))
     }
@@ -153,7 +156,7 @@ impl FleetLocation {
     /// Connects to the daemon if one runs, else opens the store alone.
     async fn connect(&self) -> Result<Connection<'_>, Failure> {
         match Client::of_daemon(&self.state).await? {
-            Some(client) => Ok(Connection { client, location: self, _empty: None }),
+            Some(client) => Ok(Connection { client, location: self, _empty_folder: None }),
             None => self.open_store().await,
         }
     }
@@ -181,13 +184,13 @@ impl FleetLocation {
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = {
             let base = self.config.parent().unwrap_or(Path::new(""));
-            let setting =
+            let context =
                 SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
-            let redactor = redactor_without_daemon(&loaded.roster, &variables, &setting);
-            let sources = WorkSources::new(Arc::default(), setting);
+            let redactor = redactor_without_daemon(&loaded.roster, &variables, &context);
+            let sources = WorkSources::new(Arc::default(), context);
             Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor))
         };
-        Ok(Connection { client, location: self, _empty: empty })
+        Ok(Connection { client, location: self, _empty_folder: empty })
     }
 }
 
@@ -200,10 +203,11 @@ pub(super) struct FleetAbove {
 
 impl FleetAbove {
     fn note(&self, part: &Path) -> String {
-        let (part, named, root) = (part.display(), config_argument(&self.config), self.config.display());
+        let (part, config_option, root) =
+            (part.display(), config_argument(&self.config), self.config.display());
         let runs = if self.runs { ", whose daemon runs" } else { "" };
         format!(
-            "{part} is part of the fleet {root}{runs}; this answer is about {part} alone, and `{named}` names that fleet"
+            "{part} is part of the fleet {root}{runs}; this answer is about {part} alone, and `{config_option}` names that fleet"
         )
     }
 }
@@ -221,11 +225,11 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
     }
 }
 
-/// Client, and the fleet location that makes another one when its daemon has ended.
+/// Client of a fleet, with the location from which another client can be made after the daemon has ended.
 pub(super) struct Connection<'p> {
     client: Client,
     location: &'p FleetLocation,
-    _empty: Option<TempDir>,
+    _empty_folder: Option<TempDir>,
 }
 
 impl Connection<'_> {
@@ -255,9 +259,9 @@ fn empty_folder() -> Result<TempDir, Failure> {
 /// Finds the fleet and sends it a request.
 pub(super) fn ask<T>(
     config: Option<&Path>,
-    question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
+    request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    FleetLocation::find(config)?.ask(question)
+    FleetLocation::find(config)?.ask(request)
 }
 
 pub(super) fn wait<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -124,9 +124,33 @@ struct Seen {
     level: Level,
     /// Number of repetitions since the line was last written.
     times: u64,
+    /// Time of the last repetition.
+    last_at: Timestamp,
     /// Time at which the count is written.
     until: Instant,
     pause: Duration,
+}
+
+/// Line that was left out since it was last written.
+#[derive(Debug, PartialEq, Eq)]
+struct Count {
+    level: Level,
+    text: String,
+    times: u64,
+    last_at: Timestamp,
+}
+
+impl Count {
+    /// Writes the line with the time of its last repetition: the cause may have ended since then.
+    fn write(&self) {
+        let Self { level, text, times: repeated, last_at } = self;
+        let message = format!("again until {last_at:.0}: {text}");
+        if *level == Level::ERROR {
+            error!(target: REPEATED_TARGET, repeated, "{message}");
+        } else {
+            warn!(target: REPEATED_TARGET, repeated, "{message}");
+        }
+    }
 }
 
 impl Repeats {
@@ -137,19 +161,20 @@ impl Repeats {
         }
         let mut text = Text::default();
         event.record(&mut text);
-        self.note(level, text.joined(), Instant::now())
+        self.note(level, text.joined(), Instant::now(), Timestamp::now())
     }
 
-    fn note(&self, level: Level, text: String, now: Instant) -> bool {
+    fn note(&self, level: Level, text: String, now: Instant, last_at: Timestamp) -> bool {
         let mut seen = self.lock();
         if let Some(known) = seen.get_mut(&text) {
             known.times += 1;
+            known.last_at = last_at;
             return false;
         }
         if seen.len() < MAX_REMEMBERED_LINES {
             seen.insert(
                 text,
-                Seen { level, times: 0, until: now + FIRST_COUNT_AFTER, pause: FIRST_COUNT_AFTER },
+                Seen { level, times: 0, last_at, until: now + FIRST_COUNT_AFTER, pause: FIRST_COUNT_AFTER },
             );
             self.more.notify_one();
         }
@@ -157,7 +182,7 @@ impl Repeats {
     }
 
     /// Returns the counts that are due. Forgets lines that were not repeated.
-    fn due(&self, now: Instant) -> Vec<(Level, String, u64)> {
+    fn due(&self, now: Instant) -> Vec<Count> {
         let mut counts = Vec::new();
         self.lock().retain(|text, seen| {
             if now < seen.until {
@@ -166,7 +191,8 @@ impl Repeats {
             if seen.times == 0 {
                 return false;
             }
-            counts.push((seen.level, text.clone(), seen.times));
+            let Seen { level, times, last_at, .. } = *seen;
+            counts.push(Count { level, text: text.clone(), times, last_at });
             seen.pause = (seen.pause * 2).min(MAX_COUNT_INTERVAL);
             (seen.times, seen.until) = (0, now + seen.pause);
             true
@@ -197,13 +223,7 @@ fn write_counts(repeats: Arc<Repeats>) {
     std::thread::spawn(move || {
         loop {
             repeats.wait();
-            for (level, text, repeated) in repeats.due(Instant::now()) {
-                if level == Level::ERROR {
-                    error!(target: REPEATED_TARGET, repeated, "{text}");
-                } else {
-                    warn!(target: REPEATED_TARGET, repeated, "{text}");
-                }
-            }
+            repeats.due(Instant::now()).iter().for_each(Count::write);
         }
     });
 }
@@ -251,19 +271,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_again_is_counted_and_told_less_and_less_often() {
+    fn repeated_lines_are_counted_at_growing_intervals() {
         let repeats = Repeats::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let note = |text: &str, seconds| repeats.note(Level::WARN, text.to_owned(), at(seconds));
+        let time = |seconds| Timestamp::from_second(seconds).unwrap();
+        let note = |text: &str, seconds: u32| {
+            repeats.note(Level::WARN, text.to_owned(), at(seconds.into()), time(seconds.into()))
+        };
+        let full = |times, last: i64| Count {
+            level: Level::WARN,
+            text: "full".to_owned(),
+            times,
+            last_at: time(last),
+        };
         assert!(note("full", 0) && note("slow", 1), "each is new");
         assert!(!note("full", 1) && !note("full", 9));
         assert_eq!(repeats.due(at(9)), []);
-        assert_eq!(repeats.due(at(11)), [(Level::WARN, "full".to_owned(), 2)]);
-        assert!(note("slow", 12), "it was not said again, so it is new");
+        assert_eq!(repeats.due(at(11)), [full(2, 9)]);
+        assert!(note("slow", 12), "it was not repeated, so it is new");
         assert!(!note("full", 20));
         assert_eq!(repeats.due(at(30)), [], "now twenty seconds later");
-        assert_eq!(repeats.due(at(31)), [(Level::WARN, "full".to_owned(), 1)]);
+        assert_eq!(repeats.due(at(31)), [full(1, 20)], "with the time of the last repetition");
         assert_eq!(repeats.due(at(71)), []);
         assert!(note("full", 72));
     }
@@ -278,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn others_are_written_when_there_is_no_more_room() {
+    fn lines_beyond_the_limit_are_written_each_time() {
         let repeats = Repeats::default();
         let now = Instant::now();
         for number in 0..MAX_REMEMBERED_LINES {
-            assert!(repeats.note(Level::ERROR, number.to_string(), now));
+            assert!(repeats.note(Level::ERROR, number.to_string(), now, Timestamp::UNIX_EPOCH));
         }
-        assert!(repeats.note(Level::ERROR, "more".to_owned(), now));
-        assert!(repeats.note(Level::ERROR, "more".to_owned(), now));
+        assert!(repeats.note(Level::ERROR, "more".to_owned(), now, Timestamp::UNIX_EPOCH));
+        assert!(repeats.note(Level::ERROR, "more".to_owned(), now, Timestamp::UNIX_EPOCH));
     }
 }

@@ -39,34 +39,35 @@ impl LogsArgs {
             if self.result {
                 return self.result(client, &id).await;
             }
-            let grows = self.follow && std::io::stdout().is_terminal();
-            let mut growing = FollowedOutput::default();
+            let prints_parts = self.follow && std::io::stdout().is_terminal();
+            let mut followed = FollowedOutput::default();
             let spinner = Spinner::new(format!("waiting for the output of {id}"));
             let show = |line: &str| {
                 spinner.suspend_for(|| {
                     if self.json {
                         print::line(line);
-                    } else if grows {
-                        let part = growing.add(line);
+                    } else if prints_parts {
+                        let part = followed.add(line);
                         print::part(&part);
-                        return if growing.is_in_a_line() { Ends::InALine } else { Ends::WithALine };
+                        return if followed.is_in_a_line() { Ends::InALine } else { Ends::WithALine };
                     } else if let Some(text) = readable(line) {
                         print::line(text);
                     }
                     Ends::WithALine
                 });
             };
-            let goes_on =
+            let interrupt_note =
                 format!("{id} goes on; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
-            let said = interrupt::unless(listen(client, &id, self.follow, show), Some(&goes_on));
+            let output =
+                interrupt::unless(follow_output(client, &id, self.follow, show), Some(&interrupt_note));
             if self.follow {
-                spinner.during(said).await?;
+                spinner.during(output).await?;
             } else {
-                said.await?;
+                output.await?;
             }
             if !self.json {
                 let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
-                let short = job::in_short_with_why(&view, client.is_alone(), Timestamp::now());
+                let short = job::summary_line_with_reason(&view, client.is_alone(), Timestamp::now());
                 print::line(styled(format!("── {short}"), FAINT));
             }
             Ok(())
@@ -90,8 +91,8 @@ impl LogsArgs {
             }
             Some(of) => {
                 let agent: AgentName = of.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-                let known = self.newest(client, &format!("&agent={agent}")).await;
-                match (known, of.parse::<JobName>()) {
+                let newest_of_agent = self.newest(client, &format!("&agent={agent}")).await;
+                match (newest_of_agent, of.parse::<JobName>()) {
                     (Ok(job), _) => job,
                     // No agent has this name, but it may be the end of a job's id.
                     (Err(problem), Ok(name)) if problem.code == Code::NotFound => {
@@ -113,14 +114,14 @@ impl LogsArgs {
             }
             None => self.newest(client, "").await?,
         };
-        let nothing = || {
+        let no_jobs = || {
             let message = match &self.of {
                 Some(agent) => format!("{agent} has no jobs yet; `cowhand trigger {agent}` makes one"),
                 None => "no job has been made yet; `cowhand trigger AGENT` makes one".to_owned(),
             };
             Failure::new(Exit::Refused, message)
         };
-        newest.map(|job| job.id).ok_or_else(nothing)
+        newest.map(|job| job.id).ok_or_else(no_jobs)
     }
 
     /// Returns the newest job; with `--follow`, a running job if there is one.
@@ -139,16 +140,17 @@ impl LogsArgs {
 
 /// Passes on each line of a job's output once, even over a restart of the daemon; with `follow`, until the
 /// job has ended.
-pub(super) async fn listen(
+pub(super) async fn follow_output(
     client: &Connection<'_>,
     id: &JobId,
     follow: bool,
-    mut hear: impl FnMut(&str),
+    mut on_line: impl FnMut(&str),
 ) -> Result<(), Failure> {
-    let address = |heard: u64| format!("jobs/{id}/output?follow={}&after={heard}", u8::from(follow));
-    let count = |heard, line: &str| {
-        hear(line);
-        heard + 1
+    let address =
+        |line_count: u64| format!("jobs/{id}/output?follow={}&after={line_count}", u8::from(follow));
+    let count = |line_count, line: &str| {
+        on_line(line);
+        line_count + 1
     };
     let until = if follow { FollowUntil::Ended(id) } else { FollowUntil::Now };
     follow::lines(client, until, 0, address, count).await

@@ -24,9 +24,9 @@ impl McpArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let cannot = |why: String| Failure::new(Exit::CannotRunHere, why);
         if self.job {
-            let voice = JobTools::from_environment().map_err(cannot)?;
+            let tools = JobTools::from_environment().map_err(cannot)?;
             return location::wait(async {
-                mcp::serve_job(voice).await.map_err(|error| cannot(format!("{error:#}")))
+                mcp::serve_job(tools).await.map_err(|error| cannot(format!("{error:#}")))
             });
         }
         if self.scope > Scope::Operate {
@@ -37,11 +37,11 @@ impl McpArgs {
             return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
         }
         let location = FleetLocation::find(config)?;
-        let voice = PersonTools::of(location.state.clone(), move || {
+        let tools = PersonTools::of(location.state.clone(), move || {
             with_config_option(&location.how_to_start()).into_owned()
         });
         location::wait(async {
-            mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
+            mcp::serve_person(tools, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
         })
     }
 }

@@ -159,15 +159,15 @@ enum Verb {
 /// Parses the arguments, runs the verb, and reports its failure.
 pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
-        Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
-        Some(Hidden::Mind(argv)) => return minder::mind(&argv),
-        Some(Hidden::Acp(orders)) => {
-            return acp::run(&orders, |wanted| Box::pin(mcp_server::may_use(wanted)));
+        Some(HiddenVerb::Keep(folder)) => return keeper::keep(&folder),
+        Some(HiddenVerb::Mind(argv)) => return minder::mind(&argv),
+        Some(HiddenVerb::Acp(orders)) => {
+            return acp::run(&orders, |tool_use| Box::pin(mcp_server::may_use(tool_use)));
         }
-        Some(Hidden::Confine(folder)) => return confine::confine(&folder),
-        Some(Hidden::Contain(folder)) => return contain::contain(&folder),
-        Some(Hidden::Sandboxed(argv)) => return forward::enclosed(&argv),
-        Some(Hidden::Forward { alone }) => return forward::forward(alone),
+        Some(HiddenVerb::Confine(folder)) => return confine::confine(&folder),
+        Some(HiddenVerb::Contain(folder)) => return contain::contain(&folder),
+        Some(HiddenVerb::Sandboxed(argv)) => return forward::enclosed(&argv),
+        Some(HiddenVerb::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
     CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE_VARIABLE).complete();
@@ -177,7 +177,7 @@ pub fn run() -> ExitCode {
     if !matches!(&cli.verb, Verb::Start(start) if start.is_background()) {
         advice::remember(config);
     }
-    let answer = match cli.verb {
+    let result = match cli.verb {
         Verb::Demo(demo) => demo.run(),
         Verb::Init(init) => init.run(config),
         Verb::Start(start) => start.run(config),
@@ -215,15 +215,15 @@ pub fn run() -> ExitCode {
         Verb::Mcp(mcp) => mcp.run(config),
         Verb::Completions(completions) => completions.run(),
     };
-    match answer {
+    match result {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => failure.report(),
     }
 }
 
-/// Verbs that the daemon and keepers start, not a person. An agent waits for them, so they are recognised
-/// before the verbs for people are set up.
-enum Hidden {
+/// Verbs that the daemon and keepers run, not a person. They delay the start of an agent, so they are recognised before
+/// the parser of the other verbs is built.
+enum HiddenVerb {
     /// `cowhand keeper FOLDER`: runs the keeper of one attempt.
     Keep(PathBuf),
     /// `cowhand mind PROGRAM ARGUMENT…`: runs the minder of a short command of the daemon.
@@ -240,17 +240,17 @@ enum Hidden {
     Forward { alone: bool },
 }
 
-fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> {
+fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVerb> {
     let (verb, rest) = (arguments.next()?, arguments.collect::<Vec<_>>());
     match (verb.to_str()?, rest.as_slice()) {
-        ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
-        (minder::VERB, [_, ..]) => Some(Hidden::Mind(rest)),
-        ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
-        ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
-        ("contain", [folder]) => Some(Hidden::Contain(folder.into())),
-        ("enclosed", [_, _, ..]) => Some(Hidden::Sandboxed(rest)),
-        ("forward", []) => Some(Hidden::Forward { alone: false }),
-        ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
+        ("keeper", [folder]) => Some(HiddenVerb::Keep(folder.into())),
+        (minder::MINDER_VERB, [_, ..]) => Some(HiddenVerb::Mind(rest)),
+        ("acp", [orders]) => Some(HiddenVerb::Acp(orders.into())),
+        ("confine", [folder]) => Some(HiddenVerb::Confine(folder.into())),
+        ("contain", [folder]) => Some(HiddenVerb::Contain(folder.into())),
+        ("enclosed", [_, _, ..]) => Some(HiddenVerb::Sandboxed(rest)),
+        ("forward", []) => Some(HiddenVerb::Forward { alone: false }),
+        ("forward", [alone]) if alone == "alone" => Some(HiddenVerb::Forward { alone: true }),
         _ => None,
     }
 }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_of_the_arguments_is_sound() {
+    fn clap_accepts_the_arguments() {
         Cli::command().debug_assert();
     }
 }

@@ -2,13 +2,13 @@
 
 /// Returns a parser for numbers in this range; its error names the range.
 pub(super) fn between(
-    least: u32,
-    most: u32,
+    min: u32,
+    max: u32,
 ) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
     move |text| match text.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ if most == u32::MAX => Err(format!("expected a whole number, {least} or more")),
-        _ => Err(format!("expected a whole number from {least} to {most}")),
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ if max == u32::MAX => Err(format!("expected a whole number, {min} or more")),
+        _ => Err(format!("expected a whole number from {min} to {max}")),
     }
 }
 
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_expected_is_said() {
+    fn errors_name_the_expected_number() {
         let any = between(1, u32::MAX);
         assert_eq!(any("7"), Ok(7));
         for wrong in ["foo", "", "0", "-1", "1.5", "99999999999"] {

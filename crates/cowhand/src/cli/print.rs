@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use anstyle::Style;
 use serde::Serialize;
@@ -25,9 +26,37 @@ pub(super) fn line(text: impl Display) {
 
 /// Prints text that is not always a whole line.
 pub(super) fn part(text: impl Display) {
-    let mut out = anstream::stdout().lock();
-    if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {
+    if let Err(error) = try_part(text) {
         end(&error);
+    }
+}
+
+/// Prints a line of a program that continues if nobody can read it.
+pub(super) fn try_line(text: impl Display) -> io::Result<()> {
+    try_part(format!("{text}\n"))
+}
+
+fn try_part(text: impl Display) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush())
+}
+
+/// The change that this command made.
+static DONE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Remembers a change that this command made. If its output cannot be written, the error names the change, so that
+/// nobody makes it twice.
+pub(super) fn remember_done(what: impl Into<String>) {
+    *DONE.lock().unwrap_or_else(PoisonError::into_inner) = Some(what.into());
+}
+
+/// Prints a change that this command made, as a sentence or as JSON.
+pub(super) fn done(sentence: &str, value: &impl Serialize, as_json: bool) {
+    remember_done(sentence);
+    if as_json {
+        json(value);
+    } else {
+        line(sentence);
     }
 }
 
@@ -64,25 +93,25 @@ pub(super) fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
-/// Prints our own sentences, wrapped between words at the width of the terminal. Lines after the first are
+/// Prints sentences of cowhand, wrapped between words at the width of the terminal. Lines after the first are
 /// indented by `indent`. Commands in the text get the `-c` option, so that they can be typed as shown.
 pub(super) fn prose(text: &str, indent: usize) {
-    words(&with_config_option(text), indent);
+    wrapped(&with_config_option(text), indent);
 }
 
-/// Prints text of others in the same way, without changes to commands.
-pub(super) fn words(text: &str, indent: usize) {
-    line(broken(text, indent, width()));
+/// Prints external text, wrapped as by [`prose`], without changes to commands.
+pub(super) fn wrapped(text: &str, indent: usize) {
+    line(wrap(text, indent, width()));
 }
 
-fn broken(text: &str, indent: usize, width: Option<usize>) -> String {
+fn wrap(text: &str, indent: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
-    let length = |word: &str| anstream::adapter::strip_str(word).to_string().width();
+    let display_width = |word: &str| anstream::adapter::strip_str(word).to_string().width();
     let mut out = String::new();
     let mut column = 0;
     for (number, word) in text.split(' ').enumerate() {
-        let long = length(word);
-        if number > 0 && column + 1 + long > width && column > indent {
+        let word_width = display_width(word);
+        if number > 0 && column + 1 + word_width > width && column > indent {
             out.push('\n');
             out.push_str(&" ".repeat(indent));
             column = indent;
@@ -91,7 +120,7 @@ fn broken(text: &str, indent: usize, width: Option<usize>) -> String {
             column += 1;
         }
         out.push_str(word);
-        column += long;
+        column += word_width;
     }
     out
 }
@@ -101,8 +130,9 @@ fn end(error: &io::Error) {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    // If this fails too, there is no place left to report to.
-    writeln!(io::stderr(), "error: cannot write to standard output: {error}").ok();
+    let done = DONE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let done = done.map(|done| format!("; this was done all the same: {done}")).unwrap_or_default();
+    stderr(&with_config_option(&format!("error: cannot write to standard output: {error}{done}")));
     std::process::exit(super::Exit::CannotRunHere as i32);
 }
 
@@ -123,7 +153,7 @@ pub(super) fn raw(text: &[u8]) {
 pub(super) fn note(text: impl Display) {
     let erase = if spinner::can_erase() { spinner::ERASE_LINE } else { "" };
     let text = format!("note: {}", with_config_option(&text.to_string()));
-    stderr(&format!("{erase}{}", broken(&text, 2, width_of(&io::stderr()))));
+    stderr(&format!("{erase}{}", wrap(&text, 2, width_of(&io::stderr()))));
 }
 
 /// Writes a line to standard error. If nobody can read it, because the disk is full or the reader has gone, it is lost.
@@ -132,7 +162,11 @@ pub(super) fn stderr(line: &str) {
 }
 
 pub(super) fn json(value: &impl Serialize) {
-    line(serde_json::to_string_pretty(value).unwrap_or_default());
+    line(to_json(value));
+}
+
+pub(super) fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 /// Returns the style of a job's or schedule's status.
@@ -159,7 +193,7 @@ mod tests {
             ("averylongword b", 2, Some(5), "averylongword\n  b"),
             ("审阅 完成 ok", 0, Some(9), "审阅 完成\nok"),
         ] {
-            assert_eq!(broken(text, indent, width), expected);
+            assert_eq!(wrap(text, indent, width), expected);
         }
     }
 }

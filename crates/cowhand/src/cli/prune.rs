@@ -14,7 +14,7 @@ use super::location::FleetLocation;
 use super::print::{self, Table};
 use super::{Exit, Failure, complete, number};
 use cowhand_engine::config;
-use cowhand_engine::fleet::{PruneAsked, PruneView};
+use cowhand_engine::fleet::{PruneRequest, PruneView};
 
 #[derive(Debug, Args)]
 pub(super) struct PruneArgs {
@@ -45,14 +45,17 @@ impl PruneArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let retention =
             Retention { max_jobs_per_agent: self.max_jobs, max_age: self.max_age, max_bytes: self.max_bytes };
-        let asked = PruneAsked { dry_run: self.dry_run, agent: self.agent, retention };
+        let request = PruneRequest { dry_run: self.dry_run, agent: self.agent, retention };
         let location = FleetLocation::find(config)?;
         let pruned: PruneView = location.ask(async |client| {
             if client.is_alone() {
-                refuse_half_a_config(&location)?;
+                refuse_config_with_errors(&location)?;
             }
-            Ok(client.post("prune", &asked).await?)
+            Ok(client.post("prune", &request).await?)
         })?;
+        if !pruned.dry_run {
+            print::remember_done(removed_line(&pruned));
+        }
         if self.json {
             print::json(&pruned);
         } else {
@@ -64,7 +67,7 @@ impl PruneArgs {
 
 /// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
 /// would be ignored.
-fn refuse_half_a_config(location: &FleetLocation) -> Result<(), Failure> {
+fn refuse_config_with_errors(location: &FleetLocation) -> Result<(), Failure> {
     if config::load(&location.config).loaded.errors() == 0 {
         return Ok(());
     }
@@ -92,8 +95,13 @@ fn show(pruned: &PruneView, now: Timestamp) {
         ]);
     }
     table.print();
+    print::line(format!("\n{}", removed_line(pruned)));
+}
+
+/// Formats `3 jobs removed, 1.2 MB`.
+fn removed_line(pruned: &PruneView) -> String {
     let count = pruned.jobs.len();
     let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
     let what = if pruned.dry_run { "would be removed" } else { "removed" };
-    print::line(format!("\n{jobs} {what}, {}", in_words(pruned.bytes)));
+    format!("{jobs} {what}, {}", in_words(pruned.bytes))
 }

@@ -18,22 +18,19 @@ pub(super) struct ReloadArgs {
 
 impl ReloadArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let (location, of_search) = FleetLocation::search(config)?;
-        if let Some(other) = location.runs_other_file() {
-            return Err(Failure::new(Exit::Refused, other));
+        let (location, search_note) = FleetLocation::search(config)?;
+        if let Some(note) = location.runs_other_file() {
+            return Err(Failure::new(Exit::Refused, note));
         }
-        location.note(of_search);
+        location.note(search_note);
         let reloaded = location.ask(async |client| {
-            let read =
+            let result =
                 Spinner::new("reading the config").during(client.post::<Reloaded>("reload", &())).await;
-            Ok(read?)
+            Ok(result?)
         })?;
-        if self.json {
-            print::json(&reloaded);
-        } else {
-            let (agents, schedules) = (reloaded.agents, reloaded.schedules);
-            print::line(format!("reloaded; agents: {agents}, schedules: {schedules}"));
-        }
+        let (agents, schedules) = (reloaded.agents, reloaded.schedules);
+        let sentence = format!("reloaded; agents: {agents}, schedules: {schedules}");
+        print::done(&sentence, &reloaded, self.json);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Agents and schedules that are no longer in the config and still have jobs.
+//! Agents and schedules that are no longer in the config and still have jobs or firings.
 
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
@@ -12,8 +12,8 @@ use cowhand_web::api::{ApiProblem, Code, Page, StatusView, left_schedule_sentenc
 /// Largest number of jobs shown, the newest first.
 const MAX_JOBS_SHOWN: u32 = 10;
 
-/// Shows the jobs of an agent, or of one of its schedules, that is no longer in the config. Returns the
-/// problem as a failure if there are no such jobs.
+/// Shows the jobs and waiting firings of an agent, or of one of its schedules, that is no longer in the config.
+/// Returns the problem as a failure if there are none.
 pub(super) async fn show(
     client: &Connection<'_>,
     agent: &AgentName,
@@ -28,26 +28,34 @@ pub(super) async fn show(
     let (name, of_schedule) = (segment(agent.as_str()), of_schedule.unwrap_or_default());
     let address = format!("jobs?agent={name}&limit={MAX_JOBS_SHOWN}{of_schedule}");
     let jobs: Vec<JobRecord> = match client.get::<Page<JobRecord>>(&address).await {
-        Ok(page) if !page.items.is_empty() => page.items,
+        Ok(page) => page.items,
         Err(other) if other.code != Code::NotFound => return Err(other.into()),
-        _ => return Err(problem.into()),
+        Err(_) => Vec::new(),
     };
     let status: StatusView = client.get("status").await?;
     let gone = status.gone.iter().find(|gone| gone.agent == *agent);
+    let gone_schedule =
+        status.gone_schedules.iter().find(|gone| gone.agent == *agent && Some(&gone.schedule) == schedule);
+    if jobs.is_empty() && gone.is_none() && gone_schedule.is_none() {
+        return Err(problem.into());
+    }
     if json {
         print::json(&json!({
             "agent": agent, "schedule": schedule, "in_config": false, "daemon_running": !client.is_alone(),
-            "gone": gone, "jobs": jobs,
+            "gone": gone, "gone_schedule": gone_schedule, "jobs": jobs,
         }));
         return Ok(());
     }
-    let is_here = status.agents.iter().any(|view| view.name == *agent);
-    let sentence = match schedule {
-        Some(schedule) if is_here => left_schedule_sentence(agent, schedule.as_str()),
+    let is_in_config = status.agents.iter().any(|view| view.name == *agent);
+    let sentence = match (gone_schedule, schedule) {
+        (Some(gone), _) => gone.sentence(),
+        (None, Some(schedule)) if is_in_config => left_schedule_sentence(agent, schedule.as_str()),
         _ => left_sentence(agent, gone),
     };
     print::prose(&format!("{}: {sentence}.", print::styled("not in the config", print::ODD)), 2);
-    print::line("");
-    jobs::table(&jobs, Timestamp::now()).print();
+    if !jobs.is_empty() {
+        print::line("");
+        jobs::table(&jobs, Timestamp::now()).print();
+    }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::log::LogFormat;
 use super::start_options::StartOptions;
 use super::stop::stop;
 use super::{Failure, background, number, print, restart_check};
-use cowhand_web::api::StopAsked;
+use cowhand_web::api::DaemonStopRequest;
 
 #[derive(Debug, Args)]
 pub(super) struct RestartArgs {
@@ -29,15 +29,15 @@ pub(super) struct RestartArgs {
 
 impl RestartArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let (location, of_search) = FleetLocation::search(config)?;
-        of_search.into_iter().for_each(print::note);
+        let (location, search_note) = FleetLocation::search(config)?;
+        search_note.into_iter().for_each(print::note);
         let Self { stop_timeout, listen, log_format, json } = self;
         location.refuse_second_daemon()?;
-        let given = StartOptions { listen, stop_timeout, log_format, config: None };
-        let started = StartOptions::read(&location.state)?.overridden_by(given);
-        wait(restart_check::check(&location, &started.listen))?;
-        let stopped = stop(&location, StopAsked { keep_agents: true, timeout_seconds: None })?;
-        background::start(&location, &started, false, json).map_err(|failure| match stopped {
+        let new_options = StartOptions { listen, stop_timeout, log_format, config: None };
+        let options = StartOptions::read(&location.state)?.overridden_by(new_options);
+        wait(restart_check::check(&location, &options.listen))?;
+        let stopped = stop(&location, DaemonStopRequest { keep_agents: true, timeout_seconds: None })?;
+        background::start(&location, &options, false, json).map_err(|failure| match stopped {
             Some(_) if failure.was_interrupted() => failure,
             Some(_) if location.state.is_locked() => failure.and(OTHER_DAEMON_RUNS),
             Some(_) => failure.and(NO_DAEMON_RUNS),

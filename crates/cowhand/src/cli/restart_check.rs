@@ -30,8 +30,8 @@ pub(super) async fn check(location: &FleetLocation, listen: &ListenArgs) -> Resu
 async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Client) -> Result<(), Failure> {
     let loaded = config::load(&location.config).loaded;
     if loaded.errors() > 0 {
-        let here = std::env::current_dir().unwrap_or_default();
-        let report = format!("{}\n{}", report::render(&loaded, &here, true), report::summary(&loaded));
+        let current_dir = std::env::current_dir().unwrap_or_default();
+        let report = format!("{}\n{}", report::render(&loaded, &current_dir, true), report::summary(&loaded));
         return Err(Failure::new(Exit::Config, report));
     }
     location.state.create().map_err(|error| unusable(location, &error))?;
@@ -41,8 +41,8 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
     }
     let store =
         loaded.roster.store.clone().unwrap_or_else(|| location.state.database().display().to_string());
-    let usable = Store::check_place(&store).await;
-    usable.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    let result = Store::check_place(&store).await;
+    result.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     match listen.server(&location.config) {
         Some(settings) => check_address(settings, &daemon).await,
         None => Ok(()),
@@ -51,11 +51,11 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
 
 /// Checks the address by binding it for a moment. The address of the old daemon counts as free.
 async fn check_address(settings: Settings, old: &DaemonView) -> Result<(), Failure> {
-    let (port, chosen) = (settings.listen.port(), settings.listen_chosen);
-    let is_own = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));
+    let (port, is_chosen) = (settings.listen.port(), settings.listen_chosen);
+    let is_of_old_daemon = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));
     match HttpListener::bind(settings).await {
         Err(ListenError::Taken { source, .. })
-            if source.kind() == ErrorKind::AddrInUse && (!chosen || is_own()) =>
+            if source.kind() == ErrorKind::AddrInUse && (!is_chosen || is_of_old_daemon()) =>
         {
             Ok(())
         }

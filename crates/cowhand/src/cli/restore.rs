@@ -52,12 +52,10 @@ impl RestoreArgs {
         if let Some(trouble) = trouble {
             print::note(format!("the output of some jobs may be of another time than the store: {trouble}"));
         }
-        if self.json {
-            print::json(&json!({ "file": self.file, "jobs": contents.jobs, "replaced": replaced }));
-            return Ok(());
-        }
-        print::line(format!("restored {} from {}", in_number(contents.jobs), self.file.display()));
-        if let Some(replaced) = replaced {
+        let value = json!({ "file": self.file, "jobs": contents.jobs, "replaced": replaced });
+        let sentence = format!("restored {} from {}", in_number(contents.jobs), self.file.display());
+        print::done(&sentence, &value, self.json);
+        if let Some(replaced) = replaced.filter(|_| !self.json) {
             print::line(format!("the store that was there is now {}", replaced.display()));
         }
         Ok(())

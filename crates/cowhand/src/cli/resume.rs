@@ -33,10 +33,10 @@ impl ResumeArgs {
             print::json(&view);
             return Ok(());
         }
-        let here =
+        let this_node =
             location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
         let refused = |message: String| Failure::new(Exit::Refused, message);
-        if view.node != here {
+        if view.node != this_node {
             return Err(refused(format!("the session of {} is on another machine, {}", view.job, view.node)));
         }
         if let Some(why) = view.confined.filter(|_| !self.unconfined) {
@@ -46,8 +46,11 @@ impl ResumeArgs {
             )));
         }
         if !view.directory.is_dir() {
-            let gone = view.directory.display();
-            return Err(refused(format!("the session of {} belongs to {gone}, which is gone", view.job)));
+            let directory = view.directory.display();
+            return Err(refused(format!(
+                "the session of {} belongs to {directory}, which is gone",
+                view.job
+            )));
         }
         let Some((program, arguments)) = view.command.split_first() else {
             return Err(refused(format!(

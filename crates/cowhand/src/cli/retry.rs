@@ -63,36 +63,39 @@ impl RetryArgs {
     async fn retry_many(&self, client: &Connection<'_>) -> Result<(), Failure> {
         let mut matching = self.many.matching(client, &[JobStatus::Failed]).await?;
         self.leave_out_retried(client, &mut matching).await?;
-        if !self.many.confirmed(&matching, "Retry", self.json)? {
+        if !self.many.confirmed(&matching, 0, "Retry", self.json)? {
             return Ok(());
         }
-        let mut made = Vec::new();
+        let mut created = Vec::new();
         // The oldest first, in the order of their creation.
         for job in matching.iter().rev() {
             let job: JobRecord =
                 client.post(&format!("jobs/{}/retry", job.id), &JobChanges::default()).await?;
             if !self.json && !self.wait {
-                job::print(&job, false);
+                // A reader that has gone does not keep the other jobs from being retried.
+                let _ = print::try_line(job::summary_line(&job));
             }
-            made.push(job);
+            created.push(job);
         }
+        let ids: Vec<&str> = created.iter().map(|job| job.id.as_str()).collect();
+        print::remember_done(format!("{} retried, as {}", bulk::jobs(created.len()), ids.join(", ")));
         if self.wait {
-            for job in &mut made {
-                let goes_on =
+            for job in &mut created {
+                let interrupt_note =
                     format!("the new jobs run on; `cowhand jobs` lists them, {} among them", job.id);
-                *job = job::ended(client, &job.id, &goes_on).await?;
+                *job = job::wait_for_end(client, &job.id, &interrupt_note).await?;
                 if !self.json {
                     job::print(job, false);
                 }
             }
         }
         if self.json {
-            print::json(&made);
+            print::json(&created);
         } else {
-            print::line(format!("{} retried", bulk::jobs(made.len())));
+            print::line(format!("{} retried", bulk::jobs(created.len())));
         }
-        let all_well = made.iter().all(|job| job.status == JobStatus::Completed);
-        if self.wait && !all_well { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
+        let all_completed = created.iter().all(|job| job.status == JobStatus::Completed);
+        if self.wait && !all_completed { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
     }
 
     /// Removes jobs that were already retried. If the retry failed too, the retry is the one that matches.

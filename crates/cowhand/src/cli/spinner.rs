@@ -20,7 +20,7 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 #[derive(Debug)]
 pub(super) struct Spinner {
     text: RefCell<String>,
-    shown: bool,
+    is_visible: bool,
     /// Time at which other text was last written.
     last_output: Cell<Option<Instant>>,
     /// Set while the line has other text that has not ended.
@@ -30,12 +30,12 @@ pub(super) struct Spinner {
 impl Spinner {
     pub(super) fn new(text: impl Into<String>) -> Self {
         let (last_output, line_open) = (Cell::new(None), Cell::new(false));
-        Self { text: RefCell::new(text.into()), shown: can_erase(), last_output, line_open }
+        Self { text: RefCell::new(text.into()), is_visible: can_erase(), last_output, line_open }
     }
 
     /// Checks whether the spinner is visible.
     pub(super) fn is_shown(&self) -> bool {
-        self.shown
+        self.is_visible
     }
 
     pub(super) fn set_text(&self, text: impl Into<String>) {
@@ -45,7 +45,7 @@ impl Spinner {
     /// Erases the spinner and lets `write` write to the terminal. The spinner returns after a time without
     /// output.
     pub(super) fn suspend_for(&self, write: impl FnOnce() -> Ends) {
-        if self.shown && !self.line_open.get() {
+        if self.is_visible && !self.line_open.get() {
             draw("");
         }
         let ends = write();
@@ -55,11 +55,11 @@ impl Spinner {
 
     /// Shows the spinner until the work ends, then erases it in any case.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        if !self.shown {
+        if !self.is_visible {
             return work.await;
         }
-        let begun = Instant::now();
-        let mut turns = interval_at(begun + SHOW_AFTER, FRAME_EVERY);
+        let started_at = Instant::now();
+        let mut turns = interval_at(started_at + SHOW_AFTER, FRAME_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut frames = FRAMES.iter().cycle();
         let _erased = Erased(self);
@@ -68,7 +68,7 @@ impl Spinner {
             tokio::select! {
                 answer = &mut work => return answer,
                 _ = turns.tick() => {
-                    let since = self.last_output.get().unwrap_or(begun);
+                    let since = self.last_output.get().unwrap_or(started_at);
                     if self.line_open.get() || self.last_output.get().is_some() && since.elapsed() < SHOW_AGAIN_AFTER {
                         continue;
                     }
@@ -149,8 +149,8 @@ mod tests {
             ("审阅完成", 9, "审阅完成"),
             ("审阅完成", 8, "审阅完…"),
         ];
-        for (line, width, shown) in table {
-            assert_eq!(fitting(line, width), shown, "{width}");
+        for (line, width, expected) in table {
+            assert_eq!(fitting(line, width), expected, "{width}");
         }
     }
 }

@@ -60,7 +60,7 @@ impl StartArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
             let location = Self::location(config)?;
-            return background::start(&location, &self.started(), self.fresh, self.json);
+            return background::start(&location, &self.start_options(), self.fresh, self.json);
         }
         log::begin(self.log_format);
         let as_json = matches!(self.log_format, LogFormat::Json);
@@ -68,13 +68,13 @@ impl StartArgs {
     }
 
     fn location(config: Option<&Path>) -> Result<FleetLocation, Failure> {
-        let (location, of_search) = FleetLocation::search(config)?;
+        let (location, search_note) = FleetLocation::search(config)?;
         location.refuse_second_daemon()?;
-        location.note(of_search);
+        location.note(search_note);
         Ok(location)
     }
 
-    fn started(&self) -> StartOptions {
+    fn start_options(&self) -> StartOptions {
         StartOptions {
             listen: self.listen.clone(),
             stop_timeout: Some(self.stop_timeout),
@@ -91,7 +91,7 @@ impl StartArgs {
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
         let files = ConfigWatch::new(&location.config);
-        let started = StartOptions { config: Some(location.config.clone()), ..self.started() };
+        let start_options = StartOptions { config: Some(location.config.clone()), ..self.start_options() };
         let server = self.listen.server(&location.config);
         let (agents, state) = (AgentSource::Config(location.config), location.state);
         let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
@@ -106,7 +106,7 @@ impl StartArgs {
         };
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
-        runtime.block_on(serve(options, server, files, stop, started))
+        runtime.block_on(serve(options, server, files, stop, start_options))
     }
 }
 
@@ -115,7 +115,7 @@ async fn serve(
     server: Option<Settings>,
     files: ConfigWatch,
     stop: Stop,
-    started: StartOptions,
+    start_options: StartOptions,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
     // Installed before anything runs, so that a signal can never kill a daemon that has begun.
@@ -129,7 +129,7 @@ async fn serve(
     };
     let url = listener.as_ref().map(HttpListener::url);
     let fleet = Arc::new(Fleet::start(options).await?);
-    if let Err(error) = started.write(fleet.state_folder()) {
+    if let Err(error) = start_options.write(fleet.state_folder()) {
         warn!(
             "how this daemon was started is not written down, so `cowhand restart` will not know it: {error}"
         );
@@ -137,11 +137,14 @@ async fn serve(
     let api = Api::of_fleet(Arc::clone(&fleet)).at(url.clone());
     let socket = Socket::open(api.clone());
     let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-    let of_jobs = JobSocket::open(&api);
-    let of_jobs = of_jobs.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    let job_socket = JobSocket::open(&api);
+    let job_socket = job_socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     let link = url.is_some().then(|| api.login_link());
     let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
-    super::print::line(background::ready_line(url.as_deref()));
+    // Whoever reads the output may have gone; the daemon does not need a reader.
+    if let Err(error) = super::print::try_line(background::ready_line(url.as_deref())) {
+        warn!("the daemon is ready, and runs without standard output, which cannot be written: {error}");
+    }
     if let Some(link) = link.transpose()? {
         background::print_link(&link);
     }
@@ -152,7 +155,7 @@ async fn serve(
                 // Close the sockets while the state folder is still locked: the next daemon creates its own.
                 if !matches!(ended, Err(FleetError::HomeGone { .. })) {
                     socket.close();
-                    of_jobs.close().await;
+                    job_socket.close().await;
                 }
                 if let Some(server) = server {
                     server.close().await;
@@ -174,19 +177,21 @@ async fn serve(
 /// Binds the server's address. If it is taken by the daemon of this fleet, fails with that reason. If another
 /// program has it and nobody chose the address, takes a free port instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, Failure> {
-    let refused = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
-    let (usual, chosen) = (settings.listen, settings.listen_chosen);
-    let any = Settings { listen: SocketAddr::new(usual.ip(), 0), ..settings.clone() };
+    let listen_failure = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
+    let (default_address, is_chosen) = (settings.listen, settings.listen_chosen);
+    let free_port = Settings { listen: SocketAddr::new(default_address.ip(), 0), ..settings.clone() };
     match (HttpListener::bind(settings).await, state.lock()) {
         (Err(ListenError::Taken { .. }), Ok(None)) => {
             Err(FleetError::AlreadyRunning(state.path().display().to_string()).into())
         }
-        (Err(ListenError::Taken { source, .. }), _) if !chosen && source.kind() == ErrorKind::AddrInUse => {
-            let listener = HttpListener::bind(any).await.map_err(refused)?;
-            warn!("{}", background::other_address(usual, &listener.url()));
+        (Err(ListenError::Taken { source, .. }), _)
+            if !is_chosen && source.kind() == ErrorKind::AddrInUse =>
+        {
+            let listener = HttpListener::bind(free_port).await.map_err(listen_failure)?;
+            warn!("{}", background::other_address(default_address, &listener.url()));
             Ok(listener)
         }
-        (bound, _) => bound.map_err(refused),
+        (bound, _) => bound.map_err(listen_failure),
     }
 }
 

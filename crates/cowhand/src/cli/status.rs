@@ -1,6 +1,5 @@
 //! `cowhand status`: shows the daemon and its agents.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use clap::Args;
@@ -14,11 +13,12 @@ use super::agents::table;
 use super::location::{Connection, FleetLocation};
 use super::{Failure, complete, job, location, print, removed, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
-use cowhand_engine::queues::UntoldItem;
+use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, GoneAgent, ListedJob, Page, StatusView, Waits, left_sentence,
+    AgentView, Code, DaemonView, JobView, ListedJob, Page, RemovedAgent, RemovedSchedule, StatusView, Waits,
+    left_sentence,
 };
 
 #[derive(Debug, Args)]
@@ -55,13 +55,10 @@ impl StatusArgs {
                 return Ok(());
             }
             let now = Timestamp::now();
-            print::prose(&daemon(&status.daemon, client.location(), now), 2);
-            if let Some(problem) = &status.daemon.store_problem {
-                let problem = print::one_line(problem, 1_000);
-                print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
-            }
-            if let Some(waiting) = waiting(status.asks) {
-                print::prose(&waiting, 2);
+            print::prose(&daemon_line(&status.daemon, client.location(), now), 2);
+            print_store_problem(status.daemon.store_problem.as_deref());
+            if let Some(line) = asks_line(status.asks) {
+                print::prose(&line, 2);
             }
             if let Some(at) = status.daemon.config_refused_at {
                 let at = duration::from_now(now, at);
@@ -85,28 +82,32 @@ impl StatusArgs {
             table(&status.agents, now).print();
             let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
             schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
-            let mut stopped = stopped(&schedules, now);
-            waiting_jobs(client, self.agent.as_ref(), &status, now, &mut stopped).await?;
+            let mut lines = stopped_schedules(&schedules, now);
+            add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
             if self.agent.is_none() {
-                stopped.extend(status.gone.iter().map(gone));
+                lines.extend(status.gone.iter().map(gone_agent_line));
             }
             let of_agent =
+                |gone: &&RemovedSchedule| self.agent.as_ref().is_none_or(|agent| gone.agent == *agent);
+            lines.extend(status.gone_schedules.iter().filter(of_agent).map(gone_schedule_line));
+            let of_agent =
                 |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
-            stopped.extend(status.given_up.iter().filter(of_agent).map(given_up));
-            let of_agent = |item: &&UntoldItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
-            stopped.extend(status.untold.iter().filter(of_agent).map(|item| undelivered(item, now)));
+            lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
+            let of_agent =
+                |item: &&UndeliveredItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
+            lines.extend(status.untold.iter().filter(of_agent).map(|item| undelivered_line(item, now)));
             let of_agent = |skipped: &&SkippedFiles| {
                 self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent))
             };
-            stopped.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files));
+            lines.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files_line));
             if self.agent.is_some() {
                 print::line("");
                 schedule::table(&schedules, client.is_alone(), now).print();
             }
-            if !stopped.is_empty() {
+            if !lines.is_empty() {
                 print::line("");
             }
-            for line in stopped {
+            for line in lines {
                 print::prose(&line, 2);
             }
             Ok(())
@@ -114,7 +115,15 @@ impl StatusArgs {
     }
 }
 
-fn waiting(asks: usize) -> Option<String> {
+/// Prints why the store cannot be written, if so.
+pub(super) fn print_store_problem(problem: Option<&str>) {
+    let Some(problem) = problem else { return };
+    let problem = print::one_line(problem, 1_000);
+    print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
+}
+
+/// Formats the number of asks that wait for an answer.
+fn asks_line(asks: usize) -> Option<String> {
     let who = match asks {
         0 => return None,
         1 => "an agent waits for an answer".to_owned(),
@@ -123,10 +132,10 @@ fn waiting(asks: usize) -> Option<String> {
     Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
 }
 
-/// Lists the schedules that do not run although nobody turned them off: those that are paused by a breaker or
-/// over a budget (each budget once), cannot be prepared, stopped after an error, get no place, or missed
-/// a firing. Providers that are used up are listed above.
-fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
+/// Formats the schedules that do not run although nobody turned them off. They are paused by a breaker, over a budget
+/// (each budget once), cannot be prepared, stopped after an error, get no place, or missed a firing. Providers that are
+/// used up have their own lines.
+fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
         let name = format!("{}/{}", view.agent, view.schedule);
@@ -145,12 +154,15 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
                 format!("{}: {name}: {}", print::styled("given up", print::ODD), print::one_line(error, 300))
             }
             (_, Some(note), _) if view.skip_note_reason == Some(SkipReason::OverBudget) => {
-                format!("{}: {note}", print::styled("no money", print::ODD))
+                format!("{}: {note}", print::styled("over budget", print::ODD))
             }
-            (_, _, Some(error)) if view.preparing => {
-                format!("{}: {name}: {}", print::styled("held up", print::ODD), print::one_line(error, 300))
+            (status, _, Some(error)) if view.preparing => {
+                let is_off = status == ScheduleStatus::Disabled;
+                let what = print::styled(if is_off { "turned off" } else { "held up" }, print::ODD);
+                let firing = if is_off { "a firing that it accepted cannot be prepared: " } else { "" };
+                format!("{what}: {name}: {firing}{}", print::one_line(error, 300))
             }
-            _ if view.is_starved(now) => starved(&name, view, now),
+            _ if view.is_starved(now) => starved_line(&name, view, now),
             _ => continue,
         };
         if !lines.contains(&line) {
@@ -165,7 +177,7 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
 }
 
 /// Formats a schedule that is due and gets no place.
-fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
+fn starved_line(name: &str, view: &ScheduleView, now: Timestamp) -> String {
     let since = view.due_since.map(|since| duration::from_now(now, since)).unwrap_or_default();
     let (what, again) = (print::styled("waits", print::ODD), view.due_again_in_words());
     let why = print::one_line(view.awaited().unwrap_or_default(), 300);
@@ -173,17 +185,17 @@ fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
 }
 
 /// Formats a work item that no agent takes before a person acts.
-pub(super) fn given_up(item: &GivenUpItem) -> String {
+pub(super) fn given_up_line(item: &GivenUpItem) -> String {
     format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
 }
 
 /// Formats the number of files that are not work items.
-pub(super) fn skipped_files(skipped: &SkippedFiles) -> String {
+pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
     format!("{}: {}", print::styled("not taken", print::ODD), print::one_line(&skipped.sentence(), 600))
 }
 
 /// Formats a result that its source has not received yet.
-fn undelivered(item: &UntoldItem, now: Timestamp) -> String {
+fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     let (what, why) = (print::styled("not reported", print::ODD), print::one_line(&item.last_error, 300));
     let since =
         item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
@@ -196,13 +208,19 @@ fn undelivered(item: &UntoldItem, now: Timestamp) -> String {
 }
 
 /// Formats the jobs that wait for a removed agent, or run without it.
-fn gone(gone: &GoneAgent) -> String {
+fn gone_agent_line(gone: &RemovedAgent) -> String {
     let what = print::styled("not in the config", print::ODD);
     format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
 }
 
-/// Adds the jobs whose wait is not shown by a line yet. Of the jobs that wait for a place of an agent, adds the first.
-async fn waiting_jobs(
+/// Formats what waits for a removed schedule of an agent that is in the config.
+pub(super) fn gone_schedule_line(gone: &RemovedSchedule) -> String {
+    format!("{}: {}", print::styled("not in the config", print::ODD), print::one_line(&gone.sentence(), 600))
+}
+
+/// Adds lines for the pending jobs whose reason no other line shows. Of the jobs that wait for a place of an agent,
+/// adds only the one that gets the next place.
+async fn add_waiting_jobs(
     client: &Connection<'_>,
     agent: Option<&AgentName>,
     status: &StatusView,
@@ -211,20 +229,27 @@ async fn waiting_jobs(
 ) -> Result<(), Failure> {
     const MAX_JOBS_SHOWN: u32 = 20;
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
-    let pending: Page<ListedJob> =
+    let mut pending: Page<ListedJob> =
         client.get(&format!("jobs?status=pending&limit={MAX_JOBS_SHOWN}{agent}")).await?;
+    for next in status.agents.iter().filter(|view| is_full(view)).filter_map(|view| view.next_job.as_ref()) {
+        if !pending.items.iter().any(|listed| listed.job.id == *next) {
+            let JobView { job, waits, .. } = client.get(&format!("jobs/{next}")).await?;
+            pending.items.push(ListedJob { job, waits });
+        }
+    }
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
-    let mut first_of = HashSet::new();
-    let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);
+    let is_gone = |job: &JobRecord| {
+        let of_schedule =
+            |gone: &RemovedSchedule| gone.agent == job.agent && Some(&gone.schedule) == job.schedule.as_ref();
+        status.gone.iter().any(|gone| gone.agent == job.agent)
+            || status.gone_schedules.iter().any(of_schedule)
+    };
     for ListedJob { job, waits } in pending.items.into_iter().rev().filter(|listed| !is_gone(&listed.job)) {
-        let is_full =
-            |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
-        let mut shown_elsewhere = |waits: &Waits| match waits.reason {
-            SkipReason::UsageLimit => true,
+        let agent = status.agents.iter().find(|view| view.name == job.agent).filter(|view| is_full(view));
+        let shown_elsewhere = |waits: &Waits| match (waits.reason, agent) {
+            (SkipReason::UsageLimit, _) => true,
             // The table shows the number of further jobs.
-            SkipReason::AtCapacity if status.agents.iter().any(is_full) => {
-                !first_of.insert(job.agent.clone())
-            }
+            (SkipReason::AtCapacity, Some(agent)) => agent.next_job.as_ref() != Some(&job.id),
             _ => false,
         };
         let Some(waits) = waits.filter(|waits| !shown_elsewhere(waits)) else { continue };
@@ -233,11 +258,11 @@ async fn waiting_jobs(
             let condition = job::with_daemon(client.is_alone());
             format!(" (tried again {}{condition})", duration::until(now, at))
         });
-        let named = format!("{}{}", job.id, next.unwrap_or_default());
-        match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
-            Some((.., jobs)) => jobs.push(named),
+        let label = format!("{}{}", job.id, next.unwrap_or_default());
+        match waiting.iter_mut().find(|(agent, reason, _)| *agent == job.agent && *reason == message) {
+            Some((.., jobs)) => jobs.push(label),
             None if lines.iter().any(|line| line.ends_with(&message)) => {}
-            None => waiting.push((job.agent, message, vec![named])),
+            None => waiting.push((job.agent, message, vec![label])),
         }
     }
     let waits = print::styled("waits", print::ODD);
@@ -249,7 +274,11 @@ async fn waiting_jobs(
     Ok(())
 }
 
-fn daemon(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {
+fn is_full(view: &AgentView) -> bool {
+    view.running >= view.max_concurrent as usize
+}
+
+fn daemon_line(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {
     if !view.running {
         if let Some(gone) = location.store_gone() {
             return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));

@@ -16,8 +16,10 @@ use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
 use cowhand_engine::error::FleetError;
-use cowhand_store::LAST_WAIT;
-use cowhand_web::api::{ApiProblem, AttemptView, Client, Code, DaemonView, Page, StatusView, StopAsked};
+use cowhand_store::SHUTDOWN_STORE_TIMEOUT;
+use cowhand_web::api::{
+    ApiProblem, AttemptView, Client, Code, DaemonStopRequest, DaemonView, Page, StatusView,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct StopArgs {
@@ -39,6 +41,9 @@ struct Stopped {
     cancelled: Option<Vec<Cancelled>>,
     /// Number of jobs that continue to run without a daemon. None if unknown.
     running: Option<usize>,
+    /// Jobs that have ended and whose outcome could not be written. The next start settles them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unsettled: Vec<JobId>,
     /// Reason why these are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -58,32 +63,31 @@ const POLL_DAEMON_EVERY: Duration = Duration::from_millis(500);
 impl StopArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let location = FleetLocation::find(config)?;
-        let asked = StopAsked { keep_agents: self.keep_agents, timeout_seconds: Some(self.timeout) };
-        let Some(last) = stop(&location, asked)? else {
+        let request =
+            DaemonStopRequest { keep_agents: self.keep_agents, timeout_seconds: Some(self.timeout) };
+        let Some(last) = stop(&location, request)? else {
             return Err(Failure::new(
                 Exit::NoDaemon,
                 "no daemon runs for this fleet; there is nothing to stop",
             ));
         };
-        // It has stopped, whatever can be found out about the jobs.
+        // The daemon has stopped, even if the state of its jobs cannot be read.
         let stopped = wait(async {
-            let outcome =
-                tokio::time::timeout(STORE_TIMEOUT_AFTER, outcome(&location, last, self.keep_agents)).await;
-            outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, STORE_SILENT)))
+            // A store that was unavailable before gets less time.
+            let was_unavailable = matches!(&last, Err(problem) if problem.code == Code::StoreUnavailable);
+            let timeout = if was_unavailable { STORE_TIMEOUT_IF_UNAVAILABLE } else { STORE_TIMEOUT_AFTER };
+            let outcome = tokio::time::timeout(timeout, outcome(&location, last, self.keep_agents)).await;
+            outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, STORE_NO_ANSWER)))
         });
         let stopped = stopped.unwrap_or_else(Stopped::unknown);
-        if self.json {
-            print::json(&stopped);
-        } else {
-            print::line(with_config_option(&stopped.in_words()));
-        }
+        print::done(&with_config_option(&stopped.in_words()), &stopped, self.json);
         Ok(())
     }
 }
 
 impl Stopped {
     fn new(cancelled: Vec<Cancelled>, running: usize) -> Self {
-        Self { cancelled: Some(cancelled), running: Some(running), problem: None }
+        Self { cancelled: Some(cancelled), running: Some(running), ..Self::default() }
     }
 
     fn unknown(why: Failure) -> Self {
@@ -99,39 +103,56 @@ impl Stopped {
             let run = if running == 1 { "runs" } else { "run" };
             return format!("stopped; {} {run} on", jobs(running));
         }
+        let mut said = "stopped".to_owned();
+        if !self.unsettled.is_empty() {
+            let them = if self.unsettled.len() == 1 { "it" } else { "them" };
+            let unsettled = jobs(self.unsettled.len());
+            said = format!(
+                "{said}; the outcome of {unsettled} is not written, and the next start settles {them}"
+            );
+        }
         if cancelled.is_empty() {
-            return "stopped".to_owned();
+            return said;
         }
         let line = |Cancelled { job, agent, termination }: &Cancelled| {
             format!("  {job}  {agent}  {}", termination.in_words())
         };
         let lines: Vec<String> = cancelled.iter().map(line).collect();
-        format!("stopped; {} cancelled:\n{}", jobs(lines.len()), lines.join("\n"))
+        format!("{said}; {} cancelled:\n{}", jobs(lines.len()), lines.join("\n"))
     }
 }
 
 /// Reads from the store how the jobs of this node ended.
-async fn outcome(location: &FleetLocation, after: LastEvent, kept: bool) -> Result<Stopped, Failure> {
-    if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, location.store_gone()) {
+async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) -> Result<Stopped, Failure> {
+    if let (true, Some(FleetError::StoreGone { jobs, .. })) = (keep_agents, location.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
-    let here = location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+    let node = location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
     let client = location.open_store().await?;
-    if kept {
-        let (running, mut own): (Page<JobRecord>, usize) =
-            (client.get("jobs?status=running&limit=1000").await?, 0);
-        for job in running.items {
-            own += usize::from(ran_at(&client, &job.id, &here).await?);
-        }
-        return Ok(Stopped::new(Vec::new(), own));
+    let running = running_at(&client, &node).await?;
+    if keep_agents {
+        return Ok(Stopped::new(Vec::new(), running.len()));
     }
     let mut cancelled = Vec::new();
     for (job, agent, termination) in cancelled_after(&client, after?).await? {
-        if ran_at(&client, &job, &here).await? {
+        if ran_at(&client, &job, &node).await? {
             cancelled.push(Cancelled { job, agent, termination });
         }
     }
-    Ok(Stopped::new(cancelled, 0))
+    // None of its jobs runs any more.
+    Ok(Stopped { unsettled: running, ..Stopped::new(cancelled, 0) })
+}
+
+/// Returns the jobs of this node that run, according to the store.
+async fn running_at(client: &Client, node: &str) -> Result<Vec<JobId>, Failure> {
+    let running: Page<JobRecord> = client.get("jobs?status=running&limit=1000").await?;
+    let mut own = Vec::new();
+    for job in running.items {
+        if ran_at(client, &job.id, node).await? {
+            own.push(job.id);
+        }
+    }
+    Ok(own)
 }
 
 /// Returns the jobs that were cancelled after this event, with their agents and terminations.
@@ -163,56 +184,68 @@ type LastEvent = Result<i64, ApiProblem>;
 
 /// Stops the daemon, waits for its end and returns the last event before the request. Returns none if no
 /// daemon ran.
-pub(super) fn stop(location: &FleetLocation, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
+pub(super) fn stop(
+    location: &FleetLocation,
+    request: DaemonStopRequest,
+) -> Result<Option<LastEvent>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(None) };
         let last = last_event(&client).await;
         let process = Client::process_of_daemon(&location.state).await;
-        client.post::<DaemonView>("stop", &asked).await?;
-        let timeout = Duration::from_secs(asked.timeout_seconds.unwrap_or_default().min(24 * 3600));
+        let answer: DaemonView = client.post("stop", &request).await?;
+        if let (Ok(_), Some(problem)) = (&last, answer.store_problem) {
+            print_store_problem(&problem);
+        }
+        let timeout = Duration::from_secs(request.timeout_seconds.unwrap_or_default().min(24 * 3600));
         let spinner = Spinner::new("stopping");
-        let gone = async {
+        let stopped = async {
             tokio::select! {
-                gone = background::wait_until_stopped(location, process, timeout + WAIT_BEYOND_TIMEOUT) => gone,
+                stopped = background::wait_until_stopped(location, process, timeout + WAIT_BEYOND_TIMEOUT) => stopped,
                 never = show_running_jobs(&client, &spinner), if spinner.is_shown() => match never {},
             }
         };
-        if interrupt::unless(spinner.during(gone), Some(STILL_STOPPING)).await? {
+        if interrupt::unless(spinner.during(stopped), Some(STILL_STOPPING)).await? {
             return Ok(Some(last));
         }
         Err(Failure::new(Exit::Refused, STILL_STOPPING))
     })
 }
 
-/// How long the store is waited for before the daemon is asked, and after it is gone.
+/// Longest waits for the store: before the stop request, after the daemon has stopped, and after it has stopped if the
+/// store was unavailable before.
 const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
 const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);
+const STORE_TIMEOUT_IF_UNAVAILABLE: Duration = Duration::from_secs(1);
 
-const STORE_SILENT: &str = "the store does not answer";
+const STORE_NO_ANSWER: &str = "the store does not answer";
 
-/// The last event so far. A store that cannot be read keeps nobody from stopping.
+/// Returns the last event so far. A store that cannot be read does not prevent the stop.
 async fn last_event(client: &Client) -> LastEvent {
     let page =
         match tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await {
             Ok(page) => page,
-            Err(_) if answers(client).await => Err(ApiProblem::store_unavailable(STORE_SILENT)),
+            Err(_) if is_answering(client).await => Err(ApiProblem::store_unavailable(STORE_NO_ANSWER)),
             Err(_) => Err(ApiProblem::new(Code::NoDaemon, "the daemon did not answer before it was stopped")),
         };
     if let Err(problem) = &page
         && problem.code == Code::StoreUnavailable
     {
-        print::note(format!(
-            "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
-             cannot write",
-            with_config_option(&problem.message),
-            LAST_WAIT.as_secs()
-        ));
+        print_store_problem(&problem.message);
     }
     page.map(|page| page.items.last().map_or(0, |event| event.seq))
 }
 
+fn print_store_problem(problem: &str) {
+    print::note(format!(
+        "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
+         cannot write",
+        with_config_option(problem),
+        SHUTDOWN_STORE_TIMEOUT.as_secs()
+    ));
+}
+
 /// Checks whether the daemon answers a request that needs no store.
-async fn answers(client: &Client) -> bool {
+async fn is_answering(client: &Client) -> bool {
     let answer = tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<serde_json::Value>("-")).await;
     matches!(answer, Ok(Ok(_) | Err(ApiProblem { code: Code::NotFound, .. })))
 }

@@ -83,7 +83,7 @@ impl Table {
         let head = self.head.iter().map(|name| (*name).to_owned()).collect();
         let all: Vec<Vec<String>> = std::iter::once(head).chain(self.rows.iter().cloned()).collect();
         let Some(terminal) = terminal else {
-            let widths = natural(&all, true);
+            let widths = natural_widths(&all, true);
             return cut_to(all, &widths, true);
         };
         let mut tables = vec![all];
@@ -103,7 +103,7 @@ impl Table {
         }
         let all = tables.pop().unwrap_or_default();
         let widths: Vec<usize> =
-            natural(&all, false).into_iter().map(|width| width.min(MAX_UNCUT_WIDTH)).collect();
+            natural_widths(&all, false).into_iter().map(|width| width.min(MAX_UNCUT_WIDTH)).collect();
         cut_to(all, &widths, false)
     }
 
@@ -118,49 +118,49 @@ impl Table {
                 .all(|row| column.and_then(|column| row.get(column)).is_none_or(String::is_empty))
         };
         let (empty, full): (Vec<_>, Vec<_>) = self.optional.iter().partition(is_empty);
-        let place = |name: &'static str| {
-            let place = head.iter().position(|head| *head == name)?;
-            head.remove(place);
-            Some(place)
+        let position = |name: &'static str| {
+            let position = head.iter().position(|head| *head == name)?;
+            head.remove(position);
+            Some(position)
         };
-        empty.into_iter().chain(full).copied().filter_map(place).collect()
+        empty.into_iter().chain(full).copied().filter_map(position).collect()
     }
 }
 
 fn without(rows: &[Vec<String>], column: usize) -> Vec<Vec<String>> {
     let rest = |row: &Vec<String>| {
-        let cells = row.iter().enumerate().filter(|(place, _)| *place != column);
+        let cells = row.iter().enumerate().filter(|(index, _)| *index != column);
         cells.map(|(_, cell)| cell.clone()).collect()
     };
     rows.iter().map(rest).collect()
 }
 
-fn natural(rows: &[Vec<String>], whole_ids: bool) -> Vec<usize> {
+fn natural_widths(rows: &[Vec<String>], whole_ids: bool) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| shown(cell, whole_ids).width()).max().unwrap_or_default()
+        cells.map(|cell| displayed(cell, whole_ids).width()).max().unwrap_or_default()
     };
     (0..columns).map(width).collect()
 }
 
 /// Returns the widths of the columns at this step, or none if the table is still too wide.
 fn widths(rows: &[Vec<String>], step: ShrinkStep, terminal: usize) -> Option<Vec<usize>> {
-    let natural = natural(rows, step.whole_ids);
-    let (last, names) = natural.split_last()?;
+    let natural_widths = natural_widths(rows, step.whole_ids);
+    let (last, names) = natural_widths.split_last()?;
     // Ids of jobs are never cut, even in the last column.
     let is_text = rows.iter().skip(1).filter_map(|row| row.last()).all(|cell| cell.parse::<JobId>().is_err());
-    let least_of_last = if is_text { (*last).min(step.last) } else { *last };
-    let with_names_of = |most: usize| {
-        let cut = |width: usize| if width > MAX_UNCUT_WIDTH { width.min(most) } else { width };
+    let min_last = if is_text { (*last).min(step.last) } else { *last };
+    let names_cut_to = |max_width: usize| {
+        let cut = |width: usize| if width > MAX_UNCUT_WIDTH { width.min(max_width) } else { width };
         names.iter().map(|width| cut(*width)).collect::<Vec<_>>()
     };
     let taken = |names: &[usize]| names.iter().map(|width| width + COLUMN_GAP).sum::<usize>();
     let widest = names.iter().copied().max().unwrap_or_default();
     let names = (step.name.min(widest)..=widest)
         .rev()
-        .map(with_names_of)
-        .find(|names| taken(names) + least_of_last <= terminal)?;
+        .map(names_cut_to)
+        .find(|names| taken(names) + min_last <= terminal)?;
     let room = terminal - taken(&names);
     let last = if room < 4 && *last > room { 0 } else { (*last).min(room) };
     Some(names.into_iter().chain([last]).collect())
@@ -170,7 +170,7 @@ fn cut_to(rows: Vec<Vec<String>>, widths: &[usize], whole_ids: bool) -> Vec<Vec<
     let fit = |row: Vec<String>| {
         let cells = row.into_iter().zip(widths).enumerate();
         let cells = cells.map(|(column, (cell, width))| {
-            let (cell, is_last) = (shown(&cell, whole_ids), column + 1 == widths.len());
+            let (cell, is_last) = (displayed(&cell, whole_ids), column + 1 == widths.len());
             (if is_last { cut_end(cell, *width) } else { cut(cell, *width) }, *width)
         });
         cells.collect()
@@ -179,7 +179,7 @@ fn cut_to(rows: Vec<Vec<String>>, widths: &[usize], whole_ids: bool) -> Vec<Vec<
 }
 
 /// Shortens the id of a job to its last characters if there is no room for the date.
-fn shown(cell: &str, whole_ids: bool) -> &str {
+fn displayed(cell: &str, whole_ids: bool) -> &str {
     let is_id = !whole_ids && cell.starts_with("job-") && cell.parse::<JobId>().is_ok();
     if is_id { &cell[cell.len() - 6..] } else { cell }
 }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_take_the_room_that_they_take() {
+    fn wide_characters_count_as_two_columns() {
         let rows = [["job-2026-01-01-abc123", "审阅", "completed", "审阅完成"], ["x", "abcd", "failed", ""]];
         let lines = lines(&table(&rows), None);
         assert_eq!(lines[1], "job-2026-01-01-abc123  审阅   completed  审阅完成");

@@ -1,5 +1,6 @@
 //! `cowhand token`: manages the tokens of the API over TCP.
 
+use std::io;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -9,10 +10,11 @@ use cowhand_core::interval::Interval;
 use cowhand_core::server::Scope;
 use jiff::Timestamp;
 
+use super::location::Connection;
 use super::print::{self, Table};
-use super::{Failure, location};
+use super::{Exit, Failure, location};
 use cowhand_store as store;
-use cowhand_web::api::{Page, TokenAsked, TokenMade, segment};
+use cowhand_web::api::{CreatedToken, Page, TokenRequest, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenVerb {
@@ -68,17 +70,37 @@ impl TokenVerb {
 impl TokenCreateArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let name = self.name.to_string();
-        let asked = TokenAsked { name, scope: Some(self.scope), expires_in: self.expires };
-        let made: TokenMade =
-            location::ask(config, async |client| Ok(client.post("tokens", &asked).await?))?;
-        if self.json {
-            print::json(&made);
-        } else {
-            print::note("this is the only time that the token is shown");
-            print::line(made.token);
-        }
-        Ok(())
+        let request = TokenRequest { name, scope: Some(self.scope), expires_in: self.expires };
+        location::ask(config, async |client| {
+            let created: CreatedToken = client.post("tokens", &request).await?;
+            if !self.json {
+                print::note("this is the only time that the token is shown");
+            }
+            let output = if self.json { print::to_json(&created) } else { created.token };
+            match print::try_line(output) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(revoke_unseen(client, &self.name, &error).await),
+            }
+        })
     }
+}
+
+/// Revokes a token that could not be shown, since nobody can use it or see it later.
+async fn revoke_unseen(client: &Connection<'_>, name: &TokenName, error: &io::Error) -> Failure {
+    let revoked = client.post::<store::TokenRecord>(&revoke_path(name), &()).await;
+    let outcome = match revoked {
+        Ok(_) => format!("the token {name} was created and, since nobody saw it, revoked"),
+        Err(problem) => format!(
+            "the token {name} was created, nobody saw it, and it cannot be revoked now ({}); `cowhand token revoke {name}` \
+             revokes it",
+            problem.message
+        ),
+    };
+    Failure::new(Exit::CannotRunHere, format!("cannot write to standard output: {error}; {outcome}"))
+}
+
+fn revoke_path(name: &TokenName) -> String {
+    format!("tokens/{}/revoke", segment(name.as_str()))
 }
 
 impl TokenListArgs {
@@ -98,14 +120,10 @@ impl TokenListArgs {
 
 impl TokenRevokeArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let path = format!("tokens/{}/revoke", segment(self.name.as_str()));
+        let path = revoke_path(&self.name);
         let token: store::TokenRecord =
             location::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
-        if self.json {
-            print::json(&token);
-        } else {
-            print::line(format!("{} is revoked.", token.name));
-        }
+        print::done(&format!("{} is revoked.", token.name), &token, self.json);
         Ok(())
     }
 }

@@ -1,14 +1,23 @@
 //! `cowhand trigger`: creates a job now.
 
+use std::convert::Infallible;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
+use cowhand_core::shell::shell_word;
+use cowhand_core::trigger::{FiringKey, Occurrence};
+use serde::Serialize;
+use uuid::Uuid;
 
+use super::location::Connection;
 use super::prompt::PromptArgs;
-use super::{Failure, complete, job, location};
-use cowhand_engine::fleet;
+use super::schedule::ScheduleFullName;
+use super::{Failure, complete, interrupt, job, location, print};
+use cowhand_engine::fleet::{self, ScheduleView};
+use cowhand_web::api::ScheduleWithFirings;
 
 #[derive(Debug, Args)]
 pub(super) struct TriggerArgs {
@@ -34,10 +43,148 @@ pub(super) struct TriggerArgs {
 impl TriggerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
-        let asked = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
-        location::ask(config, async |client| {
-            let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
-            job::print_created(client, job, wait, json).await
+        // With a key of its own, the firing can be found before it has a job.
+        let own_key = schedule.as_ref().map(|_| Uuid::now_v7().to_string());
+        let idempotency_key = idempotency_key.or(own_key);
+        let request = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
+        location::ask(config, async |client| match create_job(client, &agent, &request, wait).await? {
+            Created::Job(job) => job::print_created(client, *job, wait, json).await,
+            Created::Firing(accepted) => {
+                accepted.print(json);
+                Ok(())
+            }
         })
+    }
+}
+
+/// Longest wait for the job of a firing without `--wait`.
+const MAX_JOB_WAIT: Duration = Duration::from_secs(5);
+
+/// Result of the request.
+enum Created {
+    Job(Box<JobRecord>),
+    /// The firing is accepted and has no job yet.
+    Firing(AcceptedFiring),
+}
+
+/// Firing that is accepted and has no job yet, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct AcceptedFiring {
+    agent: AgentName,
+    schedule: ScheduleName,
+    /// Key of the firing.
+    firing: FiringKey,
+    /// Always `preparing`.
+    status: String,
+    /// What the firing waits for.
+    waits: Option<String>,
+}
+
+impl AcceptedFiring {
+    fn print(&self, json: bool) {
+        let Self { agent, schedule, firing, waits, .. } = self;
+        print::remember_done(format!("the firing {firing} of {agent}/{schedule} was accepted"));
+        if json {
+            print::json(self);
+            return;
+        }
+        let waits = waits.as_ref().map(|waits| format!(": {waits}")).unwrap_or_default();
+        let advice = firing_advice(agent, schedule);
+        print::prose(
+            &format!(
+                "{agent}/{schedule}: the firing {firing} was accepted, and has no job yet{waits}; {advice}"
+            ),
+            2,
+        );
+    }
+}
+
+/// Names the commands that show and cancel a firing without a job.
+fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
+    let (agent_word, schedule_word) = (shell_word(agent.as_str()), shell_word(schedule.as_str()));
+    let name = shell_word(&format!("{agent}/{schedule}"));
+    format!(
+        "`cowhand why {name}` shows it, `cowhand cancel --agent {agent_word} --schedule {schedule_word}` cancels what \
+         waits or runs there"
+    )
+}
+
+/// Creates the job. The firing of a schedule may have to be prepared first. With `wait`, prints meanwhile what it waits
+/// for; without, returns the accepted firing if it has no job soon.
+async fn create_job(
+    client: &Connection<'_>,
+    agent: &AgentName,
+    request: &fleet::Trigger,
+    wait: bool,
+) -> Result<Created, Failure> {
+    let address = format!("agents/{agent}/trigger");
+    let created = async {
+        let job = client.post::<JobRecord>(&address, request).await?;
+        Ok(Created::Job(Box::new(job)))
+    };
+    let (Some(schedule), Some(key)) = (request.schedule.clone(), &request.idempotency_key) else {
+        return created.await;
+    };
+    let advice = firing_advice(agent, &schedule);
+    let name = ScheduleFullName { agent: agent.clone(), schedule };
+    let key = Occurrence::Manual(key).key(0);
+    let created = async {
+        tokio::select! {
+            job = created => job,
+            never = note_preparation(client, &name), if wait => match never {},
+            accepted = accepted_firing(client, &name, key), if !wait => Ok(Created::Firing(accepted)),
+        }
+    };
+    let note = format!("an accepted firing of {}/{} stays; {advice}", name.agent, name.schedule);
+    interrupt::unless(created, Some(&note)).await
+}
+
+/// Waits for a while, and returns the firing if it is accepted and has no job then.
+async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: FiringKey) -> AcceptedFiring {
+    tokio::time::sleep(MAX_JOB_WAIT).await;
+    let address = format!("{}?firings={MAX_FIRINGS_READ}", name.address());
+    loop {
+        // If no daemon answers, or the schedule is gone, the request that is under way reports that.
+        if let Ok(read) = client.get::<ScheduleWithFirings>(&address).await {
+            let mut firings = read.firings.iter().flatten();
+            if let Some(firing) = firings.find(|firing| firing.key == key && firing.outcome == "preparing") {
+                let waits = awaited(&read.schedule).or_else(|| Some(print::one_line(&firing.why, 600)));
+                let (agent, schedule) = (name.agent.clone(), name.schedule.clone());
+                let status = firing.outcome.clone();
+                return AcceptedFiring { agent, schedule, firing: key, status, waits };
+            }
+        }
+        tokio::time::sleep(job::WAIT_POLL_INTERVAL).await;
+    }
+}
+
+/// Number of the newest firings among which the new one is looked for.
+const MAX_FIRINGS_READ: u32 = 100;
+
+/// Prints a note whenever the firing waits for something new before it has a job.
+async fn note_preparation(client: &Connection<'_>, name: &ScheduleFullName) -> Infallible {
+    let mut last_message = None;
+    loop {
+        tokio::time::sleep(job::WAIT_POLL_INTERVAL).await;
+        // If no daemon answers, or the schedule is gone, the request that is under way reports that.
+        let Ok(view) = client.get::<ScheduleView>(&name.address()).await else { continue };
+        let Some(waits) = awaited(&view) else { continue };
+        if last_message.as_ref() != Some(&waits) {
+            print::note(format!("it waits: {waits}"));
+            last_message = Some(waits);
+        }
+    }
+}
+
+/// Describes what the firing of a schedule waits for before it has a job.
+fn awaited(view: &ScheduleView) -> Option<String> {
+    match (&view.last_error, &view.preparing_by) {
+        _ if !view.preparing => None,
+        (Some(error), _) => {
+            let error = print::one_line(error, 600);
+            Some(format!("its firing cannot be prepared, and is retried at least once a minute: {error}"))
+        }
+        (None, Some(by)) => Some(format!("its firing is being prepared by {}", print::one_line(by, 300))),
+        (None, None) => None,
     }
 }

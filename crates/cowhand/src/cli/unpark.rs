@@ -21,11 +21,7 @@ impl UnparkArgs {
         location::ask(config, async |client| {
             let address = format!("providers/{}/unpark", segment(&self.provider));
             let view = client.post::<ProviderView>(&address, &()).await?;
-            if self.json {
-                print::json(&view);
-            } else {
-                print::line(format!("{} takes jobs again.", view.provider));
-            }
+            print::done(&format!("{} takes jobs again.", view.provider), &view, self.json);
             Ok(())
         })
     }

@@ -203,13 +203,13 @@ fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
         .optional_columns(&["RESERVED", "RESETS", "SPENT"]);
     for budget in budgets {
         let owner = budget.agent.as_ref().map_or("fleet", |agent| agent.as_str());
-        let shown = |amount: f64| amount_of(budget.unit, amount.max(0.0));
+        let formatted = |amount: f64| amount_of(budget.unit, amount.max(0.0));
         table.row([
             format!("{owner}, {}", budget.window),
-            shown(budget.limit),
-            shown(budget.spent),
-            shown(budget.reserved),
-            shown(budget.limit - budget.spent - budget.reserved),
+            formatted(budget.limit),
+            formatted(budget.spent),
+            formatted(budget.reserved),
+            formatted(budget.limit - budget.spent - budget.reserved),
             duration::from_now(now, budget.until),
         ]);
     }

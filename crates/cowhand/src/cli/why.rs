@@ -37,6 +37,10 @@ pub(super) struct WhyArgs {
     json: bool,
 }
 
+/// Number of firings that are shown of a schedule, and of each schedule of an agent.
+const FIRINGS_OF_SCHEDULE: u32 = 10;
+const FIRINGS_OF_AGENT: u32 = 3;
+
 /// Agent or schedule to explain.
 #[derive(Debug, Clone)]
 enum Subject {
@@ -63,44 +67,63 @@ struct WhyAnswer {
     given_up: Vec<GivenUpItem>,
     /// Files in the folders of its work source that are not work items.
     skipped_files: Vec<SkippedFiles>,
+    /// Reason why nothing can be written, if so.
+    #[serde(skip)]
+    store_problem: Option<String>,
+    /// Whether it has more firings than these.
+    #[serde(skip)]
+    has_more: bool,
 }
 
 impl WhyAnswer {
     async fn of(client: &Connection<'_>, name: &ScheduleFullName, limit: u32) -> Result<Self, ApiProblem> {
         // One request, so that no firing comes between the state and the firings.
-        let both: ScheduleWithFirings = client.get(&format!("{}?firings={limit}", name.address())).await?;
-        let (schedule, firings) = (both.schedule, both.firings.unwrap_or_default());
-        let StatusView { mut given_up, mut skipped_files, .. } = client.get("status").await?;
+        let requested = limit.saturating_add(1).min(MAX_FIRINGS);
+        let answer: ScheduleWithFirings =
+            client.get(&format!("{}?firings={requested}", name.address())).await?;
+        let (schedule, mut firings) = (answer.schedule, answer.firings.unwrap_or_default());
+        let has_more = firings.len() > limit as usize;
+        firings.truncate(limit as usize);
+        let StatusView { daemon, mut given_up, mut skipped_files, .. } = client.get("status").await?;
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
         skipped_files.retain(|skipped| skipped.taken_by.iter().any(takes));
-        Ok(Self { schedule, firings, given_up, skipped_files })
+        let store_problem = daemon.store_problem;
+        Ok(Self { schedule, firings, given_up, skipped_files, store_problem, has_more })
     }
 
-    /// Prints the state of the schedule. `without` is the fleet if no daemon runs there and no line says so yet.
-    fn print(&self, without: Option<&FleetLocation>, alone: bool, now: Timestamp) {
-        for line in describe_state(&self.schedule, &self.firings, without, alone, now) {
+    /// Prints the state of the schedule. `fleet_without_daemon` is set if no daemon runs and no earlier line says so.
+    fn print(&self, fleet_without_daemon: Option<&FleetLocation>, is_alone: bool, now: Timestamp) {
+        for line in describe_state(&self.schedule, &self.firings, fleet_without_daemon, is_alone, now) {
             print::prose(&line, 0);
         }
         for item in &self.given_up {
-            print::prose(&stop(&status::given_up(item)), 0);
+            print::prose(&with_full_stop(&status::given_up_line(item)), 0);
         }
         for skipped in &self.skipped_files {
-            print::prose(&stop(&status::skipped_files(skipped)), 0);
+            print::prose(&with_full_stop(&status::skipped_files_line(skipped)), 0);
         }
     }
 
-    fn print_firings(&self, now: Timestamp) {
+    /// Prints the firings. `more` is the end of the command that shows more of them.
+    fn print_firings(&self, more: &str, now: Timestamp) {
         print::line("");
         if self.firings.is_empty() {
             let ScheduleView { due_since, missed, next_run_at, .. } = &self.schedule;
             let is_due = due_since.is_some() || missed.is_some() || next_run_at.is_some_and(|at| at <= now);
             print::line(if is_due { "It has not fired yet." } else { "It has never been due." });
         } else {
-            ledger(&self.firings, now).print();
+            firings_table(&self.firings, now).print();
+        }
+        if self.has_more {
+            let ScheduleView { agent, schedule, .. } = &self.schedule;
+            print::prose(&format!("Earlier firings: `cowhand why {agent}/{schedule}{more}`"), 0);
         }
     }
 }
+
+/// Largest number of firings that the API returns.
+const MAX_FIRINGS: u32 = 1000;
 
 impl WhyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
@@ -111,26 +134,29 @@ impl WhyArgs {
     }
 
     async fn schedule(&self, client: &Connection<'_>, name: &ScheduleFullName) -> Result<(), Failure> {
-        let answer = match WhyAnswer::of(client, name, self.limit.unwrap_or(10)).await {
+        let limit = self.limit.unwrap_or(FIRINGS_OF_SCHEDULE);
+        let answer = match WhyAnswer::of(client, name, limit).await {
             Ok(answer) => answer,
             Err(problem) => {
                 return removed::show(client, &name.agent, Some(&name.schedule), problem, self.json).await;
             }
         };
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
-        let (alone, now) = (client.is_alone(), Timestamp::now());
+        let (is_alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
-            let WhyAnswer { schedule, firings, given_up, skipped_files } = answer;
+            let WhyAnswer { schedule, firings, given_up, skipped_files, store_problem, .. } = answer;
             print::json(&json!({
-                "schedule": schedule, "daemon_running": !alone, "firings": firings,
-                "followup_refused": agent.followup_refused, "given_up": given_up,
+                "schedule": schedule, "daemon_running": !is_alone, "store_problem": store_problem,
+                "firings": firings, "followup_refused": agent.followup_refused, "given_up": given_up,
                 "skipped_files": skipped_files,
             }));
             return Ok(());
         }
-        answer.print(alone.then(|| client.location()), alone, now);
+        status::print_store_problem(answer.store_problem.as_deref());
+        answer.print(is_alone.then(|| client.location()), is_alone, now);
         print_refusal(&agent, now);
-        answer.print_firings(now);
+        let more = limit.saturating_mul(10).min(MAX_FIRINGS);
+        answer.print_firings(&format!(" --limit {more}"), now);
         Ok(())
     }
 
@@ -139,21 +165,31 @@ impl WhyArgs {
             Ok(agent) => agent,
             Err(problem) => return removed::show(client, name, None, problem, self.json).await,
         };
-        let mut untaken = client.get::<StatusView>("status").await?.given_up;
+        let StatusView { daemon, given_up: mut untaken, mut skipped_files, mut gone_schedules, .. } =
+            client.get("status").await?;
         untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
+        // Those of its schedules are shown with the schedules.
+        let is_of_schedule = |by: &TakenBy| by.agent == agent.name;
+        skipped_files.retain(|skipped| {
+            skipped.agents.contains(&agent.name) && !skipped.taken_by.iter().any(is_of_schedule)
+        });
+        gone_schedules.retain(|gone| gone.agent == agent.name);
+        let limit = self.limit.unwrap_or(FIRINGS_OF_AGENT);
         let mut answers = Vec::new();
         for schedule in &agent.schedules {
             let name = ScheduleFullName { agent: agent.name.clone(), schedule: schedule.clone() };
-            answers.push(WhyAnswer::of(client, &name, self.limit.unwrap_or(3)).await?);
+            answers.push(WhyAnswer::of(client, &name, limit).await?);
         }
-        let (alone, now) = (client.is_alone(), Timestamp::now());
+        let (is_alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
             print::json(&json!({
-                "agent": agent.name, "daemon_running": !alone, "schedules": answers,
-                "followup_refused": agent.followup_refused, "given_up": untaken,
+                "agent": agent.name, "daemon_running": !is_alone, "store_problem": daemon.store_problem,
+                "schedules": answers, "followup_refused": agent.followup_refused, "given_up": untaken,
+                "skipped_files": skipped_files, "gone_schedules": gone_schedules,
             }));
             return Ok(());
         }
+        status::print_store_problem(daemon.store_problem.as_deref());
         if answers.is_empty() {
             print::prose(&format!("{name} has no schedules; `cowhand trigger {name}` makes a job"), 0);
         }
@@ -165,7 +201,13 @@ impl WhyArgs {
             );
         }
         for item in &untaken {
-            print::prose(&stop(&status::given_up(item)), 0);
+            print::prose(&with_full_stop(&status::given_up_line(item)), 0);
+        }
+        for skipped in &skipped_files {
+            print::prose(&with_full_stop(&status::skipped_files_line(skipped)), 0);
+        }
+        for gone in &gone_schedules {
+            print::prose(&with_full_stop(&status::gone_schedule_line(gone)), 0);
         }
         print_refusal(&agent, now);
         for (index, answer) in answers.iter().enumerate() {
@@ -173,8 +215,10 @@ impl WhyArgs {
                 print::line("");
             }
             // The line that no daemon runs is printed only once.
-            answer.print((alone && index == 0).then(|| client.location()), alone, now);
-            answer.print_firings(now);
+            answer.print((is_alone && index == 0).then(|| client.location()), is_alone, now);
+            let more =
+                if limit < FIRINGS_OF_SCHEDULE { String::new() } else { format!(" --limit {MAX_FIRINGS}") };
+            answer.print_firings(&more, now);
         }
         Ok(())
     }
@@ -183,29 +227,35 @@ impl WhyArgs {
 fn print_refusal(agent: &AgentView, now: Timestamp) {
     let Some(FollowupRefusal { job, at, message }) = &agent.followup_refused else { return };
     let (when, message) = (duration::from_now(now, *at), print::one_line(message, 400));
-    let asked = format!("{} requested a follow-up in {job}, {when}", agent.name);
-    print::prose(&format!("{asked}, and it was refused: {}", stop(&message)), 0);
+    let request = format!("{} requested a follow-up in {job}, {when}", agent.name);
+    print::prose(&format!("{request}, and it was refused: {}", with_full_stop(&message)), 0);
 }
 
-/// Reason why an interval waits while its job has not ended.
+/// Text for an interval whose previous job has not ended.
 const COUNTS_FROM_END: &str = "its previous job has not ended. An interval counts from the end of that job";
 
-/// What it does now, what it waits for, and when it will fire.
+/// Describes what the schedule does now, what it waits for, and when it will fire.
 fn describe_state(
     view: &ScheduleView,
     firings: &[FiringView],
-    without: Option<&FleetLocation>,
-    alone: bool,
+    fleet_without_daemon: Option<&FleetLocation>,
+    is_alone: bool,
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
-    if let Some(location) = without {
+    if let Some(location) = fleet_without_daemon {
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
-    lines.extend(what_follows(view, alone, now));
-    let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
-    if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, other) {
-        lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
+    lines.extend(describe_next(view, is_alone, now));
+    let hypothetical_note = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
+    if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, hypothetical_note) {
+        lines.push(format!(
+            "If it were due now, it would not run: {}",
+            with_full_stop(&print::one_line(note, 400))
+        ));
+    }
+    if let Some(failed) = &view.failed_attempt {
+        lines.push(format!("A job waits for that: {}", with_full_stop(&print::one_line(failed, 400))));
     }
     if let Some(at) = view.last_run_at {
         lines.push(format!(
@@ -226,7 +276,7 @@ fn describe_state(
 
 fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> String {
     let name = format!("{}/{}", view.agent, view.schedule);
-    let renamed = view.last_error.as_ref().is_some_and(|error| error.contains("`adopt: "));
+    let is_renamed = view.last_error.as_ref().is_some_and(|error| error.contains("`adopt: "));
     match view.status {
         ScheduleStatus::Running => format!("{name} is running now."),
         ScheduleStatus::Disabled => match &view.off_in_file {
@@ -239,7 +289,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             ),
             None => format!("{name} is turned off; `cowhand schedule enable {name}` turns it on."),
         },
-        ScheduleStatus::Error if renamed => {
+        ScheduleStatus::Error if is_renamed => {
             format!(
                 "{name} does not fire: it seems to be a renamed schedule. `adopt` gives it the history of the old name."
             )
@@ -251,9 +301,9 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
         }
         ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
-            let fired = firings.iter().find(|firing| firing.key.is_by_clock());
-            let when = fired.map(|fired| format!(" {}", duration::from_now(now, fired.decided_at)));
-            let job = fired.and_then(|fired| fired.job.as_ref()).map(|job| format!(" ({job})"));
+            let firing = firings.iter().find(|firing| firing.key.is_by_clock());
+            let when = firing.map(|firing| format!(" {}", duration::from_now(now, firing.decided_at)));
+            let job = firing.and_then(|firing| firing.job.as_ref()).map(|job| format!(" ({job})"));
             format!(
                 "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
                  a new `run_at` or `in` in its file arms it again.",
@@ -272,20 +322,23 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
     }
 }
 
-/// Describes the reason for which the schedule waits, or its next firing.
-fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String> {
+/// Describes why the schedule waits, or its next firing.
+fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<String> {
     let is_noted = view.skip_note.is_some() && view.skip_note_reason == view.skip_reason;
     match (view.skip_reason, view.next_run_at) {
-        (Some(SkipReason::Disabled), _) => None,
+        (Some(SkipReason::Disabled), _) => {
+            let note = view.skip_note.as_deref().filter(|_| is_noted)?;
+            Some(with_full_stop(&print::one_line(note, 400)))
+        }
         _ if view.status == ScheduleStatus::Finished => None,
         (
             Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
             _,
-        ) if is_noted => explained(view, alone, now),
+        ) if is_noted => describe_hold(view, is_alone, now),
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType | SkipReason::AlreadyRunning) | None, _)
             if view.preparing =>
         {
-            Some(preparing(view, alone, now))
+            Some(preparing(view, is_alone, now))
         }
         (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" && !is_noted => {
             Some("It has fired, and a `delay` fires once.".to_owned())
@@ -311,7 +364,7 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
             Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
         }
         (Some(SkipReason::OutsideHours), None) if is_noted && view.due_since.is_none() => {
-            explained(view, alone, now)
+            describe_hold(view, is_alone, now)
         }
         (Some(reason), next) => Some(waits(view, reason, next, now)),
         (None, None) if view.status == ScheduleStatus::Idle => {
@@ -322,14 +375,20 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
 }
 
 /// Formats `It fired 18s ago, and is being prepared: it waits for the answer of …`.
-fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
+fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
     let since =
         view.preparing_since.map(|at| format!(" {}", duration::from_now(now, at))).unwrap_or_default();
-    let by = view.preparing_by.as_deref().map(|by| print::one_line(by, 300)).unwrap_or_default();
-    if alone {
-        return format!("It fired{since}, and it is prepared when a daemon starts: {by} is asked then.");
+    let preparer = view.preparing_by.as_deref().map(|preparer| print::one_line(preparer, 300));
+    let detail = match preparer {
+        Some(preparer) if is_alone => format!(": {preparer} is asked then"),
+        Some(preparer) => format!(": it waits for the answer of {preparer}"),
+        // What it waited for was removed from the config meanwhile.
+        None => String::new(),
+    };
+    if is_alone {
+        return format!("It fired{since}, and it is prepared when a daemon starts{detail}.");
     }
-    format!("It fired{since}, and is being prepared: it waits for the answer of {by}.")
+    format!("It fired{since}, and is being prepared{detail}.")
 }
 
 /// Formats `It is late: 2 times were missed since …; one run makes up for that when a daemon starts. Its next
@@ -337,7 +396,7 @@ fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
 fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let note = &view.missed.as_ref()?.note;
     let next = next.map(|at| format!(" Its next due time is {} ({at:.0}).", duration::until(now, at)));
-    Some(format!("It is late: {}{}", stop(note), next.unwrap_or_default()))
+    Some(format!("It is late: {}{}", with_full_stop(note), next.unwrap_or_default()))
 }
 
 /// Formats `It was due 3m ago and waits: its previous firing had not ended. Its next due time is in 57m (…).`
@@ -362,17 +421,16 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
         }
         awaited => print::one_line(awaited.unwrap_or_default(), 400),
     };
-    format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
+    format!("{since}: {}{}", with_full_stop(&why), next.unwrap_or_default())
 }
 
 /// Formats `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
 /// ends.
-fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String> {
+fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     // A schedule that the clock does not fire waits for nothing until it has a job.
-    let by_clock = matches!(view.kind.as_str(), "interval" | "cron" | "delay");
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
-    let it = if by_clock || view.jobs_waiting > 0 || view.due_since.is_some() {
+    let subject = if view.is_by_clock() || view.jobs_waiting > 0 || view.due_since.is_some() {
         "It waits"
     } else if is_closed_for_good {
         "Each occurrence of its trigger is skipped"
@@ -383,47 +441,47 @@ fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String>
         (Some(SkipReason::Paused), Some(until)) => {
             format!(
                 "Why: {}\nIt tries again {} ({until:.0}), once.",
-                stop(&note),
+                with_full_stop(&note),
                 duration::until(now, until)
             )
         }
-        (reason, Some(until)) if it == "It waits" => {
-            let (when, condition) = (duration::until(now, until), job::with_daemon(alone));
+        (reason, Some(until)) if subject == "It waits" => {
+            let (when, condition) = (duration::until(now, until), job::with_daemon(is_alone));
             // The time of a retry is exact. A usage limit may end earlier, and a budget may be raised.
             let latest = if reason == Some(SkipReason::Requeued) { "" } else { " at the latest" };
             // A schedule with a work source fires while its job waits, and so does a cron schedule.
             let next = view.next_run_at.filter(|at| reason == Some(SkipReason::Requeued) && *at > now);
             let next = next.map(|at| format!(" It fires next {} ({at:.0}).", duration::until(now, at)));
             let next = next.unwrap_or_default();
-            format!("It waits, and continues {when}{latest}{condition}: {}{next}", stop(&note))
+            format!("It waits, and continues {when}{latest}{condition}: {}{next}", with_full_stop(&note))
         }
         (_, Some(until)) => {
-            format!("{it}, until {until:.0} at the latest: {}", stop(&note))
+            format!("{subject}, until {until:.0} at the latest: {}", with_full_stop(&note))
         }
-        (_, None) => format!("{it}: {}", stop(&note)),
+        (_, None) => format!("{subject}: {}", with_full_stop(&note)),
     })
 }
 
 /// Adds a full stop to a sentence that has no end mark.
-fn stop(sentence: &str) -> String {
+fn with_full_stop(sentence: &str) -> String {
     if sentence.ends_with(['.', '!', '?', '…']) { sentence.to_owned() } else { format!("{sentence}.") }
 }
 
 /// Builds the table of firings: a row for each firing with at most one job, and a row for each job of other
 /// firings.
-fn ledger(firings: &[FiringView], now: Timestamp) -> Table {
+fn firings_table(firings: &[FiringView], now: Timestamp) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
     for firing in firings {
         let why = print::one_line(&firing.why, 500);
         let due = duration::from_now(now, firing.due);
-        let Some((first, others)) = firing.jobs.split_first() else {
+        let Some((first, further_jobs)) = firing.jobs.split_first() else {
             let job = firing.job.as_ref().map(ToString::to_string).unwrap_or_default();
             table.row([due, firing.outcome.clone(), why, job]);
             continue;
         };
         let error = first_error_line(first).map(|error| format!("{why}; {error}"));
         table.row([due, first.status.to_string(), error.unwrap_or(why), first.id.to_string()]);
-        for job in others {
+        for job in further_jobs {
             let error = first_error_line(job).unwrap_or_default();
             table.row([String::new(), job.status.to_string(), error, job.id.to_string()]);
         }

@@ -12,7 +12,7 @@ use super::print::{self, Table, one_line};
 use super::{Exit, Failure, complete, location, number};
 use cowhand_engine::queues::given_up::GivenUp;
 use cowhand_engine::queues::{DroppedResult, ItemStatus, ItemView};
-use cowhand_web::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
+use cowhand_web::api::{ClaimRequest, CompleteRequest, ReleaseRequest, RetryRequest, WorkView, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkVerb {
@@ -131,16 +131,16 @@ impl WorkVerb {
             }
             Self::Claim(one) => {
                 let person = std::env::var("USER").ok().filter(|name| !name.is_empty());
-                let asked = ClaimAsked { agent: one.agent.clone(), queue: one.queue.clone(), person };
-                one.change(config, "claim", &asked, "claimed")
+                let request = ClaimRequest { agent: one.agent.clone(), queue: one.queue.clone(), person };
+                one.change(config, "claim", &request, "claimed")
             }
             Self::Release(WorkReleaseArgs { one, reason }) => {
-                let asked = ReleaseAsked { agent: one.agent.clone(), queue: one.queue.clone(), reason };
-                one.change(config, "release", &asked, "released")
+                let request = ReleaseRequest { agent: one.agent.clone(), queue: one.queue.clone(), reason };
+                one.change(config, "release", &request, "released")
             }
             Self::Retry(one) => {
-                let asked = RetryAsked { agent: one.agent.clone(), queue: one.queue.clone() };
-                one.change(config, "retry", &asked, "offered again")
+                let request = RetryRequest { agent: one.agent.clone(), queue: one.queue.clone() };
+                one.change(config, "retry", &request, "offered again")
             }
             Self::Complete(WorkCompleteArgs { one, summary, outcome }) => {
                 let outcome = Some(match outcome {
@@ -154,8 +154,8 @@ impl WorkVerb {
                     Some(WorkOutcome::Success) | None => "completed",
                 };
                 let (agent, queue) = (one.agent.clone(), one.queue.clone());
-                let asked = CompleteAsked { agent, queue, outcome, summary };
-                one.change(config, "complete", &asked, done)
+                let request = CompleteRequest { agent, queue, outcome, summary };
+                one.change(config, "complete", &request, done)
             }
         }
     }
@@ -172,23 +172,21 @@ impl WorkItemArgs {
         self,
         config: Option<&Path>,
         verb: &str,
-        asked: &impl serde::Serialize,
+        request: &impl serde::Serialize,
         done: &str,
     ) -> Result<(), Failure> {
         let address = format!("work/{}/{verb}", self.id);
-        let view: ItemView = location::ask(config, async |client| Ok(client.post(&address, asked).await?))?;
-        if self.json {
-            print::json(&view);
-        } else {
-            let done = match &view {
-                view if view.forgotten => "forgotten, as its source does not have it any more",
-                view if view.was_available => "is available already",
-                _ => done,
-            };
-            print::line(format!("{} {done}: {}", view.item.id, one_line(&view.item.title, 60)));
-            if let Some(why) = &view.not_taken {
-                print::note(one_line(why, 600));
-            }
+        let view: ItemView =
+            location::ask(config, async |client| Ok(client.post(&address, request).await?))?;
+        let done = match &view {
+            view if view.forgotten => "forgotten, as its source does not have it any more",
+            view if view.was_available => "is available already",
+            _ => done,
+        };
+        let sentence = format!("{} {done}: {}", view.item.id, one_line(&view.item.title, 60));
+        print::done(&sentence, &view, self.json);
+        if let Some(why) = view.not_taken.as_ref().filter(|_| !self.json) {
+            print::note(one_line(why, 600));
         }
         Ok(())
     }
@@ -199,14 +197,14 @@ impl WorkListArgs {
     fn filters(&self) -> String {
         let labels =
             (!self.labels.is_empty()).then(|| format!("&labels={}", segment(&self.labels.join(","))));
-        let words: Vec<&str> = self.priority.iter().map(|priority| priority.as_str()).collect();
-        let priority = (!words.is_empty()).then(|| format!("&priority={}", words.join(",")));
+        let priorities: Vec<&str> = self.priority.iter().map(|priority| priority.as_str()).collect();
+        let priority = (!priorities.is_empty()).then(|| format!("&priority={}", priorities.join(",")));
         let limit = self.limit.map(|limit| format!("&limit={limit}"));
         [labels, priority, limit].into_iter().flatten().collect()
     }
 
     /// Returns the reason why there are no items to show.
-    fn nothing(&self, queues: &[String]) -> String {
+    fn no_items_message(&self, queues: &[String]) -> String {
         match (queues.is_empty(), &self.agent) {
             (true, Some(agent)) => format!("{agent} has no `work_source`, so there is no work for it"),
             (true, None) => "no agent has a `work_source`, which would name where work comes from".to_owned(),
@@ -221,9 +219,9 @@ impl WorkListArgs {
         let address =
             format!("work{}{}", query(self.agent.as_ref(), self.queue.as_deref(), self.all), self.filters());
         let page: WorkView = location::ask(config, async |client| Ok(client.get(&address).await?))?;
-        let trouble = page.problems.iter().map(|problem| format!("{}: {}", problem.queue, problem.message));
-        let trouble = trouble.collect::<Vec<_>>().join("\n");
-        let end = if trouble.is_empty() { Ok(()) } else { Err(Failure::new(Exit::CannotRunHere, trouble)) };
+        let problems = page.problems.iter().map(|problem| format!("{}: {}", problem.queue, problem.message));
+        let problems = problems.collect::<Vec<_>>().join("\n");
+        let end = if problems.is_empty() { Ok(()) } else { Err(Failure::new(Exit::CannotRunHere, problems)) };
         if self.json {
             print::json(&page.items);
             return end;
@@ -235,11 +233,11 @@ impl WorkListArgs {
         }
         if page.items.is_empty() {
             end?;
-            print::line(self.nothing(&page.queues));
+            print::line(self.no_items_message(&page.queues));
             return Ok(());
         }
         let now = Timestamp::now();
-        let left: Vec<String> = page.items.iter().filter_map(left_for_a_person).collect();
+        let given_up_lines: Vec<String> = page.items.iter().filter_map(given_up_line).collect();
         // The name of a queue is long, and it is shown only where a command has to name it.
         let with_queues = page.items.iter().any(|view| view.needed.queue_needed.is_some());
         let mut columns = vec!["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"];
@@ -259,7 +257,7 @@ impl WorkListArgs {
             table.row(row);
         }
         table.print();
-        for line in left {
+        for line in given_up_lines {
             print::prose(&line, 2);
         }
         end
@@ -267,9 +265,10 @@ impl WorkListArgs {
 }
 
 /// Formats why an item was given up, and the command that retries it.
-fn left_for_a_person(view: &ItemView) -> Option<String> {
+fn given_up_line(view: &ItemView) -> Option<String> {
     let (why, id) = (view.given_up.as_ref()?, &view.item.id);
-    Some(format!("{id} {}; `cowhand work retry {}` has it tried again", given_up(why), view.named()))
+    let (named, condition) = (view.named(), why.condition());
+    Some(format!("{id} {}; `cowhand work retry {named}` has it tried again{condition}", given_up(why)))
 }
 
 fn given_up(why: &GivenUp) -> String {

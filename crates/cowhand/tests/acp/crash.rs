@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Run, WORDS, marked, told, wait_until};
+use super::{Run, WORDS, describe_outcome, marked, wait_until};
 
 /// Script of an agent that writes its pid, sends a message, and then waits for a file.
 const WAITS: &str =
@@ -28,7 +28,7 @@ fn the_agent_is_killed() {
     kill(&run.wait_for_file("agent.pid"));
     let (finish, output) = run.finish();
     let why = "signal: the agent was ended by signal 9 before it had answered session/prompt";
-    assert_eq!(told(&finish.outcome), why);
+    assert_eq!(describe_outcome(&finish.outcome), why);
     assert!(output.iter().any(|line| line["content"] == "Half a "), "{output:#?}");
 }
 
@@ -43,7 +43,7 @@ fn the_client_is_killed() {
     kill(&parent(&agent));
     let (finish, output) = run.finish();
     let why = "signal: ended by SIGKILL (out of memory?), which was not sent by cowhand, and the turn was not finished";
-    assert_eq!(told(&finish.outcome), why);
+    assert_eq!(describe_outcome(&finish.outcome), why);
     assert!(output.iter().any(|line| line["content"] == "Half a "), "{output:#?}");
     assert_eq!(finish.session_id.as_deref(), Some("s-1"));
 }
@@ -60,7 +60,7 @@ fn asked_to_stop_the_agent_hears_it_in_the_protocols_words() {
         run.attempt.stop().unwrap();
         let (finish, output) = run.finish();
         // A client that stops waiting ends in time, so it is not killed.
-        assert_eq!(told(&finish.outcome), "cancelled: Graceful", "{script}");
+        assert_eq!(describe_outcome(&finish.outcome), "cancelled: Graceful", "{script}");
         if is_told {
             let cancel = run.heard().into_iter().find(|frame| frame["method"] == "session/cancel").unwrap();
             assert_eq!((&cancel["params"], cancel.get("id")), (&json!({"sessionId": "s-1"}), None));

@@ -3,13 +3,13 @@
 use cowhand_core::job::{FailReason, Outcome};
 use serde_json::{Value, json};
 
-use super::{Run, told};
+use super::{Run, describe_outcome};
 
 /// Runs an agent's script and checks the outcome.
 fn check(script: &str, expected: &str) -> Vec<Value> {
     let mut run = Run::of(script);
     let (finish, output) = run.finish();
-    assert_eq!(told(&finish.outcome), expected, "{script}\n{output:#?}");
+    assert_eq!(describe_outcome(&finish.outcome), expected, "{script}\n{output:#?}");
     output
 }
 
@@ -31,7 +31,7 @@ fn turns_that_end_otherwise() {
     ] {
         let mut run = Run::of(&format!("ready; chunk 'So far.'; end {reason}"));
         let (finish, _) = run.finish();
-        assert_eq!(told(&finish.outcome), expected);
+        assert_eq!(describe_outcome(&finish.outcome), expected);
         let Outcome::Failed { reason: why, summary, .. } = finish.outcome else { panic!() };
         let turns = reason == "max_turn_requests";
         assert_eq!(why, if turns { FailReason::MaxTurns } else { FailReason::Error });
@@ -76,7 +76,7 @@ fn what_is_not_there_is_not_started() {
     ] {
         let settings = json!({ "command": command });
         let mut run = Run::with("", &settings, &super::SessionChoice::Fresh);
-        assert_eq!(told(&run.finish().0.outcome), expected);
+        assert_eq!(describe_outcome(&run.finish().0.outcome), expected);
     }
 }
 
@@ -89,8 +89,8 @@ fn an_agent_that_never_answers_is_not_waited_for() {
         ("while :; do echo rubbish; sleep 0.05; done", 3, unanswered),
         ("begin; sleep 100", 15, "reported: the agent did not answer session/new within 15 seconds"),
     ] {
-        let (finish, output) = Run::hasty(script, seconds).finish();
-        assert_eq!(told(&finish.outcome), expected, "{script}\n{output:#?}");
+        let (finish, output) = Run::with_timeout(script, seconds).finish();
+        assert_eq!(describe_outcome(&finish.outcome), expected, "{script}\n{output:#?}");
     }
 }
 
@@ -103,10 +103,10 @@ fn rubbish_among_the_frames_is_kept_and_does_no_harm() {
         chunk fine; end"#;
     let mut run = Run::of(script);
     let (finish, output) = run.finish();
-    assert_eq!(told(&finish.outcome), "completed: fine");
-    let told = serde_json::to_string(&output).unwrap();
+    assert_eq!(describe_outcome(&finish.outcome), "completed: fine");
+    let text = serde_json::to_string(&output).unwrap();
     for kept in ["starting…", "caf\u{fffd}", "_x/of_its_own", "hologram", "a cow", "\"[1]\""] {
-        assert!(told.contains(kept), "{kept}: {told}");
+        assert!(text.contains(kept), "{kept}: {text}");
     }
     // The client declares neither files nor terminals, and refuses both.
     let answers: Vec<Value> = run.heard().into_iter().filter(|frame| frame.get("error").is_some()).collect();

@@ -60,16 +60,16 @@ impl Run {
     }
 
     /// Starts an agent, with this many seconds to answer instead of a minute.
-    fn hasty(script: &str, seconds: u64) -> Self {
-        Self::made(script, &json!({}), &SessionChoice::Fresh, seconds)
+    fn with_timeout(script: &str, seconds: u64) -> Self {
+        Self::start(script, &json!({}), &SessionChoice::Fresh, seconds)
     }
 
     /// Starts an agent with `settings` over the default ones.
     fn with(script: &str, settings: &Value, session: &SessionChoice) -> Self {
-        Self::made(script, settings, session, 60)
+        Self::start(script, settings, session, 60)
     }
 
-    fn made(script: &str, settings: &Value, session: &SessionChoice, patience: u64) -> Self {
+    fn start(script: &str, settings: &Value, session: &SessionChoice, timeout_seconds: u64) -> Self {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("agent.sh"), format!("{WORDS}\n{script}\n")).unwrap();
         let mut all = json!({"runtime": "acp", "command": ["sh", "agent.sh"]});
@@ -98,7 +98,7 @@ impl Run {
         let mut launch = Launch::of(&agent, &job, session, own, &HashMap::new(), &attempt.private()).unwrap();
         let orders = &mut launch.files[0].1;
         assert!(orders.contains("\"patience_ms\":60000"), "{orders}");
-        *orders = orders.replace("\"patience_ms\":60000", &format!("\"patience_ms\":{patience}000"));
+        *orders = orders.replace("\"patience_ms\":60000", &format!("\"patience_ms\":{timeout_seconds}000"));
         attempt.write_private(&launch.files).unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
         let keeper = attempt.launch(program, &launch.start, "Say hello.", &launch.environment).unwrap();
@@ -160,7 +160,7 @@ impl Drop for Run {
 }
 
 /// Formats a failure as `kind: message`, and a success as its summary.
-fn told(outcome: &Outcome) -> String {
+fn describe_outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed { summary } => format!("completed: {}", summary.as_deref().unwrap_or_default()),
         Outcome::Failed { error, .. } => format!("{}: {}", error.kind, error.message),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Run, SessionChoice, told};
+use super::{Run, SessionChoice, describe_outcome};
 
 const SHELL: &str = r#"{"toolCallId":"t1","name":"Bash","title":"rm -rf /","kind":"execute","rawInput":{"command":"rm -rf /"}}"#;
 
@@ -11,7 +11,7 @@ fn chosen(settings: &Value) -> Value {
     let script = format!("ready; ask '{SHELL}'; chunk ok; end");
     let mut run = Run::with(&script, settings, &SessionChoice::Fresh);
     let (finish, output) = run.finish();
-    assert_eq!(told(&finish.outcome), "completed: ok", "{output:#?}");
+    assert_eq!(describe_outcome(&finish.outcome), "completed: ok", "{output:#?}");
     let calls: Vec<_> = output.iter().filter(|line| line["type"] == "tool_use").collect();
     assert_eq!(calls.len(), 1, "{output:#?}");
     assert_eq!((&calls[0]["tool_name"], &calls[0]["input"]["command"]), (&json!("Bash"), &json!("rm -rf /")));
@@ -44,7 +44,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
     for settings in [json!({"denied_tools": ["Bash"]}), json!({"tools": ["Read"]})] {
         let mut run = Run::with(script, &settings, &SessionChoice::Fresh);
         let (finish, output) = run.finish();
-        let said = told(&finish.outcome);
+        let said = describe_outcome(&finish.outcome);
         assert!(
             said.starts_with("reported: the agent used a tool that it may not use, without asking: "),
             "{said}"
@@ -57,7 +57,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
         ask '{SHELL}'; chunk ok; end"#
     );
     let mut run = Run::with(&asks, &json!({"denied_tools": ["Bash"]}), &SessionChoice::Fresh);
-    assert_eq!(told(&run.finish().0.outcome), "completed: ok");
+    assert_eq!(describe_outcome(&run.finish().0.outcome), "completed: ok");
 }
 
 /// Only the agent itself can restrict itself to a plan.
@@ -67,11 +67,11 @@ fn modes_are_the_agents_own() {
         hear; answer 3 '{}'; hear; chunk ok; answer 4 '{"stopReason":"end_turn"}'; cat > /dev/null"#;
     for (mode, expected) in [("plan", "plan"), ("acceptEdits", "default")] {
         let mut run = Run::with(modes, &json!({ "permission_mode": mode }), &SessionChoice::Fresh);
-        assert_eq!(told(&run.finish().0.outcome), "completed: ok");
+        assert_eq!(describe_outcome(&run.finish().0.outcome), "completed: ok");
         let set = run.heard().into_iter().find(|frame| frame["method"] == "session/set_mode").unwrap();
         assert_eq!(set["params"], json!({"sessionId": "s-1", "modeId": expected}));
     }
     let mut run = Run::with("ready; end", &json!({"permission_mode": "plan"}), &SessionChoice::Fresh);
     let why = "reported: `permission_mode: plan` needs an agent with a mode `plan`, and this one has none";
-    assert_eq!(told(&run.finish().0.outcome), why);
+    assert_eq!(describe_outcome(&run.finish().0.outcome), why);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Run, SessionChoice, told};
+use super::{Run, SessionChoice, describe_outcome};
 
 fn methods(run: &Run) -> Vec<String> {
     run.heard().iter().filter_map(|frame| frame["method"].as_str().map(str::to_owned)).collect()
@@ -41,7 +41,7 @@ fn sessions_go_on_as_the_agent_can() {
         let script = format!("begin '{capabilities}'; hear; answer 2 '{answer}'; hear; {end}");
         let mut run = Run::with(&script, &json!({}), &session);
         let (finish, output) = run.finish();
-        assert_eq!(told(&finish.outcome), "completed: ok", "{method}: {output:#?}");
+        assert_eq!(describe_outcome(&finish.outcome), "completed: ok", "{method}: {output:#?}");
         assert_eq!(methods(&run), ["initialize", method, "session/prompt"]);
         assert_eq!(finish.session_id.as_deref(), Some(id), "{method}");
         let prompt = run.heard().pop().unwrap();
@@ -63,7 +63,7 @@ fn history_is_not_told_again() {
         update '{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":1.75,"currency":"USD"}}'; end"#;
     let mut run = Run::with(script, &json!({}), &resume());
     let (finish, output) = run.finish();
-    assert_eq!(told(&finish.outcome), "completed: new answer");
+    assert_eq!(describe_outcome(&finish.outcome), "completed: new answer");
     assert_eq!(finish.usage.unwrap().total_cost_usd, Some(0.25));
     let said: Vec<_> = output.iter().filter(|line| line["type"] == "assistant").collect();
     assert_eq!(said.len(), 1, "{output:#?}");
@@ -91,7 +91,7 @@ fn sessions_that_cannot_go_on() {
         ),
     ] {
         let mut run = Run::with(script, &json!({}), &session);
-        assert_eq!(told(&run.finish().0.outcome), expected);
+        assert_eq!(describe_outcome(&run.finish().0.outcome), expected);
         let stderr = std::fs::read_to_string(run.attempt.stderr()).unwrap();
         // The daemon looks for this text.
         let missing = expected.contains("is not there");
@@ -115,17 +115,17 @@ fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
         (option, "session/set_config_option", json!({"sessionId": "s-1", "configId": "o", "value": "m-2"})),
     ] {
         let mut run = Run::with(&script, &model, &SessionChoice::Fresh);
-        assert_eq!(told(&run.finish().0.outcome), "completed: ok");
+        assert_eq!(describe_outcome(&run.finish().0.outcome), "completed: ok");
         assert_eq!(methods(&run)[2], method);
         assert_eq!(run.heard()[2]["params"], params);
     }
     let mut run = Run::with("ready; end", &model, &SessionChoice::Fresh);
     let why = "reported: `model` cannot be given to this agent; take the key away, and give it by the agent's own arguments or settings";
-    assert_eq!(told(&run.finish().0.outcome), why);
+    assert_eq!(describe_outcome(&run.finish().0.outcome), why);
     let unknown = r#"begin; hear; answer 2 '{"sessionId":"s-1","models":{}}'; hear; refuse 3 '{"code":1,"message":"no such model"}'; cat >&2"#;
     let mut run = Run::with(unknown, &model, &SessionChoice::Fresh);
     assert_eq!(
-        told(&run.finish().0.outcome),
+        describe_outcome(&run.finish().0.outcome),
         "reported: the agent does not take the model \"m-2\": no such model"
     );
 }
@@ -136,7 +136,7 @@ fn servers_are_handed_on() {
     let settings = json!({"mcp_servers": {"s": {"command": "serve", "env": {"TOKEN": "canary-1"}}}});
     let mut run = Run::with("ready; chunk ok; end", &settings, &SessionChoice::Fresh);
     let (finish, output) = run.finish();
-    assert_eq!(told(&finish.outcome), "completed: ok");
+    assert_eq!(describe_outcome(&finish.outcome), "completed: ok");
     let servers = json!([{"name": "s", "command": "serve", "args": [], "env": [{"name": "TOKEN", "value": "canary-1"}]}]);
     let asked: Vec<Value> = run.heard();
     assert_eq!(asked[1]["params"]["mcpServers"], servers);
@@ -149,5 +149,5 @@ fn servers_are_handed_on() {
     let remote = json!({"mcp_servers": {"h": {"url": "http://127.0.0.1:9"}}});
     let mut run = Run::with("begin; cat >&2", &remote, &SessionChoice::Fresh);
     let why = "reported: scripted cannot reach MCP servers by http, as h wants it";
-    assert_eq!(told(&run.finish().0.outcome), why);
+    assert_eq!(describe_outcome(&run.finish().0.outcome), why);
 }

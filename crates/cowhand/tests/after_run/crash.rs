@@ -86,7 +86,7 @@ agents:
 ",
         );
         scene.start_and_die(&format!("panic:{place}"));
-        let hooks = scene.after("worker");
+        let hooks = scene.hooks_after_run("worker");
         assert_eq!(states(&hooks), ["completed"; 2], "{place}: {hooks:?}");
         assert_eq!(scene.read("runs"), "one\ntwo\n", "{place}: each is begun once");
         let log = scene.read("log");
@@ -112,7 +112,7 @@ agents:
 ",
     );
     scene.start_and_die("panic:hook_ended:100");
-    let hooks = scene.after("worker");
+    let hooks = scene.hooks_after_run("worker");
     assert_eq!(states(&hooks), ["failed"], "{hooks:?}");
     assert_eq!(scene.read("runs"), "one\n", "it is begun once");
 }

@@ -121,7 +121,7 @@ impl Scene {
     }
 
     /// Triggers the agent, and returns the hooks of the job.
-    fn after(&self, agent: &str) -> Vec<Value> {
+    fn hooks_after_run(&self, agent: &str) -> Vec<Value> {
         self.hooks(&self.trigger(agent))
     }
 

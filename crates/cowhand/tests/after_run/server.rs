@@ -92,6 +92,7 @@ async fn answer(
         "/silent" => std::future::pending().await,
         "/moved" => to(308, "/ok"),
         "/circle" => to(302, "/circle"),
+        "/elsewhere" => to(303, "/ok"),
         "/redirect" => to(307, &redirect),
         "/slack/chat.postMessage" => slack(&kept, &headers, &body),
         path => match path.strip_prefix("/discord/channels/").and_then(|rest| rest.strip_suffix("/messages"))

@@ -168,5 +168,39 @@ fn a_hook_that_left_the_config_is_skipped_and_a_new_one_is_for_new_jobs() {
     let hooks = scene.hooks(&job);
     assert_eq!(states(&hooks), ["completed", "skipped"]);
     assert_eq!(text(&hooks[1], "reason"), "it is no longer in the config");
-    assert_eq!(scene.after("worker").len(), 1);
+    assert_eq!(scene.hooks_after_run("worker").len(), 1);
+}
+
+/// An earlier job left its file. A job whose agent was not launched has no metadata; one whose agent could not be
+/// started by its keeper has those of the earlier job.
+#[test]
+fn a_job_that_never_began_has_no_metadata() {
+    let mut scene = Scene::new(
+        r#"
+agents:
+  - &agent
+    name: waits
+    runtime: command
+    command: [sleep, "600"]
+    hooks: {after_run: [{type: shell, command: "cat > told-$COWHAND_JOB_ID.json"}]}
+  - {<<: *agent, name: unset, isolation: worktree}
+  - {<<: *agent, name: missing, command: [/no/such/program]}
+"#,
+    );
+    std::fs::write(scene.path("metadata.json"), r#"{"left": true}"#).unwrap();
+    scene.start();
+    let (running, pending) = (scene.trigger("waits"), scene.trigger("waits"));
+    scene.run(&["cancel", &pending]);
+    scene.run(&["cancel", &running]);
+    for (job, expected) in [
+        (pending, Value::Null),
+        (running, json!({"left": true})),
+        (scene.trigger("unset"), Value::Null),
+        (scene.trigger("missing"), json!({"left": true})),
+    ] {
+        assert_eq!(states(&scene.hooks(&job)), ["completed"]);
+        let context = told(&scene, "told", &job);
+        assert_eq!(context["metadata"], expected, "{context:#}");
+        assert_eq!(context.get("metadata").is_some(), !expected.is_null(), "{context:#}");
+    }
 }

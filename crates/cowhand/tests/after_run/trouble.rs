@@ -72,7 +72,7 @@ fn what_one_leaves_behind_is_ended() {
         - {type: shell, command: "kill -9 $$"}"#,
     ));
     scene.start();
-    let hooks = scene.after("worker");
+    let hooks = scene.hooks_after_run("worker");
     assert_eq!(states(&hooks), ["completed", "failed", "failed", "failed"]);
     assert_eq!(text(&hooks[0], "reason"), "40 processes that it left behind were ended");
     assert_eq!(with_argument(&scene, "27182"), 0);

@@ -66,7 +66,7 @@ fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
         private(&server, "/ok", ", secret_env: NOT_SET"),
     ]);
     let begin = Instant::now();
-    let hooks = scene.after("worker");
+    let hooks = scene.hooks_after_run("worker");
     assert_eq!(states(&hooks), ["failed", "completed", "failed", "failed", "failed", "failed"], "{hooks:?}");
     let tries: Vec<_> = hooks.iter().map(|hook| hook["tries"].as_u64().unwrap()).collect();
     assert_eq!(tries, [2, 2, 1, 1, 1, 1]);
@@ -79,6 +79,17 @@ fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
     assert!(text(&hooks[4], "reason").contains("refused"), "{hooks:?}");
     assert_eq!(text(&hooks[5], "reason"), "the environment variable NOT_SET is not set");
     assert!(begin.elapsed().as_secs() >= 2, "there are pauses between the tries");
+}
+
+/// `See Other` asks for a GET of another page: the request was not answered with 2xx.
+#[test]
+fn see_other_is_a_failure() {
+    let server = Server::start();
+    let scene = scene(&[private(&server, "/elsewhere", "")]);
+    let hooks = scene.hooks_after_run("worker");
+    assert_eq!(states(&hooks), ["failed"], "{hooks:?}");
+    assert_eq!(text(&hooks[0], "reason"), "it answered 303 See Other");
+    assert_eq!((server.asked("/elsewhere").len(), server.asked("/ok").len()), (1, 0));
 }
 
 #[test]
@@ -96,7 +107,7 @@ fn none_goes_to_where_it_may_not() {
         private(&server, "/circle", ""),
     ];
     let scene = scene(&hooks);
-    let hooks = scene.after("worker");
+    let hooks = scene.hooks_after_run("worker");
     assert_eq!(states(&hooks), ["failed"; 6], "{hooks:?}");
     let reason = |at: usize| text(&hooks[at], "reason");
     let expected = "it redirects to where it may not: 127.0.0.1 is not on the internet";

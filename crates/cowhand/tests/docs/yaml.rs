@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::markdown::{Block, Page};
 use super::program::Program;
@@ -143,12 +143,25 @@ fn variables(config: &str) -> Vec<(String, String)> {
 fn properties(schema: &Value) -> BTreeSet<String> {
     let variants = schema["anyOf"].as_array().into_iter().flatten();
     let objects = variants.chain([schema]).filter_map(|variant| variant["properties"].as_object());
-    objects.flat_map(|object| object.keys().cloned()).collect()
+    let keys = |object: &Map<String, Value>| {
+        // The keys of a trigger and of a work source are similar; their types are not.
+        let kind = object.get("type").and_then(|kind| kind["const"].as_str());
+        object.keys().map(|key| with_type(key, kind)).collect::<Vec<_>>()
+    };
+    objects.flat_map(keys).collect()
 }
 
-/// Returns the keys in the first column.
+fn with_type(key: &str, value: Option<&str>) -> String {
+    match value {
+        Some(value) if key == "type" => format!("type: {value}"),
+        _ => key.to_owned(),
+    }
+}
+
+/// Returns the keys in the first column, `type` with its value.
 fn top_keys(text: &str) -> Vec<String> {
-    let key = |line: &str| line.split_once(':').map(|(key, _)| key.to_owned());
+    let key =
+        |line: &str| line.split_once(':').map(|(key, value)| with_type(key, value.split_whitespace().next()));
     text.lines().filter(|line| !line.starts_with([' ', '#', '-'])).filter_map(key).collect()
 }
 

@@ -23,7 +23,7 @@ struct Campaign {
     run: fn(Rounds) -> Counts,
 }
 
-/// Number of rounds: the bounded form, or the long one.
+/// Number of rounds: the short form, or the long one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounds {
     Few,
@@ -100,7 +100,8 @@ fn run_all(mut waiting: Vec<&'static Campaign>, rounds: Rounds) -> Vec<Ran> {
 
 fn print_table(ran: &[Ran]) {
     println!(
-        "| campaign | faults | accepted | refused meanwhile | jobs | completed | ended otherwise | lost | run twice | unsettled | processes left | seconds |"
+        "| campaign | faults | accepted | refused meanwhile | jobs | completed | ended otherwise | deliveries lost \
+         | run twice | unsettled | processes left | seconds |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
     for Ran { campaign, counts, took } in ran {

@@ -187,7 +187,7 @@ fn asked(rules: [&str; 2]) -> (Scene, String, String, Value) {
     let (one, token) = token_of(&scene, "one");
     let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
     assert_eq!(made["verdict"], "asked", "{made}");
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     scene.write("cowhand.yaml", &fleet(rules[1]));
     scene.start();
     (scene, one, token, made)
@@ -272,7 +272,7 @@ fn an_acp_agent_waits_for_a_person_over_a_restart() {
     let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
     let asked = wait_until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
     assert_eq!((&asked["tool"], &asked["input"]["command"]), (&json!("execute"), &json!("git push")));
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     scene.start();
     scene.json(&["approve", asked["id"].as_str().unwrap()]);
     let job =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Said, Scene, wait_until};
+use super::{RunResult, Scene, wait_until};
 
 /// Fleet whose programs see a wall clock that the test sets.
 struct Stepped {
@@ -24,7 +24,7 @@ impl Stepped {
         Self { scene, offset }
     }
 
-    fn run(&self, arguments: &[&str]) -> Said {
+    fn run(&self, arguments: &[&str]) -> RunResult {
         let mut command = self.scene.command(arguments);
         command
             .env("LD_PRELOAD", library())
@@ -34,7 +34,7 @@ impl Stepped {
             .env("NO_FAKE_STAT", "1");
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        RunResult { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
@@ -178,7 +178,7 @@ fn after_an_outage(misfire: &str) -> BTreeMap<String, usize> {
     fleet.start();
     wait_until("a run", || (fleet.completed() >= 1).then_some(()));
     let pid = fleet.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
-    super::lose(rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap());
+    super::kill_and_wait(rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap());
     let last = fleet.firings("worker/tick")[0].0;
     fleet.set_clock("+95s");
     fleet.start();

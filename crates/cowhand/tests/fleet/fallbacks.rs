@@ -119,7 +119,7 @@ fn a_fallback_is_known_again_after_a_crash() {
     scene.write("slow", "");
     let job = scene.json(&["trigger", "coder"])["id"].as_str().unwrap().to_owned();
     wait_until("Codex to be up", || scene.root.join("up").exists().then_some(()));
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     scene.start();
     scene.write("go", "");
     // The job waits for limits of Claude, but not for those of Codex.

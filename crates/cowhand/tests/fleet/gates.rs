@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Scene, has_ended, lose, wait_until};
+use super::{Scene, has_ended, kill_and_wait, wait_until};
 
 /// The command waits for ever, and so does its child in its own session.
 const HANGING: &str = r#"
@@ -38,7 +38,7 @@ fn a_command_that_hangs_ends_with_its_daemon() {
     assert!(has_ended(daemon), "`stop` answers when the process is gone");
     assert!(asked.iter().all(|pid| has_ended(*pid)), "and all that it ran");
     let asked = hanging(&scene);
-    lose(scene.daemon().unwrap());
+    kill_and_wait(scene.daemon().unwrap());
     wait_until("the end of what a killed daemon ran", || {
         asked.iter().all(|pid| has_ended(*pid)).then_some(())
     });

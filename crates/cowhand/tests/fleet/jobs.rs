@@ -291,7 +291,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     scene.run(&["trigger", "worker", "--wait"]);
     let mut events = scene.spawn(&["events", "-f"]);
     events.line();
-    events.turn_away();
+    events.close_stdout();
     scene.run(&["trigger", "worker"]);
     let said = events.end();
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));

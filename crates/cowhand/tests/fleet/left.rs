@@ -1,7 +1,9 @@
 //! Agents and schedules that left the config: their jobs are still shown, with a note that they left.
 
+use serde_json::{Value, json};
+
 use super::api::ask;
-use super::{FLEET, Scene, wait_until};
+use super::{FLEET, Running, Scene, wait_until};
 
 const OTHER: &str = "agents: [{name: other, runtime: command, command: ['true']}]";
 
@@ -70,6 +72,224 @@ fn a_schedule_that_left_is_shown_with_its_jobs() {
         assert!(text.contains("worker/tidy is not in the config any more"), "{verb:?}: {text}");
         assert!(text.contains(&id), "{verb:?}: {text}");
     }
+}
+
+const STUCK: &str = "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      checked: {type: manual, when_command: [no-such-program]}
+      other: {type: manual}
+";
+
+/// The firing was accepted, so it is shown until it runs.
+#[test]
+fn a_firing_without_a_job_is_shown_when_its_schedule_or_agent_leaves() {
+    let scene = Scene::with(STUCK);
+    scene.start();
+    let told = std::fs::File::create(scene.root.join("told")).unwrap();
+    let trigger = Running::of(scene.command(&["trigger", "a", "checked", "--wait"]).stderr(told));
+    let noted = || std::fs::read_to_string(scene.root.join("told")).unwrap();
+    wait_until("a note about what it waits for", || {
+        let noted = words(&noted());
+        (noted.contains("it waits: its firing cannot be prepared") && noted.contains("no-such-program"))
+            .then_some(())
+    });
+    let without = STUCK.replace("      checked: {type: manual, when_command: [no-such-program]}\n", "");
+    scene.write("cowhand.yaml", &without);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert_eq!(trigger.end().code, Some(5), "{}", noted());
+    let expected = "a/checked was removed from the config before its firing had a job";
+    assert!(words(&noted()).contains(expected), "{}", noted());
+    let expected = "not in the config: a/checked: 1 accepted firing without a job waiting; the schedule a/checked is not in \
+                    the config any more; put it back under this name, or let another schedule of a go on in its place, \
+                    with `adopt: checked`; `cowhand cancel --agent a --schedule checked` cancels what waits";
+    for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/checked"]] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(0), "{verb:?}: {}", said.stderr);
+        assert!(words(&said.stdout).contains(expected), "{verb:?}: {}", said.stdout);
+    }
+    assert_eq!(scene.json(&["status"])["gone_schedules"][0]["firings"], 1);
+    assert_eq!(scene.json(&["why", "a"])["gone_schedules"][0]["schedule"], "checked");
+    assert_eq!(scene.json(&["why", "a/checked"])["gone_schedule"]["firings"], 1);
+    scene.write("cowhand.yaml", OTHER);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/checked"]] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(0), "{verb:?}: {}", said.stderr);
+        let expected = "not in the config: jobs of a: 0 running, 0 waiting, 1 accepted firing without a job; the agent a";
+        assert!(words(&said.stdout).contains(expected), "{verb:?}: {}", said.stdout);
+    }
+    // The advised change works.
+    let adopted = without.replace("{type: manual}", "{type: manual, adopt: checked}");
+    scene.write("cowhand.yaml", &adopted);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    wait_until("the firing to run", || {
+        (scene.json(&["jobs", "--schedule", "other"])[0]["status"] == "completed").then_some(())
+    });
+    assert!(!words(&scene.run(&["status"]).stdout).contains("not in the config"));
+}
+
+/// The firing is stored, and nobody has to wait for its job.
+#[test]
+fn a_trigger_ends_although_its_firing_cannot_be_prepared() {
+    let scene = Scene::with(STUCK);
+    scene.start();
+    let said = scene.run(&["trigger", "a", "checked"]);
+    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+    let text = words(&said.stdout);
+    assert!(text.starts_with("a/checked: the firing manual:"), "{text}");
+    let expected = "was accepted, and has no job yet: its firing cannot be prepared, and is retried at least once a minute: ";
+    assert!(text.contains(expected) && text.contains("no-such-program"), "{text}");
+    let advice =
+        "`cowhand why a/checked` shows it, `cowhand cancel --agent a --schedule checked` cancels what waits";
+    assert!(text.contains(advice), "{text}");
+    let accepted = scene.json(&["trigger", "a", "checked", "--idempotency-key", "mine"]);
+    assert_eq!(
+        (
+            &accepted["agent"],
+            &accepted["schedule"],
+            &accepted["firing"],
+            &accepted["status"],
+            &accepted["id"]
+        ),
+        (&"a".into(), &"checked".into(), &"manual:mine".into(), &"preparing".into(), &Value::Null),
+        "{accepted}"
+    );
+    assert!(accepted["waits"].as_str().unwrap().contains("no-such-program"), "{accepted}");
+    // An interrupt says that the firing stays.
+    let told = std::fs::File::create(scene.root.join("told")).unwrap();
+    let trigger = Running::of(scene.command(&["trigger", "a", "checked", "--wait"]).stderr(told));
+    let noted = || words(&std::fs::read_to_string(scene.root.join("told")).unwrap());
+    wait_until("a note about what it waits for", || noted().contains("it waits: ").then_some(()));
+    trigger.interrupt();
+    assert_eq!(trigger.end().code, Some(130), "{}", noted());
+    let expected = format!("note: an accepted firing of a/checked stays; {advice}");
+    assert!(noted().contains(&expected), "{}", noted());
+    // All of them run when they can be prepared.
+    scene.write("cowhand.yaml", &STUCK.replace("no-such-program", "'true'"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    wait_until("the firings to run", || {
+        let jobs = scene.json(&["jobs", "--schedule", "checked", "--status", "completed"]);
+        (jobs.as_array().unwrap().len() == 3).then_some(())
+    });
+}
+
+/// The advised commands for a schedule and for an agent that left.
+#[test]
+fn firings_without_a_job_can_be_cancelled_when_their_schedule_or_agent_has_left() {
+    let scene = Scene::with(STUCK);
+    scene.start();
+    let without = STUCK.replace("      checked: {type: manual, when_command: [no-such-program]}\n", "");
+    for (rest, filter) in [(without.as_str(), &["--schedule", "checked"][..]), (OTHER, &[])] {
+        let trigger = scene.spawn(&["trigger", "a", "checked", "--wait"]);
+        wait_until("it to be held up", || {
+            scene.run(&["status"]).stdout.contains("held up: a/checked").then_some(())
+        });
+        scene.write("cowhand.yaml", rest);
+        assert_eq!(scene.run(&["reload"]).code, Some(0));
+        assert_eq!(trigger.end().code, Some(5));
+        let said = scene.run(&[&["cancel", "--agent", "a"], filter].concat());
+        assert_eq!(said.code, Some(2), "{}", said.stdout);
+        assert!(said.stderr.contains("1 firing matches; give `--yes` to cancel it"), "{}", said.stderr);
+        let said = scene.run(&[&["cancel", "--agent", "a", "--yes"], filter].concat());
+        assert_eq!((said.code, said.stdout.as_str()), (Some(0), "1 firing cancelled\n"), "{}", said.stderr);
+        assert!(!scene.run(&["status"]).stdout.contains("not in the config"));
+        scene.write("cowhand.yaml", STUCK);
+        assert_eq!(scene.run(&["reload"]).code, Some(0));
+        let firing = scene.json(&["why", "a/checked"])["firings"][0].take();
+        assert_eq!(
+            (&firing["outcome"], &firing["reason"]),
+            (&"skipped".into(), &"cancelled".into()),
+            "{firing}"
+        );
+        assert_eq!(firing["why"], "somebody cancelled it before it had a job");
+    }
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 0);
+}
+
+/// Every filter by names finds the firings of schedules that are in the config, and of those that have left it.
+#[test]
+fn firings_without_a_job_are_cancelled_by_every_filter_of_names() {
+    let fleet = "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      checked: {type: manual, when_command: [no-such-program]}
+      often: {type: interval, interval: 1h, when_command: [no-such-program]}
+";
+    let without = fleet.replace("      checked: {type: manual, when_command: [no-such-program]}\n", "");
+    let scene = Scene::with(fleet);
+    scene.start();
+    let of_agent: &[&str] = &["--agent", "a", "--schedule", "checked"];
+    let filters: [&[&str]; 4] =
+        [&["--schedule", "a/checked"], &["--schedule", "checked"], of_agent, &["--agent", "a"]];
+    for (config, filter) in
+        [fleet, without.as_str(), OTHER].into_iter().flat_map(|config| filters.map(|of| (config, of)))
+    {
+        let case = format!("{filter:?} with {config}");
+        scene.write("cowhand.yaml", fleet);
+        assert_eq!(scene.run(&["reload"]).code, Some(0));
+        let trigger = scene.spawn(&["trigger", "a", "checked", "--wait"]);
+        wait_until("it to be accepted", || {
+            (scene.json(&["why", "a/checked"])["firings"][0]["outcome"] == "preparing").then_some(())
+        });
+        let key = scene.json(&["why", "a/checked"])["firings"][0]["key"].take();
+        scene.write("cowhand.yaml", config);
+        assert_eq!(scene.run(&["reload"]).code, Some(0));
+        let said = scene.json(&[&["cancel", "--yes"], filter].concat());
+        let cancelled = said.as_array().unwrap();
+        let expected = json!({"firing": key, "agent": "a", "schedule": "checked", "status": "cancelled"});
+        assert!(cancelled.contains(&expected), "{case}: {said}");
+        assert!(cancelled.iter().all(|firing| firing["id"].is_null()), "{case}: {said}");
+        assert_eq!(trigger.end().code, Some(5), "{case}");
+        let shown = scene.run(&["status"]).stdout;
+        assert!(!shown.contains("not in the config") && !shown.contains("a/checked"), "{case}: {shown}");
+    }
+    // The firing of the interval was cancelled with its agent. It never ran, and the interval counts from then.
+    scene.write("cowhand.yaml", fleet);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let often = scene.json(&["why", "a/often"]);
+    assert_eq!(often["firings"][0]["reason"], "cancelled", "{often}");
+    assert!(often["schedule"]["last_run_at"].is_null(), "{often}");
+    assert!(often["schedule"]["next_run_at"].is_string(), "{often}");
+}
+
+#[test]
+fn waiting_jobs_of_a_schedule_that_left_are_shown_in_the_same_words() {
+    let fleet = "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+    schedules:
+      stays: {type: manual}
+      left: {type: manual}
+";
+    let scene = Scene::with(fleet);
+    scene.start();
+    let made = |schedule: &str| scene.json(&["trigger", "a", schedule])["id"].as_str().unwrap().to_owned();
+    let first = made("stays");
+    wait_until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
+    let waits = made("left");
+    scene.write("cowhand.yaml", &fleet.replace("      left: {type: manual}\n", ""));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let advice = "`cowhand cancel --agent a --schedule left`";
+    for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/left"]] {
+        let text = words(&scene.run(verb).stdout);
+        assert!(
+            text.contains("not in the config: a/left: 1 job waiting; the schedule a/left"),
+            "{verb:?}: {text}"
+        );
+        assert!(text.contains(advice), "{verb:?}: {text}");
+        assert_eq!(text.matches("is not in the config any more").count(), 1, "{verb:?}: {text}");
+    }
+    // The advised command works.
+    let said = scene.run(&["cancel", "--agent", "a", "--schedule", "left", "--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(scene.job(&waits)["status"], "cancelled");
+    scene.go();
 }
 
 /// Commands in messages of the daemon and in those of verbs have the same `-c`.

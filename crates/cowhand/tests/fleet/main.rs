@@ -8,11 +8,13 @@ mod asks;
 mod bounds;
 mod bulk;
 mod clock;
+mod closed_output;
 mod completion;
 mod concurrency;
 mod doctor;
 mod documents;
 mod event_stream;
+mod explained;
 mod fallbacks;
 mod followups;
 mod gates;
@@ -85,7 +87,8 @@ struct Scene {
     root: PathBuf,
 }
 
-struct Said {
+/// Exit code and output of a verb.
+struct RunResult {
     code: Option<i32>,
     stdout: String,
     stderr: String,
@@ -140,10 +143,10 @@ impl Scene {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Said {
+    fn run(&self, arguments: &[&str]) -> RunResult {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+        RunResult { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
     }
 
     /// Runs a verb that has to succeed, and parses its JSON.
@@ -176,8 +179,8 @@ impl Scene {
     }
 
     /// Kills the daemon, so that it cannot clean up.
-    fn lose_the_daemon(&self) {
-        lose(self.daemon().unwrap());
+    fn kill_daemon(&self) {
+        kill_and_wait(self.daemon().unwrap());
     }
 
     /// Returns the log of the daemon.
@@ -191,7 +194,7 @@ impl Scene {
 
     /// Returns the exit code and all output, for a snapshot.
     fn shown(&self, arguments: &[&str]) -> String {
-        let Said { code, stdout, stderr } = self.run(arguments);
+        let RunResult { code, stdout, stderr } = self.run(arguments);
         let code = code.unwrap();
         format!("$ cowhand {}\nexit: {code}\n--- stdout\n{stdout}--- stderr\n{stderr}", arguments.join(" "))
     }
@@ -266,7 +269,7 @@ impl Running {
     }
 
     /// Closes the reading end of the output.
-    fn turn_away(&mut self) {
+    fn close_stdout(&mut self) {
         self.stdout = None;
     }
 
@@ -282,7 +285,7 @@ impl Running {
     }
 
     /// Waits for the end; returns the remaining output and the exit code.
-    fn end(mut self) -> Said {
+    fn end(mut self) -> RunResult {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         if let Some(mut rest) = self.stdout.take() {
             rest.read_to_string(&mut stdout).unwrap();
@@ -290,7 +293,7 @@ impl Running {
         if let Some(mut rest) = self.child.stderr.take() {
             rest.read_to_string(&mut stderr).unwrap();
         }
-        Said { code: self.child.wait().unwrap().code(), stdout, stderr }
+        RunResult { code: self.child.wait().unwrap().code(), stdout, stderr }
     }
 }
 
@@ -302,7 +305,7 @@ impl Drop for Running {
 }
 
 /// Kills a daemon with a known pid, without a request to find it.
-fn lose(daemon: Pid) {
+fn kill_and_wait(daemon: Pid) {
     kill_process(daemon, Signal::KILL).unwrap();
     wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
 }

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Scene, left_over, lives, lose, wait_until};
+use super::{Scene, kill_and_wait, left_over, lives, wait_until};
 use cowhand_testing::postgres::Postgres;
 
 /// Returns a config in which each attempt writes its process id to `pid.ATTEMPT` and waits for the file `go`.
@@ -113,7 +113,7 @@ async fn a_start_ends_attempts_whose_lease_is_gone() {
             scene.start();
             let (job, agent) = triggered(&scene);
             let keeper = keeper_of(&scene, &job);
-            scene.lose_the_daemon();
+            scene.kill_daemon();
             if without_keeper {
                 kill_process(keeper, Signal::KILL).unwrap();
                 gone(keeper);
@@ -140,7 +140,7 @@ async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
     let scene = Scene::with(&fleet("", slow));
     scene.start();
     let (job, agent) = triggered(&scene);
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     lapse(&file_of(&scene), &job, after(1)).await;
     scene.start();
     gone(agent);
@@ -157,7 +157,7 @@ async fn a_start_ends_attempts_whose_folder_is_gone() {
     scene.start();
     let (job, agent) = triggered(&scene);
     let keeper = keeper_of(&scene, &job);
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     kill_process(keeper, Signal::KILL).unwrap();
     gone(keeper);
     lapse(&file_of(&scene), &job, Retry::default()).await;
@@ -215,7 +215,7 @@ async fn a_kept_agent_ends_when_its_node_comes_back_too_late() {
     nothing_left(&first);
     assert!(lives(other));
     let daemon = second.daemon().unwrap();
-    lose(daemon);
+    kill_and_wait(daemon);
     second.start();
     assert!(lives(other), "what is its own is taken up again");
     second.write("go", "");

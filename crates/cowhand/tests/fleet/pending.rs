@@ -66,7 +66,7 @@ fn a_retry_that_is_due_while_no_daemon_runs_is_explained() {
         let id = jobs[0]["id"].as_str()?.to_owned();
         (scene.json(&["job", &id])["waits"]["reason"] == "requeued").then_some(id)
     });
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     let message = wait_until("the retry to be due", || {
         let waits = scene.json(&["job", &id])["waits"].take();
         let message = waits["message"].as_str().map(str::to_owned);
@@ -115,4 +115,57 @@ fn a_pending_retry_says_of_what_it_is_one() {
     let listed = scene.json(&["jobs", "--status", "pending"]);
     assert_eq!(listed[0]["waits"]["reason"], "at_capacity", "{listed}");
     scene.write("go", "");
+}
+
+#[test]
+fn status_names_the_job_that_gets_the_next_place() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sleep, '600']
+",
+    );
+    scene.start();
+    let made = || scene.json(&["trigger", "a"])["id"].as_str().unwrap().to_owned();
+    let first = made();
+    wait_until("the first to run", || (scene.json(&["job", &first])["status"] == "running").then_some(()));
+    let next = made();
+    // More than `status` reads at once.
+    for _ in 0..21 {
+        made();
+    }
+    let status = said(&scene, &["status"]);
+    let expected =
+        format!("waits: {next} of a: a has 1 place (`max_concurrent`), and as many jobs run; it is the next");
+    assert!(status.contains(&expected), "{status}");
+    assert_eq!(status.matches("waits: ").count(), 1, "{status}");
+    assert_eq!(scene.json(&["status"])["agents"][0]["next_job"], next.as_str());
+}
+
+#[test]
+fn a_retry_that_waits_for_a_budget_names_its_failure() {
+    let scene = Scene::with(
+        r#"agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, "echo '{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000,\"cost_usd\":0.05}}'; exit 3"]
+    budget: {per_month_usd: 0.08}
+    retry: {max_attempts: 3, backoff: 1s, on: [error]}
+    schedules: {s: {type: manual}}
+"#,
+    );
+    scene.start();
+    let id = scene.json(&["trigger", "a", "s"])["id"].as_str().unwrap().to_owned();
+    let waits = wait_until("the retry to wait for the budget", || {
+        let mut job = scene.json(&["job", &id]);
+        let waits = job["waits"].take();
+        (waits["reason"] == "over_budget" && job["attempt"] == 1).then_some(waits)
+    });
+    let failed = "attempt 1 failed, and it is tried again: exit code 3";
+    let message = waits["message"].as_str().unwrap();
+    assert!(message.starts_with(&format!("{failed}; the retry waits: ")), "{message}");
+    assert!(said(&scene, &["status"]).contains(failed));
+    let why = said(&scene, &["why", "a/s"]);
+    assert!(why.contains(&format!("A job waits for that: {id}: {failed}.")), "{why}");
 }

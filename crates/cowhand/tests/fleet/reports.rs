@@ -62,7 +62,7 @@ fn what_an_agent_reports_outlives_the_daemon_and_reaches_its_source() {
     let (_, again) = send(&scene, Some(&token), "POST", &path, &report("failed", &hostile));
     assert_eq!(again, kept, "whoever lost the connection says it again");
 
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     assert_eq!(scene.job(&job)["report"], kept, "it is in the store");
     scene.start();
     let ended = ended(&scene, &job);

@@ -115,7 +115,7 @@ fn a_daemon_is_started_again_as_it_was() {
         "{}",
         restarted.stderr
     );
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     let restarted = scene.run(&["restart"]);
     assert_eq!(
         (restarted.code, restarted.stdout.as_str()),

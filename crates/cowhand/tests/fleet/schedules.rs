@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Scene;
+use super::{Scene, wait_until};
 
 #[test]
 fn how_they_stand() {
@@ -176,4 +176,21 @@ fn the_last_run_is_the_schedules_own() {
     assert!(list.contains("LAST OWN RUN"), "{list}");
     let why = scene.run(&["why", "worker/tidy"]).stdout;
     assert!(!why.contains("last run") && why.contains("fired by hand"), "{why}");
+}
+
+/// The only schedule by the clock is an interval whose job runs.
+#[test]
+fn the_next_firing_of_an_interval_counts_from_the_end_of_its_job() {
+    let scene = Scene::with(
+        "agents: [{name: a, runtime: command, command: [sleep, '600'], schedules: {s: {type: interval, interval: 1s}}}]",
+    );
+    scene.start();
+    wait_until("its job to run", || {
+        (scene.json(&["schedule", "show", "a/s"])["status"] == "running").then_some(())
+    });
+    let said = scene.run(&["schedule", "next"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "no time of a next firing is known: a/s counts from the end of the job that it has fired; `cowhand why \
+                    a/s` says more";
+    assert_eq!(said, expected);
+    scene.run(&["cancel", "--all", "--yes"]);
 }

@@ -39,3 +39,24 @@ fn files_that_are_no_items_are_counted() {
         }
     }
 }
+
+/// The agent has the work source, and none of its schedules takes from it.
+#[test]
+fn status_and_why_agree_about_files_that_no_schedule_takes() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    work_source: {type: files, path: q}
+    schedules: {s: {type: manual, work_source: ~}}
+",
+    );
+    std::fs::create_dir(scene.root.join("q")).unwrap();
+    scene.write("q/bad name.md", "Text.\n");
+    for verb in [&["status"][..], &["status", "a"], &["why", "a"]] {
+        let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(said.matches("has 1 file that is no item").count(), 1, "{verb:?}: {said}");
+    }
+    assert_eq!(scene.json(&["why", "a"])["skipped_files"][0]["files"], 1);
+}

@@ -1,4 +1,8 @@
-//! The warnings of `start` about the config.
+//! The warnings of `start` about the config, and what a daemon in the background keeps of its caller.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::Scene;
 
@@ -25,4 +29,27 @@ fn warnings_of_the_config_are_shown_and_logged() {
     );
     let restarted = scene.run(&["restart", "--no-server"]);
     assert!(restarted.stderr.contains(warning), "{}", restarted.stderr);
+}
+
+/// A script that waits for the end of its pipe does not wait for the daemon.
+#[test]
+fn a_daemon_in_the_background_keeps_no_descriptor_of_its_caller() {
+    let scene = Scene::with("agents: []\n");
+    for verb in ["start -d --no-server", "restart --no-server"] {
+        let script = format!("exec '{}' {verb} 9>&1 >/dev/null", env!("CARGO_BIN_EXE_cowhand"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).current_dir(&scene.root).stdin(Stdio::null()).stdout(Stdio::piped());
+        shell.env("XDG_RUNTIME_DIR", scene.folder.path());
+        let mut caller = shell.spawn().unwrap();
+        let mut pipe = caller.stdout.take().unwrap();
+        let (sender, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            std::io::copy(&mut pipe, &mut std::io::sink()).unwrap();
+            sender.send(()).ok();
+        });
+        assert!(caller.wait().unwrap().success(), "{verb}");
+        let pid = scene.json(&["status"])["daemon"]["pid"].to_string();
+        let open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().collect();
+        assert!(ended.recv_timeout(Duration::from_mins(1)).is_ok(), "{verb}: the pipe is open: {open:?}");
+    }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{Scene, left_over, lose, wait_until};
+use crate::{Scene, kill_and_wait, left_over, wait_until};
 
 /// The agent writes a file when it is asked to stop, and delays its end; if there is a file `quick` it ends
 /// at once.
@@ -32,7 +32,7 @@ fn asked_to_stop(more: &str, trigger: bool) -> (Scene, Pid) {
         scene.json(&["trigger", "slow"]);
     }
     wait_until("it to run", || scene.root.join("up").exists().then_some(()));
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     scene.write("cowhand.yaml", &fleet("1s", more));
     scene.start();
     let daemon = scene.daemon().unwrap();
@@ -43,7 +43,7 @@ fn asked_to_stop(more: &str, trigger: bool) -> (Scene, Pid) {
 /// Kills the daemon, and then lets the attempt end. The next daemon has other limits.
 fn stopped_by_one_who_died(more: &str, trigger: bool) -> Scene {
     let (scene, daemon) = asked_to_stop(more, trigger);
-    lose(daemon);
+    kill_and_wait(daemon);
     scene.write("end", "");
     wait_until("its keeper to say how it ended", || {
         attempt(&scene).join("ending.json").exists().then_some(())
@@ -131,7 +131,7 @@ fn a_cancelled_one_stays_cancelled() {
     // The verb returns when the job has ended, which does not happen here.
     let cancel = scene.spawn(&["cancel", &job]);
     wait_until("it to be asked", || scene.root.join("asked").exists().then_some(()));
-    lose(daemon);
+    kill_and_wait(daemon);
     kill_process(keeper, Signal::KILL).unwrap();
     drop(cancel);
     wait_until("all of it to be gone", || {

@@ -77,7 +77,7 @@ fn whoever_waits_for_a_job_learns_which_when_the_daemon_is_gone() {
     scene.start();
     let waits = scene.spawn(&["trigger", "waiter", "--wait"]);
     wait_until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
-    scene.lose_the_daemon();
+    scene.kill_daemon();
     let said = waits.end();
     assert_eq!(said.code, Some(4), "{}", said.stderr);
     let id = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();

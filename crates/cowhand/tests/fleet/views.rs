@@ -231,7 +231,7 @@ fn a_large_output_is_read_whole_in_little_room() {
     assert!(used < 32 << 10, "{used} KiB for {} KiB", read.len() >> 10);
     let mut reader = scene.spawn(&["logs", &job, "--json"]);
     reader.line();
-    reader.turn_away();
+    reader.close_stdout();
     assert_eq!(reader.end().code, Some(0));
     let open = || {
         let descriptors = fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().flatten();

@@ -108,7 +108,7 @@ fn an_interrupt_has_its_own_exit_code() {
         (&["events", "-f"], "`cowhand events -f --after [SEQ]` continues from here"),
         (
             &["trigger", "waiter", "--wait"],
-            "[JOB] runs on; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
+            "[JOB] stays, pending or running; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
         ),
         (&["stop"], "the daemon is still stopping; `cowhand stop` once more cancels what runs at once"),
     ];
@@ -132,7 +132,7 @@ fn a_closed_pipe_ends_whoever_follows_a_job() {
     scene.waiting_job();
     let mut logs = scene.spawn(&["logs", "waiter", "-f"]);
     assert_eq!(logs.line(), "up");
-    logs.turn_away();
+    logs.close_stdout();
     scene.go();
     let said = logs.end();
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));

@@ -343,7 +343,7 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(items[0]["given_up"]["reason"], reason.as_str());
     assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "given_up");
     assert_eq!(scene.json(&["why", "worker/poll"])["given_up"], serde_json::json!(told));
-    let advice = "`cowhand work retry files-hard` has it tried again";
+    let advice = "`cowhand work retry files-hard` has it tried again, once `cowhand trigger worker poll` fires its schedule";
     for verb in [&["work", "list"][..], &["status"], &["status", "worker"], &["why", "worker/poll"]] {
         let said = scene.run(verb).stdout.replace('\n', " ");
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -359,7 +359,11 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
             .contains(&format!("given up: failed once: {reason}"))
     );
 
-    assert_eq!(scene.run(&["work", "retry", "files-hard"]).stdout, "files-hard offered again: Do hard\n");
+    let retried = scene.run(&["work", "retry", "files-hard"]);
+    assert_eq!(retried.stdout, "files-hard offered again: Do hard\n");
+    let note = retried.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "worker/poll is of type manual, and `cowhand trigger worker poll` fires it";
+    assert!(note.contains(expected), "{note}");
     assert!(read(&scene, "hard").contains("status: available"), "{}", read(&scene, "hard"));
     assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "available");
     wait_until("nothing is given up", || given_up(0));

@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
 use super::models::Models;
-use super::{Cli, Scene, came_to, wait_until};
+use super::{Cli, Scene, status_and_error, wait_until};
 
 /// Starts a scene in which these rules decide, whatever the default settings allow.
 fn asking(more: &Value) -> Scene {
@@ -55,7 +55,7 @@ fn approved_after_the_daemon_was_killed_and_started_again() {
     assert_eq!(answered["status"], "allowed");
 
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     assert_eq!(job["attempt"], 1);
     let (success, said) = result(&scene, &job);
     assert!(success && said.contains("from-the-tool"), "{said}");
@@ -83,7 +83,7 @@ fn approved_in_a_sandbox_after_the_daemon_was_killed_and_started_again() {
     assert_eq!(scene.json(&["job", &id])["status"], "running");
     scene.json(&["approve", asked["id"].as_str().unwrap()]);
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     let (success, said) = result(&scene, &job);
     assert!(success && said.contains("from-the-tool"), "{said}");
     assert_eq!(
@@ -99,7 +99,7 @@ fn denied_with_a_reason() {
     let asked = ask(&scene);
     scene.json(&["deny", asked["id"].as_str().unwrap(), "--message", "not before noon"]);
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     let (success, said) = result(&scene, &job);
     assert!(!success && said.contains("a person denied it: not before noon"), "{said}");
 }
@@ -108,7 +108,7 @@ fn denied_with_a_reason() {
 fn nobody_answers() {
     let scene = asking(&json!({"ask_timeout": "1s"}));
     let job = scene.run("SCENARIO:tool");
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     let (success, said) = result(&scene, &job);
     assert!(!success && said.contains("nobody answered in time"), "{said}");
     assert_eq!(scene.json(&["asks", "--all"])[0]["status"], "expired");
@@ -123,7 +123,7 @@ fn rules_decide() {
     ] {
         let scene = asking(&json!({"permissions": permissions}));
         let job = scene.run("SCENARIO:tool");
-        assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+        assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
         let (success, said) = result(&scene, &job);
         assert_eq!(success, expected.is_ok(), "{said}");
         let (Ok(word) | Err(word)) = expected;
@@ -140,7 +140,7 @@ fn a_question_is_answered() {
     assert_eq!((&asked["kind"], &asked["question"]), (&json!("question"), &json!("Which of the two?")));
     scene.json(&["answer", asked["id"].as_str().unwrap(), "The brindled one."]);
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     let (success, said) = result(&scene, &job);
     assert!(success && said.contains("The brindled one."), "{said}");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::asks::{ask, kill_daemon};
-use super::{Cli, Scene, came_to};
+use super::{Cli, Scene, status_and_error};
 
 /// Starts a scene with an open ask. OpenCode asks nothing unless its own config requires it.
 fn asking() -> (Scene, String, Value) {
@@ -28,7 +28,7 @@ fn approved_after_the_daemon_was_killed_and_started_again() {
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     scene.json(&["approve", asked["id"].as_str().unwrap()]);
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}\n{:#?}", scene.output(&job));
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}\n{:#?}", scene.output(&job));
     assert_eq!((&job["attempt"], was_here(&scene)), (&json!(1), true), "{:#?}", scene.output(&job));
 }
 

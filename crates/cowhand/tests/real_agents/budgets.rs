@@ -6,7 +6,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::models::{CACHED, Got, INPUT, OUTPUT, Scenario};
-use super::{Cli, Scene, came_to, left_over, wait_until};
+use super::{Cli, Scene, left_over, status_and_error, wait_until};
 
 /// Tokens that one call reports.
 const CALL: u64 = INPUT + CACHED + OUTPUT;
@@ -35,7 +35,7 @@ fn tokens_of_a_job(cli: Cli) {
     let scene = Scene::with(cli, &json!({"budget": {"per_job_tokens": limit}}));
     scene.models.answers(4);
     let job = scene.finished(&scene.trigger("SCENARIO:loop"));
-    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    assert_eq!(status_and_error(&job), ["failed", "error", "budget"], "{job:#}");
     let message = job["error"]["message"].as_str().unwrap();
     assert!(message.contains("coder's job budget of 2,650 tokens is used up"), "{message}");
     assert!(message.contains("raise `budget.per_job_tokens`"), "{message}");
@@ -84,7 +84,7 @@ fn five_cents(cli: Cli) {
     scene.write("home/opencode.json", &told.to_string());
     scene.models.answers(4);
     let job = scene.finished(&scene.trigger("SCENARIO:loop"));
-    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    assert_eq!(status_and_error(&job), ["failed", "error", "budget"], "{job:#}");
     let message = job["error"]["message"].as_str().unwrap();
     assert!(message.contains("coder's job budget of $0.05 is used up"), "{message}");
     let spent = job["usage"]["total_cost_usd"].as_f64().unwrap();
@@ -128,7 +128,7 @@ fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
     scene.write("home/opencode.json", &told.to_string());
     scene.models.answers(2);
     let job = scene.finished(&scene.trigger("SCENARIO:loop"));
-    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    assert_eq!(status_and_error(&job), ["failed", "error", "budget"], "{job:#}");
     let message = job["error"]["message"].as_str().unwrap();
     assert!(message.starts_with("nobody says what fake/m1 costs, so the budget in dollars"), "{message}");
     let calls = answered(&scene);
@@ -141,7 +141,7 @@ fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
 fn claude_loops_for_five_cents() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_job_usd": 0.05}}));
     let job = scene.run("SCENARIO:spin");
-    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    assert_eq!(status_and_error(&job), ["failed", "error", "budget"], "{job:#}");
     let message = job["error"]["message"].as_str().unwrap();
     assert!(message.contains("coder's job budget of $0.05 is used up"), "{message}");
     let spent = job["usage"]["total_cost_usd"].as_f64().unwrap();
@@ -173,7 +173,7 @@ fn claude_killed_counts_all_the_same() {
         }
     }
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["failed", "error", "lost"], "{job:#}");
+    assert_eq!(status_and_error(&job), ["failed", "error", "lost"], "{job:#}");
     let assumed = job["usage"]["assumed_usd"].as_f64().unwrap_or_else(|| panic!("{job:#}"));
     println!("{assumed} dollars for {} tokens", tokens(&job));
     assert!((0.01..=3.0).contains(&assumed), "{job:#}");

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use serde_json::json;
 
-use super::{Cli, Scene, came_to, for_each_cli, wait_until};
+use super::{Cli, Scene, for_each_cli, status_and_error, wait_until};
 
 for_each_cli!(no_secret_is_ever_an_argument);
 
@@ -41,10 +41,10 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
             "away": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": canary("mcp-header")}},
         });
     }
-    let scene = Scene::planted(cli, &settings, &canary("env-file"), &canary("provider-key"));
+    let scene = Scene::with_secrets(cli, &settings, &canary("env-file"), &canary("provider-key"));
     let watch = Watch::over(&scene.root);
     let job = scene.run("SCENARIO:tool");
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     // Once more with a slow answer, so that the servers are started meanwhile.
     let id = scene.trigger("SCENARIO:slow");
     wait_until("the servers to be started", || {
@@ -83,10 +83,10 @@ fn takes_a_prompt(cli: Cli) -> bool {
 fn codex_is_not_started_with_a_secret_in_its_prompt() {
     let canary = format!("canary-{}-in-a-prompt", std::process::id());
     let settings = json!({"system_prompt": "You keep this to yourself: ${DOTENV_KEY}"});
-    let scene = Scene::planted(Cli::Codex, &settings, &canary, "some-provider-key");
+    let scene = Scene::with_secrets(Cli::Codex, &settings, &canary, "some-provider-key");
     let watch = Watch::over(&scene.root);
     let job = scene.run("SCENARIO:tool");
-    assert_eq!(came_to(&job), ["failed", "error", "start_failed"], "{job:#}");
+    assert_eq!(status_and_error(&job), ["failed", "error", "start_failed"], "{job:#}");
     let message = job["error"]["message"].as_str().unwrap();
     assert!(
         message.contains("`system_prompt` holds a secret, and Codex takes it only as an argument"),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, came_to, for_each_cli, wait_until};
+use super::{Cli, Scene, for_each_cli, status_and_error, wait_until};
 
 for_each_cli!(
     errors_of_the_model,
@@ -20,7 +20,7 @@ fn errors_of_the_model(cli: Cli) {
         let job = scene.run(&format!("SCENARIO:err{code}"));
         let limited = matches!(code, 429 | 529);
         let kind = if limited { "rate_limited" } else { "reported" };
-        assert_eq!(came_to(&job), ["failed", "error", kind], "{code}: {job:#}");
+        assert_eq!(status_and_error(&job), ["failed", "error", kind], "{code}: {job:#}");
         // Codex has its own message for an error of the server.
         if !(cli == Cli::Codex && code == 500) {
             let message = job["error"]["message"].as_str().unwrap();
@@ -47,7 +47,7 @@ fn nobody_listens(cli: Cli) {
     };
     let scene = Scene::alone(cli, &timeout(expected));
     let job = scene.run("Say hello.");
-    assert_eq!(came_to(&job), expected, "{job:#}");
+    assert_eq!(status_and_error(&job), expected, "{job:#}");
 }
 
 fn a_stream_is_cut(cli: Cli) {
@@ -58,7 +58,7 @@ fn a_stream_is_cut(cli: Cli) {
     };
     let scene = Scene::with(cli, &timeout(expected));
     let job = scene.run("SCENARIO:cut");
-    assert_eq!(came_to(&job), expected, "{job:#}");
+    assert_eq!(status_and_error(&job), expected, "{job:#}");
 }
 
 fn cancelled_while_it_speaks(cli: Cli) {
@@ -67,7 +67,7 @@ fn cancelled_while_it_speaks(cli: Cli) {
     wait_until("the model to speak", || (!scene.models.served().is_empty()).then_some(()));
     scene.json(&["cancel", &id]);
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
+    assert_eq!(status_and_error(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
     let asked = scene.models.served().len();
     assert_eq!(scene.run("Say hello.")["status"], "completed");
     let after = scene.models.served().split_off(asked);
@@ -84,7 +84,7 @@ fn cancelled_while_its_tool_runs(cli: Cli) {
     });
     scene.json(&["cancel", &id]);
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
+    assert_eq!(status_and_error(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
     let said: Vec<Value> = scene.output(&job);
     assert!(said.iter().all(|line| line["content"] != "The tool has answered."), "{said:#?}");
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, came_to, for_each_cli, wait_until};
+use super::{Cli, Scene, for_each_cli, status_and_error, wait_until};
 
 for_each_cli!(jobs_share_a_session, a_session_that_is_gone_is_replaced);
 
@@ -36,7 +36,7 @@ fn jobs_share_a_session(cli: Cli) {
     let first = scene.run("Remember the brindled heifer.");
     scene.let_a_minute_pass();
     let second = scene.run("And now?");
-    assert_eq!(came_to(&second), ["completed", "success", ""], "{second:#}");
+    assert_eq!(status_and_error(&second), ["completed", "success", ""], "{second:#}");
     assert_eq!(session(&second), session(&first));
     assert!(remembered(&scene, "And now?"));
     assert_eq!(notes(&scene, &second), [""; 0]);
@@ -62,7 +62,7 @@ fn a_session_that_is_gone_is_replaced(cli: Cli) {
     let first = scene.run("Remember the brindled heifer.");
     fs::remove_dir_all(memory(&scene)).unwrap();
     let second = scene.run("And now?");
-    assert_eq!(came_to(&second), ["completed", "success", ""], "{second:#}");
+    assert_eq!(status_and_error(&second), ["completed", "success", ""], "{second:#}");
     assert_eq!(second["attempt"], 1);
     assert_ne!(session(&second), session(&first));
     assert!(!remembered(&scene, "And now?"));
@@ -94,7 +94,7 @@ fn two_triggers_at_once_run_one_after_the_other() {
     assert!(scene.command(&["cancel", &slow]).output().unwrap().status.success());
     let (slow, next) = (scene.finished(&slow), scene.finished(&next));
     assert_eq!(slow["status"], "cancelled");
-    assert_eq!(came_to(&next), ["completed", "success", ""], "{next:#}");
+    assert_eq!(status_and_error(&next), ["completed", "success", ""], "{next:#}");
     assert_eq!(session(&next), session(&slow));
     let times = [slow["finished_at"].as_str().unwrap(), next["run_started_at"].as_str().unwrap()];
     assert!(times[0] <= times[1], "{times:?}");
@@ -110,7 +110,7 @@ fn a_session_of_another_directory_is_not_tried() {
     scene.write("cowhand.yaml", &fleet.replace("\"desk\"", "\"shelf\""));
     assert!(scene.command(&["reload"]).output().unwrap().status.success());
     let second = scene.run("And now?");
-    assert_eq!(came_to(&second), ["completed", "success", ""], "{second:#}");
+    assert_eq!(status_and_error(&second), ["completed", "success", ""], "{second:#}");
     assert_ne!(session(&second), session(&first));
     let (desk, shelf) = (scene.root.join("desk"), scene.root.join("shelf"));
     let note = format!(
@@ -146,7 +146,7 @@ fn a_session_goes_back_to_its_workspace_or_begins_anew() {
     // A fork works in the same directory, one at a time.
     let fork = scene.json(&["fork", second["id"].as_str().unwrap(), "-p", "And if?"]);
     let fork = scene.finished(fork["id"].as_str().unwrap());
-    assert_eq!(came_to(&fork), ["completed", "success", ""], "{fork:#}");
+    assert_eq!(status_and_error(&fork), ["completed", "success", ""], "{fork:#}");
     assert_eq!(directory(&fork), directory(&first));
     assert!(remembered(&scene, "And if?"));
     assert_ne!(session(&fork), session(&first));
@@ -155,7 +155,7 @@ fn a_session_goes_back_to_its_workspace_or_begins_anew() {
 
     fs::remove_dir_all(directory(&first)).unwrap();
     let third = scene.run("And then?");
-    assert_eq!(came_to(&third), ["completed", "success", ""], "{third:#}");
+    assert_eq!(status_and_error(&third), ["completed", "success", ""], "{third:#}");
     assert_ne!(directory(&third), directory(&first));
     assert!(!remembered(&scene, "And then?"));
     assert!(

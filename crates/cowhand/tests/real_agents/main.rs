@@ -128,10 +128,10 @@ impl Scene {
     }
 
     /// Starts a fleet with secrets: one in the `.env` beside the config, and the key for the model.
-    fn planted(cli: Cli, settings: &Value, in_env_file: &str, key: &str) -> Self {
+    fn with_secrets(cli: Cli, settings: &Value, in_env_file: &str, key: &str) -> Self {
         let models = Models::start();
         let url = models.url();
-        Self::having(cli, models, &url, settings, &format!("DOTENV_KEY={in_env_file}\n"), key)
+        Self::build(cli, models, &url, settings, &format!("DOTENV_KEY={in_env_file}\n"), key)
     }
 
     /// Starts a fleet with a model address at which nothing listens.
@@ -140,10 +140,10 @@ impl Scene {
     }
 
     fn at(cli: Cli, models: Models, url: &str, settings: &Value) -> Self {
-        Self::having(cli, models, url, settings, "", "fake")
+        Self::build(cli, models, url, settings, "", "fake")
     }
 
-    fn having(cli: Cli, models: Models, url: &str, settings: &Value, env_file: &str, key: &str) -> Self {
+    fn build(cli: Cli, models: Models, url: &str, settings: &Value, env_file: &str, key: &str) -> Self {
         let program = node_modules().join(cli.folder()).join(cli.name());
         assert!(program.exists(), "{} is not installed; scripts/test does that", program.display());
         let folder = TempDir::new().unwrap();
@@ -151,12 +151,12 @@ impl Scene {
         let scene = Self { folder, root, cli, models, key: key.to_owned() };
         scene.write(".env", env_file);
         scene.write("desk/.keep", "");
-        scene.homes(url);
+        scene.write_configs(url);
         let mut agent = json!({
             "name": "coder", "model": cli.model(), "working_directory": "desk",
         });
-        let laid = [cli.settings(), settings.clone()];
-        for (key, value) in laid.iter().filter_map(Value::as_object).flatten() {
+        let layers = [cli.settings(), settings.clone()];
+        for (key, value) in layers.iter().filter_map(Value::as_object).flatten() {
             agent[key] = value.clone();
         }
         let price = json!({"input": 1.0, "cached_input": 0.5, "output": 2.0});
@@ -170,16 +170,16 @@ impl Scene {
 
     /// Changes the config of the running fleet.
     fn change(&self, change: impl FnOnce(&mut Value)) {
-        let written = fs::read_to_string(self.root.join("cowhand.yaml")).unwrap();
-        let mut fleet = serde_json::from_str(&written).unwrap();
+        let text = fs::read_to_string(self.root.join("cowhand.yaml")).unwrap();
+        let mut fleet = serde_json::from_str(&text).unwrap();
         change(&mut fleet);
         self.write("cowhand.yaml", &fleet.to_string());
-        let said = self.command(&["reload"]).output().unwrap();
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let output = self.command(&["reload"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Writes the config files in the home of each program.
-    fn homes(&self, url: &str) {
+    fn write_configs(&self, url: &str) {
         let codex = format!(
             "model_provider = \"fake\"\ncheck_for_update_on_startup = false\n[analytics]\nenabled = false\n\
              [features]\nplugins = false\napps = false\nremote_plugin = false\n\
@@ -341,7 +341,7 @@ fn tokens(job: &Value) -> [u64; 3] {
 }
 
 /// Returns status, exit reason and error kind.
-fn came_to(job: &Value) -> [&str; 3] {
+fn status_and_error(job: &Value) -> [&str; 3] {
     [
         job["status"].as_str().unwrap_or_default(),
         job["exit_reason"].as_str().unwrap_or_default(),

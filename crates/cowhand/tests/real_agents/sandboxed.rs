@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::models::{Models, Scenario};
-use super::{Cli, Scene, came_to, wait_until};
+use super::{Cli, Scene, status_and_error, wait_until};
 
 /// Declares the tests for programs that work in a sandbox: `opencode acp` listens on a port, which no sandbox
 /// network allows.
@@ -30,7 +30,7 @@ fn enclosed(cli: Cli, sandbox: impl FnOnce(&Models) -> Value) -> Scene {
 fn works(scene: &Scene) {
     let job = scene.run("SCENARIO:tool");
     let output = scene.output(&job);
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}\n{output:#?}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}\n{output:#?}");
     // Other tests cover its reports of tools and sessions.
     if scene.cli == Cli::GeminiAcp {
         return;
@@ -38,7 +38,7 @@ fn works(scene: &Scene) {
     let answer = output.iter().find(|line| line["type"] == "tool_result").expect("an answer of the tool");
     assert!(answer["result"].to_string().contains("from-the-tool"), "{output:#?}");
     let next = scene.run("Say hello.");
-    assert_eq!(came_to(&next), ["completed", "success", ""], "{next:#}");
+    assert_eq!(status_and_error(&next), ["completed", "success", ""], "{next:#}");
     assert_eq!(next["session_id"], job["session_id"], "{:#?}", scene.output(&next));
 }
 
@@ -64,7 +64,7 @@ fn keys_stay_outside(cli: Cli) {
     let settings = json!({
         "sandbox": sandbox, "session": {"policy": "continue"}, "env": {"OPENAI_BASE_URL": format!("{url}/v1")},
     });
-    let scene = Scene::having(cli, models, &url, &settings, "", &key);
+    let scene = Scene::build(cli, models, &url, &settings, "", &key);
     // Only our settings tell this program about its provider.
     let file = scene.root.join("home/opencode.json");
     let mut told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();

@@ -14,7 +14,7 @@ use cowhand_core::roster::Agent;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, USED, came_to, for_each_cli, tokens, wait_until};
+use super::{Cli, Scene, USED, for_each_cli, status_and_error, tokens, wait_until};
 
 for_each_cli!(a_session_goes_on, a_session_splits_or_says_why_not);
 
@@ -104,14 +104,14 @@ fn a_session_splits_or_says_why_not(cli: Cli) {
     let fork = scene.finished(fork["id"].as_str().unwrap());
     if cli == Cli::GeminiAcp {
         // The capabilities of an agent are known only after its start.
-        assert_eq!(came_to(&fork), ["failed", "error", "reported"], "{fork:#}");
+        assert_eq!(status_and_error(&fork), ["failed", "error", "reported"], "{fork:#}");
         let why = "gemini-cli cannot fork a session; `retry` runs the job again in a fresh one";
         assert_eq!(fork["error"]["message"], why);
         return;
     }
     let asked =
         scene.models.served().into_iter().rfind(|served| served.body.to_string().contains("And now?"));
-    assert_eq!(came_to(&fork), ["completed", "success", ""], "{fork:#}");
+    assert_eq!(status_and_error(&fork), ["completed", "success", ""], "{fork:#}");
     assert_ne!(fork["session_id"], first["session_id"]);
     assert_ne!(fork["session_id"], Value::Null);
     assert_eq!(tokens(&fork), USED, "{fork:#}");

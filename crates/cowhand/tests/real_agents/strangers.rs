@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, came_to, wait_until};
+use super::{Cli, Scene, status_and_error, wait_until};
 
 /// Starts a fleet that trusts ann, with a webhook; returns its address.
 fn wary(cli: Cli) -> (Scene, String) {
@@ -50,7 +50,7 @@ fn works_for_strangers(cli: Cli, home: &str) {
         jobs.first().and_then(|job| job["id"].as_str().map(str::to_owned))
     });
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}\n{:#?}", scene.output(&job));
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}\n{:#?}", scene.output(&job));
     assert_eq!(job["confined"], "eve is not among `allow_authors`");
     let its_own = scene.root.join(".cowhand/strangers/coder").join(home);
     assert!(fs::read_dir(&its_own).unwrap().next().is_some(), "{} is empty", its_own.display());

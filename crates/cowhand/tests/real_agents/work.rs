@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::models::Scenario;
-use super::{Cli, Scene, USED, came_to, for_each_cli, tokens};
+use super::{Cli, Scene, USED, for_each_cli, status_and_error, tokens};
 
 for_each_cli!(a_text, a_tool, keys_reach_the_model, doctor_knows_it);
 
 fn a_text(cli: Cli) {
     let scene = Scene::new(cli);
     let job = scene.run("Say hello.");
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     assert_eq!(job["summary"], "Hello from the model.");
     assert!(job["session_id"].is_string(), "{job:#}");
     assert_eq!(tokens(&job), USED, "{job:#}");
@@ -30,7 +30,7 @@ fn a_text(cli: Cli) {
 fn a_tool(cli: Cli) {
     let scene = Scene::new(cli);
     let job = scene.run("SCENARIO:tool");
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     assert_eq!(job["summary"], "The tool has answered.");
     // In this protocol OpenCode reports the dollars of the whole turn, and the tokens of its last step.
     let steps = if cli == Cli::OpencodeAcp { 1 } else { 2 };
@@ -99,7 +99,7 @@ fn keys_reach_the_model(cli: Cli) {
     }
     scene.json(&["cancel", &id]);
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
+    assert_eq!(status_and_error(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
     let private = scene.root.join(format!(".cowhand/attempts/{id}.1/private"));
     assert!(!private.exists(), "the server's secrets are still in {}", private.display());
 }
@@ -125,7 +125,7 @@ fn doctor_knows_it(cli: Cli) {
 fn claude_tells_pieces_if_asked() {
     let scene = Scene::with(Cli::Claude, &json!({"partial_messages": true}));
     let job = scene.run("Say hello.");
-    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     assert_eq!(job["summary"], "Hello from the model.");
     assert_eq!(tokens(&job), USED, "{job:#}");
     let output = scene.output(&job);

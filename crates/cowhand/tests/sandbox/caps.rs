@@ -74,7 +74,7 @@ impl Delegated {
     }
 
     /// Returns the command that puts another command into them.
-    fn within(&self) -> Vec<String> {
+    fn wrapper_command(&self) -> Vec<String> {
         let files: Vec<String> =
             self.0.iter().map(|group| group.join("cgroup.procs").display().to_string()).collect();
         let script = format!("for f in {}; do echo 0 >$f || exit 1; done; exec \"$@\"", files.join(" "));
@@ -107,7 +107,7 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
     let last = if kind == "docker" { "until [ -e seen ]; do :; done" } else { "" };
     let mut scene = Scene::new(user, &waiting(&format!("{script}\n{last}")), &sandbox(kind));
     if let Some(delegated) = &delegated {
-        scene.within = delegated.within();
+        scene.wrapper_command = delegated.wrapper_command();
     }
     scene.start();
     let id = scene.trigger();
@@ -124,7 +124,7 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
         scene.path("desk/ready").exists().then_some(())
     });
     // The pid in the file may be of a namespace, so the process is found by its directory.
-    let pid = super::mentioned(&scene.path("desk"))
+    let pid = super::processes_naming(&scene.path("desk"))
         .into_iter()
         .map(|pid| pid.as_raw_nonzero().to_string())
         .find(|pid| {
@@ -209,7 +209,9 @@ fn without_its_keeper_no_group_is_left() {
         wait_until("the groups to be gone", || {
             groups.iter().all(|group| !Path::new(group).exists()).then_some(())
         });
-        wait_until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+        wait_until("nothing to be left", || {
+            super::processes_naming(&scene.path("desk")).is_empty().then_some(())
+        });
     }
 }
 

@@ -38,7 +38,9 @@ impl Scene {
 
     fn nothing_is_left(&self) {
         wait_until("no container to be left", || self.engine().containers().is_empty().then_some(()));
-        wait_until("no process to be left", || super::mentioned(&self.path("desk")).is_empty().then_some(()));
+        wait_until("no process to be left", || {
+            super::processes_naming(&self.path("desk")).is_empty().then_some(())
+        });
     }
 }
 

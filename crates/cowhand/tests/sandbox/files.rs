@@ -140,7 +140,9 @@ fn asked_to_stop(kind: &str, user: User) {
     let (job, said) = scene.ended(&id);
     assert_eq!(job["status"], "cancelled", "{job:#}");
     assert!(said.contains("last words"), "{said}");
-    wait_until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+    wait_until("nothing to be left", || {
+        super::processes_naming(&scene.path("desk")).is_empty().then_some(())
+    });
 }
 
 fn leftovers(kind: &str, user: User) {
@@ -150,5 +152,7 @@ fn leftovers(kind: &str, user: User) {
     let (job, said) = scene.run();
     assert_eq!(job["status"], "failed", "{job:#}");
     assert!(job["error"]["message"].as_str().unwrap().contains("exit code 3"), "{job:#}\n{said}");
-    wait_until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+    wait_until("nothing to be left", || {
+        super::processes_naming(&scene.path("desk")).is_empty().then_some(())
+    });
 }

@@ -73,7 +73,7 @@ fn speaks(user: User) {
     );
     assert_eq!(job["followed_by"].as_array().map(Vec::len), Some(1), "{job:#}");
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 2, "no other job was made");
-    for pid in super::mentioned(&scene.path("desk")) {
+    for pid in super::processes_naming(&scene.path("desk")) {
         kill_process(pid, Signal::KILL).ok();
     }
 }

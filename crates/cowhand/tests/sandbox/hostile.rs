@@ -23,7 +23,7 @@ fn scene(user: User, sandbox: &serde_json::Value, tame: &str) -> Scene {
     let path = |name: &str| scene.path(name).display().to_string();
     let env = json!({"OUTSIDE": path("outside"), "FLEET": path("fleet"), "TAME": tame});
     scene.set(&json!({ "env": env }));
-    scene.within = ["unshare", "--net", "--", "sh", "-c", NAMESPACE, "sh"].map(str::to_owned).into();
+    scene.wrapper_command = ["unshare", "--net", "--", "sh", "-c", NAMESPACE, "sh"].map(str::to_owned).into();
     scene = scene.with("CANARY", "a-token-of-the-daemon");
     scene.start();
     scene

@@ -79,7 +79,7 @@ struct Scene {
     daemon: Option<Child>,
     variables: Vec<(&'static str, String)>,
     /// Command that runs the daemon's command.
-    within: Vec<String>,
+    wrapper_command: Vec<String>,
     program: PathBuf,
     /// Container engine, if the agent runs in a container.
     podman: Option<Podman>,
@@ -94,9 +94,10 @@ impl Scene {
         let folder = TempDir::new_in("/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (program, programs) = program();
-        let (variables, within, folders) = (Vec::new(), Vec::new(), [folder, programs]);
+        let (variables, wrapper_command, folders) = (Vec::new(), Vec::new(), [folder, programs]);
         let podman = None;
-        let mut scene = Self { root, user, daemon: None, variables, within, program, podman, folders };
+        let mut scene =
+            Self { root, user, daemon: None, variables, wrapper_command, program, podman, folders };
         for (name, text) in [
             ("home/.ssh/id", "a-private-key\n"),
             ("home/.aws/credentials", "a-cloud-key\n"),
@@ -105,15 +106,15 @@ impl Scene {
         ] {
             scene.write(name, text);
         }
-        let mut own = json!({
+        let mut config = json!({
             "name": "wild", "runtime": "command", "command": ["sh", "./agent.sh"], "working_directory": "../desk",
         });
         for (key, value) in agent.as_object().unwrap() {
-            own[key] = value.clone();
+            config[key] = value.clone();
         }
-        scene.contain(&mut own["sandbox"]);
+        scene.contain(&mut config["sandbox"]);
         // JSON is YAML.
-        let fleet = json!({"agents": [own], "server": {"enabled": false}});
+        let fleet = json!({"agents": [config], "server": {"enabled": false}});
         scene.write("fleet/cowhand.yaml", &fleet.to_string());
         scene.hand_over();
         scene
@@ -185,16 +186,16 @@ impl Scene {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut words: Vec<String> = self.within.clone();
+        let mut command_line: Vec<String> = self.wrapper_command.clone();
         if self.user == User::Nobody {
             let id = NOBODY.to_string();
-            let less = ["setpriv", &format!("--reuid={id}"), &format!("--regid={id}"), "--clear-groups"];
-            words.extend(less.map(str::to_owned));
+            let setpriv = ["setpriv", &format!("--reuid={id}"), &format!("--regid={id}"), "--clear-groups"];
+            command_line.extend(setpriv.map(str::to_owned));
         }
-        words.push(self.program.display().to_string());
-        let mut command = Command::new(&words[0]);
+        command_line.push(self.program.display().to_string());
+        let mut command = Command::new(&command_line[0]);
         command
-            .args(&words[1..])
+            .args(&command_line[1..])
             .args(arguments)
             .current_dir(self.path("fleet"))
             .env_clear()
@@ -209,7 +210,7 @@ impl Scene {
         let log = fs::File::create(self.path("log")).unwrap();
         let mut daemon =
             self.command(&["start", "--no-server"]).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        self.within.clear();
+        self.wrapper_command.clear();
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let log = fs::read_to_string(self.path("log")).unwrap();
@@ -257,7 +258,7 @@ impl Drop for Scene {
                 "the daemon was not stopped: {said}"
             );
         }
-        for pid in mentioned(&self.root) {
+        for pid in processes_naming(&self.root) {
             kill_process(pid, Signal::KILL).ok();
         }
     }
@@ -274,7 +275,7 @@ fn program() -> (PathBuf, TempDir) {
 }
 
 /// Returns the processes whose arguments or directory name this folder.
-fn mentioned(folder: &Path) -> Vec<Pid> {
+fn processes_naming(folder: &Path) -> Vec<Pid> {
     let own = std::process::id().to_string();
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|pid| *pid != own);

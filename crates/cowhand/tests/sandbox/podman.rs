@@ -26,25 +26,25 @@ pub(super) struct Podman {
     folder: TempDir,
     service: Option<Child>,
     /// Command that runs the service's command.
-    within: &'static [&'static str],
+    wrapper_command: &'static [&'static str],
 }
 
 impl Podman {
     /// Starts an engine with a socket that belongs to this user, as for members of the group `docker`.
     pub(super) fn new(user: User) -> Self {
-        Self::within(user, &[])
+        Self::wrapper_command(user, &[])
     }
 
     /// Starts an engine in its own network, which has only its containers.
     pub(super) fn apart() -> Self {
-        Self::within(User::Root, &["unshare", "--net", "--"])
+        Self::wrapper_command(User::Root, &["unshare", "--net", "--"])
     }
 
-    fn within(user: User, within: &'static [&'static str]) -> Self {
+    fn wrapper_command(user: User, wrapper_command: &'static [&'static str]) -> Self {
         let folder = TempDir::new_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.path().join("containers.conf"), SETTINGS).unwrap();
-        let mut podman = Self { folder, service: None, within };
+        let mut podman = Self { folder, service: None, wrapper_command };
         podman.import();
         podman.serve();
         if user == User::Nobody {
@@ -75,9 +75,9 @@ impl Podman {
         self.podman(&["import", "-q", archive.to_str().unwrap(), IMAGE]);
     }
 
-    fn command(&self, within: &[&str]) -> Command {
+    fn command(&self, wrapper_command: &[&str]) -> Command {
         let path = |name: &str| self.folder.path().join(name);
-        let mut words = within.iter().chain(&["podman"]);
+        let mut words = wrapper_command.iter().chain(&["podman"]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words);
         // Its helpers write files into the working directory.
@@ -105,7 +105,7 @@ impl Podman {
 
     pub(super) fn serve(&mut self) {
         let log = fs::File::create(self.folder.path().join("log")).unwrap();
-        let mut command = self.command(self.within);
+        let mut command = self.command(self.wrapper_command);
         command.args(["system", "service", "--time", "0"]).arg(format!("unix://{}", self.socket().display()));
         self.service =
             Some(command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
@@ -133,7 +133,7 @@ impl Podman {
 impl Drop for Podman {
     fn drop(&mut self) {
         // Containers that a failed test left.
-        self.command(self.within).args(["rm", "--all", "--force", "--time", "0"]).output().ok();
+        self.command(self.wrapper_command).args(["rm", "--all", "--force", "--time", "0"]).output().ok();
         if let Some(mut service) = self.service.take() {
             service.kill().ok();
             service.wait().ok();

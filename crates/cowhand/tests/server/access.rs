@@ -73,6 +73,7 @@ async fn each_scope_and_what_it_allows() {
         ("POST", "schedules/worker/by-hand/disable", 1),
         ("POST", "schedules/worker/by-hand/enable", 1),
         ("POST", "schedules/worker/by-hand/fire", 1),
+        ("POST", "firings/cancel", 1),
         ("POST", "jobs/job-2026-01-01-abc123/cancel", 1),
         ("POST", "jobs/job-2026-01-01-abc123/retry", 1),
         ("POST", "jobs/job-2026-01-01-abc123/fork", 1),

@@ -94,7 +94,7 @@ async fn no_secret_is_ever_shown() {
         "HOOK_NEW={NEW}\nDOT_ENV_TOKEN=canary-in-dot-env\nGITHUB_TOKEN=canary-in-dot-env-github\nWORK_ACCESS=canary-of-work-source\n"
     );
     fs::write(scene.path(".env"), dotenv).unwrap();
-    scene.also("ANTHROPIC_API_KEY", "canary-in-environment");
+    scene.set_variable("ANTHROPIC_API_KEY", "canary-in-environment");
     scene.start(&["--log-format", "json"]);
     let token = scene.token("tester", "admin");
     let (_, link, _) = scene.run(&["dashboard"]);
@@ -216,8 +216,8 @@ async fn a_secret_in_two_pieces() {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let path = std::env::var("PATH").unwrap();
-    scene.also("PATH", &format!("{}:{path}", scene.path("bin").display()));
-    scene.also("SERVICE_TOKEN", "canary-in-pieces");
+    scene.set_variable("PATH", &format!("{}:{path}", scene.path("bin").display()));
+    scene.set_variable("SERVICE_TOKEN", "canary-in-pieces");
     scene.start(&[]);
     let token = scene.token("tester", "admin");
     let mut search = Search { found: Vec::new(), searched: 0, more: Vec::new() };

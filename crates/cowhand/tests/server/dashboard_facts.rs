@@ -178,3 +178,35 @@ async fn an_agent_that_left_has_a_page() {
     assert!(metrics.lines().any(|line| line == running), "{metrics}");
     std::fs::write(scene.path("done"), "").unwrap();
 }
+
+/// A firing was accepted and cannot be prepared; then its schedule, and later its agent, leaves the config.
+#[tokio::test]
+async fn a_firing_without_a_job_stays_on_the_pages() {
+    const HEAD: &str = "server: {listen: \"127.0.0.1:0\"}\nagents:\n";
+    const OTHER: &str = "  - {name: other, runtime: command, command: ['true']}\n";
+    const AGENT: &str = "  - name: a\n    runtime: command\n    command: ['true']\n";
+    const SCHEDULE: &str =
+        "    schedules: {s: {type: interval, interval: 1s, when_command: [no-such-program]}}\n";
+    let scene = Scene::of(&format!("{HEAD}{OTHER}{AGENT}{SCHEDULE}"));
+    let token = scene.token("boss", "admin");
+    scene.until("it to be held up", || scene.run(&["status"]).1.contains("held up"));
+    std::fs::write(scene.path("cowhand.yaml"), format!("{HEAD}{OTHER}{AGENT}")).unwrap();
+    assert_eq!(scene.run(&["reload"]).0, 0);
+    for path in ["/", "/agents/a", "/schedules/a/s"] {
+        let (code, _, text) = page(&scene, &token, path).await;
+        assert_eq!(code, 200, "{path}: {text}");
+        for words in ["1 accepted firing without a job", "adopt: s"] {
+            assert!(text.contains(words), "{path}: {words} in {text}");
+        }
+    }
+    std::fs::write(scene.path("cowhand.yaml"), format!("{HEAD}{OTHER}")).unwrap();
+    assert_eq!(scene.run(&["reload"]).0, 0);
+    for path in ["/", "/agents/a", "/schedules/a/s"] {
+        let (code, _, text) = page(&scene, &token, path).await;
+        assert_eq!(code, 200, "{path}: {text}");
+        assert!(
+            text.contains("1 accepted firing without a job; the agent a is not in the config any more"),
+            "{path}: {text}"
+        );
+    }
+}

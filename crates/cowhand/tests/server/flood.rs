@@ -136,7 +136,7 @@ async fn flood(store: Option<&str>, most: usize) {
         while next.load(Ordering::Relaxed) < most * third / 3 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        memory = memory.max(scene.most_memory());
+        memory = memory.max(scene.peak_memory_mb());
         let place = scene.place();
         scene.kill();
         scene.start(&["--listen", &place]);
@@ -146,7 +146,7 @@ async fn flood(store: Option<&str>, most: usize) {
     }
     let took = began.elapsed();
     let wrong = wrong.await.unwrap();
-    memory = memory.max(scene.most_memory());
+    memory = memory.max(scene.peak_memory_mb());
     scene.kill();
     std::fs::remove_file(scene.path("busy")).unwrap();
 

@@ -395,3 +395,55 @@ async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
     let began: Timestamp = jobs[1]["started_at"].as_str().unwrap().parse().unwrap();
     assert!(began >= until, "{began} is before {until}");
 }
+
+/// A fleet whose schedules cannot prepare their firings before `when_command` is `[true]`.
+fn unprepared(enabled: bool, command: &str) -> String {
+    format!(
+        r#"
+server: {{listen: "127.0.0.1:0"}}
+agents:
+  - name: worker
+    runtime: command
+    command: ["true"]
+    schedules:
+      asking: {{type: webhook, secret_env: HOOK_OLD, enabled: {enabled}, when_command: ["{command}"]}}
+      often: {{type: interval, interval: 1s, enabled: {enabled}, when_command: ["{command}"]}}
+"#
+    )
+}
+
+/// A delivery that was accepted while the schedule was on runs, whichever way the schedule is turned off. A firing by
+/// the clock is skipped.
+#[tokio::test]
+async fn a_delivery_without_a_job_runs_although_its_schedule_is_turned_off() {
+    for in_file in [false, true] {
+        let scene = Scene::of(&unprepared(true, "no-such-program"));
+        let why =
+            |name: &str| -> Value { serde_json::from_str(&scene.run(&["why", name, "--json"]).1).unwrap() };
+        assert_eq!(answer(scene.github("asking", "d1", "issues", BODY)).await.0, 202);
+        for name in ["worker/asking", "worker/often"] {
+            scene.until("it is held up", || why(name)["schedule"]["last_error"].is_string());
+        }
+        if in_file {
+            std::fs::write(scene.path("cowhand.yaml"), unprepared(false, "no-such-program")).unwrap();
+            assert_eq!(scene.run(&["reload"]).0, 0);
+        } else {
+            for name in ["worker/asking", "worker/often"] {
+                assert_eq!(scene.run(&["schedule", "disable", name]).0, 0);
+            }
+        }
+        scene.until("the firing by the clock is skipped", || {
+            let firing = why("worker/often")["firings"][0].take();
+            (&firing["outcome"], &firing["reason"]) == (&"skipped".into(), &"disabled".into())
+        });
+        let said = scene.run(&["why", "worker/asking"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = "1 accepted firing of it will start all the same; `cowhand cancel --agent worker --schedule \
+                        asking --status pending` cancels what waits.";
+        assert!(said.contains("worker/asking is turned off") && said.contains(expected), "{said}");
+        std::fs::write(scene.path("cowhand.yaml"), unprepared(!in_file, "true")).unwrap();
+        assert_eq!(scene.run(&["reload"]).0, 0);
+        scene.until("the delivery has run", || {
+            scene.jobs().iter().any(|job| job["schedule"] == "asking" && job["status"] == "completed")
+        });
+    }
+}

@@ -61,7 +61,7 @@ async fn on_time(scene: &Scene) -> SignedDuration {
 }
 
 async fn is_well(scene: &Scene, what: &str) {
-    let (latest, memory) = (on_time(scene).await, scene.most_memory());
+    let (latest, memory) = (on_time(scene).await, scene.peak_memory_mb());
     println!("{what}: at most {memory} MB, and the latest firing {latest:#} after its time");
     assert!(memory < MUCH, "{memory} MB");
     assert_eq!(answer(scene.github("hook", what, "push", BODY)).await.0, 202, "{}", scene.log());
@@ -307,7 +307,7 @@ async fn ten_thousand_connections() {
     let ((streams, took), most) = most_kept(&scene, flood).await;
     let (count, most) = (streams.len(), most - before);
     println!("{count} of {wanted} connections from one address, {most} kept; a delivery took {took:?}");
-    let told = "has 2048 connections; more are closed at once";
+    let told = "the address has 2048 connections; further ones are closed immediately";
     assert!(scene.log().contains(told), "{}", scene.log());
     // Beside the clock's agents and our own delivery.
     assert!(most < 2_100, "{most}");

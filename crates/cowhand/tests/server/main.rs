@@ -101,7 +101,7 @@ impl Scene {
     }
 
     /// Sets one more variable for programs that are started later.
-    pub(crate) fn also(&mut self, name: &str, value: &str) {
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
@@ -129,7 +129,7 @@ impl Scene {
     }
 
     /// Returns the peak memory of the daemon, in MB.
-    pub(crate) fn most_memory(&self) -> u64 {
+    pub(crate) fn peak_memory_mb(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
@@ -138,9 +138,9 @@ impl Scene {
     /// Waits for a condition.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
-        let patience = Instant::now() + Duration::from_mins(1);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while !is_true() {
-            assert!(Instant::now() < patience, "{what}: never\n{}", self.log());
+            assert!(Instant::now() < deadline, "{what}: never\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -1,12 +1,13 @@
 //! A daemon that is stopped while the server of its store is away.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::http::deliver;
+use super::http::{deliver, get};
 use super::store::statuses;
 use super::{COWHAND, FLEET, Fleet, refused, wait_for};
 use cowhand_testing::postgres::Postgres;
@@ -51,6 +52,88 @@ fn a_stop_waits_for_a_server_that_is_away_once_and_says_so() {
     wait_for("the job that ran to be settled", || {
         statuses(&fleet).iter().any(|status| status == "cancelled")
     });
+}
+
+/// Connections that were open when the server became silent do not hold up a stop, nor does the time that agents may have
+/// that have ended already.
+#[test]
+fn a_stop_does_not_wait_for_open_connections_nor_for_agents_that_have_ended() {
+    let server = Postgres::start();
+    let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
+    fleet.start();
+    assert_eq!(deliver(fleet.place(), "waiter/hook", "1").unwrap().status, 202);
+    wait_for("a job to run", || statuses(&fleet) == ["running"]);
+    server.freeze();
+    // Requests that wait for the store hold connections of its pool.
+    let waiting = [(); 4].map(|()| {
+        let place = fleet.place().to_owned();
+        std::thread::spawn(move || deliver(&place, "a/hook", "2").map(|answer| answer.status))
+    });
+    fleet.let_go();
+    let attempts = fleet.path().join(".cowhand/attempts");
+    wait_for("the agent to end", || {
+        fs::read_dir(&attempts).unwrap().flatten().any(|entry| entry.path().join("ending.json").exists())
+    });
+    let stop = Command::new("timeout")
+        .args(["120", COWHAND, "stop", "--timeout", "600", "-c"])
+        .arg(fleet.path())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stop.stdout), String::from_utf8_lossy(&stop.stderr));
+    assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
+    assert!(stdout.contains("what became of the jobs is not known"), "{stdout}");
+    fleet.ended();
+    for request in waiting {
+        assert_ne!(request.join().unwrap().unwrap_or(503), 202);
+    }
+    server.thaw();
+    fleet.start();
+    wait_for("the job to be settled", || statuses(&fleet).iter().any(|status| status == "completed"));
+}
+
+/// A refused connection is an answer; only silence is waited for.
+#[test]
+fn a_server_that_refuses_connections_is_named_with_its_refusal() {
+    let mut server = Postgres::start();
+    let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
+    fleet.start();
+    server.stop();
+    drop(silent_in_place_of(&server.url()));
+    let answer = deliver(fleet.place(), "a/hook", "1").unwrap();
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.body.contains("Connection refused"), "{answer:?}");
+    assert_eq!(get(fleet.place(), "/readyz").unwrap().status, 503);
+    let stop = fleet.run(&["stop"]);
+    assert_eq!(stop.status.code(), Some(0), "{stop:?}{}", fleet.log());
+    fleet.ended();
+}
+
+/// Each question to a daemon whose store is away takes a while.
+#[test]
+fn doctor_asks_for_the_status_once() {
+    let fleet = Fleet::prepared();
+    fs::create_dir(fleet.path().join(".cowhand")).unwrap();
+    let daemon = UnixListener::bind(fleet.path().join(".cowhand/sock")).unwrap();
+    let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let requests = std::sync::Arc::clone(&asked);
+    // A daemon that has no store.
+    std::thread::spawn(move || {
+        for stream in daemon.incoming().flatten() {
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).unwrap();
+            requests.lock().unwrap().push(request);
+            let body =
+                r#"{"title":"x","status":503,"code":"store_unavailable","detail":"the store is away"}"#;
+            let head = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/problem+json";
+            write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).ok();
+        }
+    });
+    let doctor = fleet.run(&["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    assert!(text.contains("FAIL  store: the store is away"), "{text}");
+    assert!(text.contains("daemon: running, but its store cannot be read"), "{text}");
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.iter().filter(|line| line.contains("/status")).count(), 1, "{asked:?}");
 }
 
 /// Verbs and `start` name the address of a server that takes connections and answers nothing.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::http::deliver;
 use super::store::{ended, sql, statuses};
-use super::{Fleet, refused, wait_for};
+use super::{Fleet, refused, tmpfs, wait_for};
 
 #[track_caller]
 fn good(output: &Output) -> String {
@@ -195,4 +195,23 @@ fn a_server_is_backed_up_by_its_own_programs() {
     stop(&mut fleet);
     fs::write(&saved, "x").unwrap();
     refused(&fleet.run(&["restore", saved.to_str().unwrap()]), 5, &["PostgreSQL", "pg_restore"]);
+}
+
+/// The store lies on a read-only disk, as does the folder for temporary files: the backup is made beside its target.
+#[test]
+fn a_backup_is_made_from_a_read_only_disk() {
+    let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
+    fleet.start();
+    assert_eq!(deliver(fleet.place(), "a/hook", "1").unwrap().status, 202);
+    wait_for("the job to end", || ended(&fleet) == 1);
+    fleet.kill();
+    let place = fleet.path();
+    fleet.namespace().run("mount", &["-o", "remount,ro", place.to_str().unwrap()]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copy = elsewhere.path().join("copy");
+    let backup = fleet.command(&["backup", copy.to_str().unwrap()]).env("TMPDIR", &place).output().unwrap();
+    assert!(good(&backup).contains("1 job"), "{backup:?}");
+    let left: Vec<_> =
+        fs::read_dir(elsewhere.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["copy"], "nothing else is left there");
 }

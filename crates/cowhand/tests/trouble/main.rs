@@ -6,6 +6,7 @@
 mod away;
 mod backup;
 mod busy;
+mod closed;
 mod fleet;
 mod ready;
 mod store;
@@ -83,10 +84,10 @@ struct Daemon(Child);
 
 impl Daemon {
     fn start(command: &mut Command) -> Self {
-        Self::telling(command, Stdio::null())
+        Self::with_log(command, Stdio::null())
     }
 
-    fn telling(command: &mut Command, log: impl Into<Stdio>) -> Self {
+    fn with_log(command: &mut Command, log: impl Into<Stdio>) -> Self {
         let mut daemon = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -111,7 +112,7 @@ fn a_log_that_cannot_be_written_does_not_end_the_daemon() {
         let mut command = Command::new(COWHAND);
         command.args(["start", "--no-server", "--log-format", format, "-c"]).arg(folder.path());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut daemon = Daemon::telling(&mut command, full);
+        let mut daemon = Daemon::with_log(&mut command, full);
         let before = in_status(folder.path(), "completed");
         wait_for_completed(folder.path(), before + 2);
         assert!(daemon.0.try_wait().unwrap().is_none(), "{format}: it runs");
@@ -134,7 +135,7 @@ fn a_full_disk_is_survived() {
     }
     unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]).env("FLEET", FLEET);
     let log = folder.path().join("log");
-    let daemon = Daemon::telling(&mut unshare, std::fs::File::create(&log).unwrap());
+    let daemon = Daemon::with_log(&mut unshare, std::fs::File::create(&log).unwrap());
     // The disk exists only in the daemon's mount namespace.
     let disk = Path::new("/proc")
         .join(daemon.0.id().to_string())
@@ -215,7 +216,7 @@ fn many_jobs_with_few_file_descriptors_all_end_well() {
     let script = format!("ulimit -n 64; exec '{COWHAND}' start --no-server -c '{}'", folder.path().display());
     let log = folder.path().join("log");
     let daemon =
-        Daemon::telling(Command::new("sh").args(["-c", &script]), std::fs::File::create(&log).unwrap());
+        Daemon::with_log(Command::new("sh").args(["-c", &script]), std::fs::File::create(&log).unwrap());
     let told = || {
         let log = std::fs::read_to_string(&log).unwrap();
         let last: Vec<&str> = log.lines().rev().take(20).collect();
@@ -345,7 +346,7 @@ fn wait_for_status(folder: &Path, job: &str, status: &str) {
 
 fn daemon(folder: &Path) -> Daemon {
     let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
-    Daemon::telling(Command::new(COWHAND).args(["start", "--no-server", "-c"]).arg(folder), log)
+    Daemon::with_log(Command::new(COWHAND).args(["start", "--no-server", "-c"]).arg(folder), log)
 }
 
 /// Stops the daemon with `cowhand stop`, and waits for its end: it must not hang.

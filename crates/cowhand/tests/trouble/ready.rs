@@ -1,7 +1,7 @@
 //! `/readyz` while nothing can be written, and how often that is logged.
 
 use super::disk::Ext4;
-use super::http::{deliver, get};
+use super::http::{deliver, get, get_with_token};
 use super::store::{ended, statuses};
 use super::{Fleet, tmpfs, wait_for};
 use cowhand_testing::postgres::Postgres;
@@ -40,6 +40,11 @@ fn a_full_disk_is_not_ready_and_is_logged_once() {
     let renewals = || complaints().iter().filter(|line| line.contains("cannot renew the leases")).count();
     wait_for("a renewal that fails", || renewals() > 0);
     wait_for("more that fail", || complaints().iter().any(|line| line.contains("repeated=")));
+    let counts: Vec<_> = complaints().into_iter().filter(|line| line.contains("repeated=")).collect();
+    assert!(
+        counts.iter().all(|line| line.contains(" again until 20")),
+        "with the time of the last: {counts:?}"
+    );
     let mut first: Vec<_> = complaints().into_iter().filter(|line| !line.contains("repeated=")).collect();
     let all = first.len();
     first.sort();
@@ -53,6 +58,52 @@ fn a_full_disk_is_not_ready_and_is_logged_once() {
     fleet.let_go();
     wait_for("both jobs to end", || statuses(&fleet).iter().all(|status| !is_open(status)));
     assert_eq!(statuses(&fleet), ["completed", "completed"], "{}", fleet.log());
+}
+
+fn said(fleet: &Fleet, arguments: &[&str]) -> String {
+    let output = fleet.run(arguments);
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// On a full disk, everything can still be read, and all places name the cause.
+#[test]
+fn a_full_disk_is_named_everywhere_and_can_be_read() {
+    let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
+    fleet.start();
+    let token = said(&fleet, &["token", "create", "reader", "--scope", "read"]);
+    let token = token.lines().find(|line| line.starts_with("cow_")).unwrap().to_owned();
+    tmpfs::fill(fleet.namespace(), &fleet.path());
+    wait_for("it to be not ready", || ready(&fleet) == 503);
+    let answer = get(fleet.place(), "/readyz").unwrap();
+    assert!(answer.body.contains("cannot be written: the disk is full"), "{answer:?}");
+    // The first use of the token would be written down.
+    for path in ["status", "jobs", "schedules"] {
+        let answer = get_with_token(fleet.place(), &format!("/api/v1/{path}"), &token).unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    for verb in [
+        &["status"][..],
+        &["why", "a/hook"],
+        &["why", "a"],
+        &["schedule", "list"],
+        &["schedule", "list", "--json"],
+        &["schedule", "show", "a/hook"],
+        &["why", "a/hook", "--json"],
+    ] {
+        let said = said(&fleet, verb);
+        assert!(said.contains("full"), "{verb:?}: {said}");
+        let shown = said.contains("nothing is accepted: ") || said.contains("\"store_problem\": \"");
+        assert!(shown, "{verb:?}: {said}");
+    }
+    let doctor = said(&fleet, &["doctor"]);
+    assert!(doctor.contains("FAIL  state folder: ") && doctor.contains("No space left"), "{doctor}");
+    assert!(doctor.contains("FAIL  store: "), "{doctor}");
+    fleet.kill();
+    let doctor = said(&fleet, &["doctor"]);
+    assert!(doctor.contains("FAIL  state folder: "), "without a daemon, too: {doctor}");
+    tmpfs::free(fleet.namespace(), &fleet.path());
+    let doctor = said(&fleet, &["doctor"]);
+    assert!(doctor.contains("ok    state folder: "), "{doctor}");
 }
 
 fn is_open(status: &str) -> bool {
@@ -74,11 +125,69 @@ fn a_state_folder_that_became_read_only_is_not_ready() {
     wait_for("it to be not ready", || ready(&fleet) == 503);
     assert_eq!(deliver(fleet.place(), "a/hook", "after").unwrap().status, 503);
     fleet.kill();
+    let started = said(&fleet, &["start", "-d"]);
+    assert!(started.contains("/.cowhand/daemon.log: Read-only file system"), "{started}");
     disk.repair(fleet.namespace());
     fleet.start();
     assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 200);
     assert_eq!(deliver(fleet.place(), "a/hook", "after").unwrap().status, 202);
     wait_for("the second job to end", || ended(&fleet) == 2);
+}
+
+/// `stop` ends the daemon and its agents on a disk that became read-only, whether the agents are to be cancelled or ended
+/// before; the next start settles the job.
+#[test]
+fn a_daemon_on_a_disk_that_became_read_only_can_be_stopped() {
+    let mut disk = None;
+    let mut fleet = Fleet::on_disk(|namespace, place| {
+        disk = Some(Ext4::mount(namespace, place.with_file_name("image"), place));
+    });
+    let disk = disk.unwrap();
+    fleet.start();
+    assert_eq!(deliver(fleet.place(), "waiter/hook", "runs").unwrap().status, 202);
+    wait_for("the job to run", || statuses(&fleet) == ["running"]);
+    disk.make_read_only();
+    wait_for("it to be not ready", || ready(&fleet) == 503);
+    let stop = fleet.run(&["stop", "--timeout", "0"]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&stop.stdout), String::from_utf8_lossy(&stop.stderr));
+    assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
+    assert!(stdout.starts_with("stopped; "), "{stdout}");
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the next start settles the jobs whose end it cannot write"), "{stderr}");
+    fleet.ended();
+    assert!(fleet.log().contains("its outcome is not stored; the next start of the daemon settles it"));
+    // The agent and its keeper would keep the disk busy.
+    disk.repair(fleet.namespace());
+    fleet.start();
+    // If the disk failed before the agent was started, the job starts now.
+    fleet.let_go();
+    wait_for("the job to be settled", || statuses(&fleet).iter().all(|status| !is_open(status)));
+}
+
+/// On a full disk, `stop` waits for the store for a limited time, not for the time that agents may have, and says what
+/// is not written.
+#[test]
+fn a_stop_on_a_full_disk_says_what_is_not_written() {
+    let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
+    fleet.start();
+    assert_eq!(deliver(fleet.place(), "waiter/hook", "runs").unwrap().status, 202);
+    wait_for("the job to run", || statuses(&fleet) == ["running"]);
+    tmpfs::fill(fleet.namespace(), &fleet.path());
+    wait_for("it to be not ready", || ready(&fleet) == 503);
+    fleet.let_go();
+    let stop = fleet.run(&["stop", "--timeout", "0"]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&stop.stdout), String::from_utf8_lossy(&stop.stderr));
+    assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
+    assert!(
+        stdout.contains("the outcome of 1 job is not written, and the next start settles it"),
+        "{stdout}"
+    );
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the next start settles the jobs whose end it cannot write"), "{stderr}");
+    fleet.ended();
+    tmpfs::free(fleet.namespace(), &fleet.path());
+    fleet.start();
+    wait_for("the job to be settled", || statuses(&fleet).iter().all(|status| !is_open(status)));
 }
 
 #[test]

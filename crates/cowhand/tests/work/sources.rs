@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use cowhand::work::files::FilesWorkSource;
 use cowhand::work::{
-    Claimant, For, NextItem, NextOptions, SourceContext, SourceRegistry, WorkSource, WorkSourceError,
+    Claimant, NextItem, NextOptions, SourceContext, SourceOwner, SourceRegistry, WorkSource, WorkSourceError,
     WorkSources,
 };
 use cowhand_core::roster::{Agent, Schedule};
@@ -62,7 +62,7 @@ async fn the_most_urgent_first_then_the_oldest() {
         ("critical.md", &file("critical", 9)),
     ]);
     let (sources, agent) = (sources(&tasks), agent(Some(files("."))));
-    let whose = For::agent(&agent);
+    let whose = SourceOwner::agent(&agent);
     let line = sources.candidates(whose, &FetchOptions::default()).await.unwrap();
     let line: Vec<_> = line.iter().map(|item| item.id.external_id()).collect();
     let expected = ["critical", "high-old", "high-new", "medium", "low-old"];
@@ -83,7 +83,7 @@ async fn without_auto_claim_the_caller_claims() {
     let fetch = FetchOptions { labels: vec!["ui".into()], ..FetchOptions::default() };
     let options = NextOptions { auto_claim: false, fetch };
     for _ in 0..2 {
-        let next = sources.next_item(For::agent(&agent), &options, &claimant("job-1")).await.unwrap();
+        let next = sources.next_item(SourceOwner::agent(&agent), &options, &claimant("job-1")).await.unwrap();
         assert!(matches!(&next, NextItem::Unclaimed(item) if item.id == id("files-b")), "{next:?}");
         assert_eq!((next.claimed(), next.claim_result()), (false, None));
     }
@@ -94,7 +94,7 @@ async fn without_auto_claim_the_caller_claims() {
 async fn an_outcome_is_reported_and_an_item_released_by_agent() {
     let tasks = Tasks::new(&[("a.md", "# A\n"), ("b.md", "# B\n")]);
     let (sources, agent) = (sources(&tasks), agent(Some(files("."))));
-    let (whose, by) = (For::agent(&agent), claimant("job-1"));
+    let (whose, by) = (SourceOwner::agent(&agent), claimant("job-1"));
     for _ in 0..2 {
         assert!(sources.next_item(whose, &NextOptions::default(), &by).await.unwrap().claimed());
     }
@@ -129,12 +129,12 @@ async fn the_source_of_a_schedule_is_its_own() {
         (None, None, None),
     ] {
         let agent = with_schedule(agent(of_agent.map(files)), of_schedule.map(files));
-        let whose = For::schedule(&agent, &agent.schedules[0]);
+        let whose = SourceOwner::schedule(&agent, &agent.schedules[0]);
         let options = NextOptions { auto_claim: false, ..NextOptions::default() };
         let next = sources.next_item(whose, &options, &claimant("job-1")).await.unwrap();
         assert_eq!(next.item().map(|item| item.id.to_string()).as_deref(), expected);
         assert_eq!(sources.source_of(whose).unwrap().is_some(), expected.is_some());
-        assert_eq!(sources.source_of(For::agent(&agent)).unwrap().is_some(), of_agent.is_some());
+        assert_eq!(sources.source_of(SourceOwner::agent(&agent)).unwrap().is_some(), of_agent.is_some());
     }
 }
 
@@ -150,12 +150,12 @@ fn sources_are_made_once_for_as_long_as_the_config_has_them() {
         .unwrap();
     let sources = WorkSources::new(Arc::new(registry), SourceContext::new("/", |_| None));
     let made = || made.load(Ordering::SeqCst);
-    let ask = |agent: &Agent| sources.source_of(For::agent(agent)).unwrap().unwrap();
+    let ask = |agent: &Agent| sources.source_of(SourceOwner::agent(agent)).unwrap().unwrap();
 
     let mut builder = with_schedule(agent(Some(files("a"))), Some(files("b")));
     let first = ask(&builder);
     assert!(Arc::ptr_eq(&first, &ask(&builder)));
-    let of_schedule = For::schedule(&builder, &builder.schedules[0]);
+    let of_schedule = SourceOwner::schedule(&builder, &builder.schedules[0]);
     let second = sources.source_of(of_schedule).unwrap().unwrap();
     assert!(Arc::ptr_eq(&second, &sources.source_of(of_schedule).unwrap().unwrap()));
     assert!(Arc::ptr_eq(&first, &ask(&builder)), "two sources of one agent live side by side");
@@ -182,7 +182,7 @@ fn a_source_that_cannot_be_made_is_tried_again_next_time() {
     let sources = WorkSources::new(Arc::new(SourceRegistry::empty()), SourceContext::new("/", |_| None));
     let agent = agent(Some(files("a")));
     for _ in 0..2 {
-        let error = sources.source_of(For::agent(&agent)).unwrap_err();
+        let error = sources.source_of(SourceOwner::agent(&agent)).unwrap_err();
         assert!(matches!(error, WorkSourceError::Unknown { .. }));
     }
 }
@@ -261,7 +261,8 @@ async fn next_of(source: Refusing) -> (Result<NextItem, WorkSourceError>, usize)
     let sources = WorkSources::new(Arc::new(registry), SourceContext::new("/", |_| None));
     let config = serde_json::from_value(serde_json::json!({"type": "custom", "name": "refusing"})).unwrap();
     let agent = agent(Some(config));
-    let next = sources.next_item(For::agent(&agent), &NextOptions::default(), &claimant("job-1")).await;
+    let next =
+        sources.next_item(SourceOwner::agent(&agent), &NextOptions::default(), &claimant("job-1")).await;
     (next, source.claims.load(Ordering::SeqCst))
 }
 

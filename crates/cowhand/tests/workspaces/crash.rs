@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::json;
 
-use super::{Scene, came_to, wait_until};
+use super::{Scene, status_and_error, wait_until};
 
 /// Declares a test for each place, in each kind of workspace.
 macro_rules! killed_anywhere_nothing_stale_is_left {
@@ -36,7 +36,7 @@ fn killed_at(kind: &str, place: &str) {
     scene.start();
     let id = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job), ["completed", "", ""], "{kind} {place}");
+    assert_eq!(status_and_error(&job), ["completed", "", ""], "{kind} {place}");
     scene.assert_clean();
     assert!(scene.diff(&id).contains("+++ b/made"), "{kind} {place}");
 }
@@ -60,7 +60,7 @@ fn killed_with_ten_at_work_all_go_on_and_nothing_is_left() {
     fs::write(scene.root.join("go"), "").unwrap();
     scene.start();
     for job in &jobs {
-        assert_eq!(came_to(&scene.finished(job)), ["completed", "", ""]);
+        assert_eq!(status_and_error(&scene.finished(job)), ["completed", "", ""]);
     }
     scene.assert_clean();
 }

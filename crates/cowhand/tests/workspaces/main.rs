@@ -188,7 +188,7 @@ fn git(directory: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Returns status, error kind and message.
-fn came_to(job: &Value) -> [&str; 3] {
+fn status_and_error(job: &Value) -> [&str; 3] {
     [
         job["status"].as_str().unwrap_or_default(),
         job["error"]["kind"].as_str().unwrap_or_default(),

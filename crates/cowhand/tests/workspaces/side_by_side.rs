@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Scene, came_to, wait_until};
+use super::{Scene, status_and_error, wait_until};
 
 /// Script in which each job waits for all others, so that all have their workspaces at the same time.
 const COMMIT: &str = "echo $COWHAND_JOB_ID > $COWHAND_JOB_ID.txt; touch $SCENE/up.$COWHAND_JOB_ID; \
@@ -17,7 +17,7 @@ fn ten_jobs_each_commit_only_their_own_file() {
     let before = scene.git(&["rev-parse", "HEAD"]);
     let jobs: Vec<String> = (0..10).map(|_| scene.trigger()).collect();
     for job in &jobs {
-        assert_eq!(came_to(&scene.finished(job)), ["completed", "", ""]);
+        assert_eq!(status_and_error(&scene.finished(job)), ["completed", "", ""]);
     }
     wait_until("the worktrees to be removed", || (scene.workspaces().is_empty()).then_some(()));
     wait_until("git to forget the worktrees", || (scene.worktrees() == 1).then_some(()));
@@ -50,7 +50,7 @@ fn what_was_not_committed_is_in_the_diff_and_goes_with_the_workspace() {
     let scene = Scene::started(script, &json!({}));
     let job = scene.run();
     let id = job["id"].as_str().unwrap();
-    assert_eq!(came_to(&job), ["completed", "", ""]);
+    assert_eq!(status_and_error(&job), ["completed", "", ""]);
     let diff = scene.diff(id);
     for line in ["-first", "+changed", "+again", "+new", "-deep", "+++ b/new file"] {
         assert!(diff.lines().any(|had| had.trim_end() == line), "{line} in\n{diff}");
@@ -65,7 +65,7 @@ fn what_was_not_committed_is_in_the_diff_and_goes_with_the_workspace() {
     let file = scene.root.join(format!(".cowhand/jobs/{id}.diff"));
     assert!(file.exists());
     let other = scene.run();
-    assert_eq!(came_to(&other), ["completed", "", ""]);
+    assert_eq!(status_and_error(&other), ["completed", "", ""]);
     let said = scene.command(&["prune", "--max-jobs", "1"]).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     assert!(!file.exists());
@@ -178,7 +178,7 @@ fn a_clone_brings_its_commits_home() {
     let scene = Scene::started(script, &json!({"isolation": "clone"}));
     let job = scene.run();
     let id = job["id"].as_str().unwrap();
-    assert_eq!(came_to(&job), ["completed", "", ""]);
+    assert_eq!(status_and_error(&job), ["completed", "", ""]);
     wait_until("the clone to go", || scene.workspaces().is_empty().then_some(()));
     let branch = format!("cowhand/coder/{id}");
     wait_until("the branch to come", || (scene.branches() == [branch.clone()]).then_some(()));
@@ -223,7 +223,7 @@ fn a_schedule_has_its_own_way() {
     let run = |schedule: Option<&str>| {
         let words: Vec<&str> = ["trigger", "coder"].into_iter().chain(schedule).collect();
         let id = scene.json(&words)["id"].as_str().unwrap().to_owned();
-        assert_eq!(came_to(&scene.finished(&id)), ["completed", "", ""], "{schedule:?}");
+        assert_eq!(status_and_error(&scene.finished(&id)), ["completed", "", ""], "{schedule:?}");
         let said = fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{id}.jsonl"))).unwrap();
         (id, said)
     };

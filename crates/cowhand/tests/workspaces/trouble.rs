@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::kill_process;
 use serde_json::json;
 
-use super::{Scene, came_to, git, left_over, wait_until};
+use super::{Scene, git, left_over, status_and_error, wait_until};
 
 #[test]
 fn where_no_workspace_can_be_made_the_job_fails_and_says_why() {
@@ -38,7 +38,7 @@ fn where_no_workspace_can_be_made_the_job_fails_and_says_why() {
     ] {
         let scene = Scene::started("echo ran", &settings);
         let job = scene.run();
-        let [status, kind, message] = came_to(&job);
+        let [status, kind, message] = status_and_error(&job);
         assert_eq!([status, kind], ["failed", "start_failed"], "{settings}");
         assert!(message.contains(says), "{message}");
         let daemon = scene.daemon().unwrap();
@@ -54,7 +54,7 @@ fn set_up_comes_before_the_agent_and_can_be_cancelled() {
     let isolation = json!({"isolation": {"kind": "worktree", "setup": ["sh", "-c", setup]}});
     let scene = Scene::started("cat setup-was-here", &isolation);
     let job = scene.run();
-    assert_eq!(came_to(&job), ["completed", "", ""]);
+    assert_eq!(status_and_error(&job), ["completed", "", ""]);
     assert!(scene.diff(job["id"].as_str().unwrap()).contains("+ready"));
     scene.assert_clean();
 
@@ -93,7 +93,7 @@ fn hooks_of_the_repository_are_not_run_by_us() {
     git(&scene.repository(), &["config", "core.fsmonitor", watcher.to_str().unwrap()]).status().unwrap();
     scene.start();
     let job = scene.run();
-    assert_eq!(came_to(&job), ["completed", "", ""]);
+    assert_eq!(status_and_error(&job), ["completed", "", ""]);
     assert!(scene.diff(job["id"].as_str().unwrap()).contains("+x"));
     wait_until("the workspace to go", || scene.workspaces().is_empty().then_some(()));
     let hooked = fs::read_to_string(scene.root.join("hooked")).unwrap_or_default();
@@ -109,7 +109,7 @@ fn submodules_do_not_hold_a_workspace() {
     scene.git(&["submodule", "--quiet", "add", other.to_str().unwrap(), "sub"]);
     scene.git(&["commit", "--quiet", "-m", "sub"]);
     scene.start();
-    assert_eq!(came_to(&scene.run()), ["completed", "", ""]);
+    assert_eq!(status_and_error(&scene.run()), ["completed", "", ""]);
     scene.assert_clean();
 }
 
@@ -126,7 +126,7 @@ fn an_agent_that_removes_locks_or_freezes_its_workspace() {
     ] {
         let scene = Scene::started(script, &json!({}));
         let job = scene.run();
-        assert_eq!(came_to(&job), ["completed", "", ""], "{script}");
+        assert_eq!(status_and_error(&job), ["completed", "", ""], "{script}");
         scene.assert_clean();
     }
 }
@@ -211,7 +211,7 @@ fn no_agent_hides_what_it_changed() {
             let script = format!("echo mine >> README; echo new > made; {hide}");
             let scene = Scene::started(&script, &json!({"isolation": kind}));
             let job = scene.run();
-            assert_eq!(came_to(&job), ["completed", "", ""], "{hide}");
+            assert_eq!(status_and_error(&job), ["completed", "", ""], "{hide}");
             let diff = scene.diff(job["id"].as_str().unwrap());
             assert!(diff.contains("\n+mine\n") && diff.contains("\n+new\n"), "{kind} {hide}: {diff}");
             let told = diff.starts_with("# cowhand: the agent changed the `.git` of its workspace");
@@ -308,7 +308,7 @@ fn a_ref_that_leads_nowhere_holds_no_workspace() {
         "echo 1111111111111111111111111111111111111111 > \"$(git rev-parse --git-common-dir)/refs/heads/zz\"";
     let scene = Scene::started(script, &json!({}));
     for _ in 0..2 {
-        assert_eq!(came_to(&scene.run()), ["completed", "", ""]);
+        assert_eq!(status_and_error(&scene.run()), ["completed", "", ""]);
     }
     wait_until("everything to be removed", || scene.workspaces().is_empty().then_some(()));
     fs::remove_file(scene.repository().join(".git/refs/heads/zz")).unwrap();

@@ -49,7 +49,8 @@ impl AttemptTask {
         ])
     }
 
-    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have it.
+    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have
+    /// it.
     pub(super) fn channel_folder(
         &self,
         agent: &Agent,
@@ -65,14 +66,15 @@ impl AttemptTask {
         folder.map(Some).map_err(ChannelError::NotBound)
     }
 
-    /// Adds the MCP server for asks and follow-ups to an agent that needs it, and the permission rules of the job's schedule.
+    /// Adds the MCP server for asks and follow-ups to an agent that needs it, and the permission rules of the job's
+    /// schedule.
     pub(super) fn with_job_channel(&self, agent: &Agent) -> Result<Agent, ChannelError> {
         let mut agent = agent.clone();
-        let asks = agent.tools.mode == PermissionMode::Ask;
+        let is_ask_mode = agent.tools.mode == PermissionMode::Ask;
         if !agent.needs_job_channel() {
             return Ok(agent);
         }
-        if !asks && agent.runtime() == Runtime::Claude {
+        if !is_ask_mode && agent.runtime() == Runtime::Claude {
             // Nobody can be asked for permission to use the job channel.
             let tools = ["ask_person", "work_item", "schedule_followup", "report"];
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
@@ -80,27 +82,31 @@ impl AttemptTask {
         }
         let schedule = agent.restrictions(&self.job).schedule();
         if let Some(more) = schedule.and_then(|schedule| schedule.permissions.clone()) {
-            let own = agent.tools.permissions.get_or_insert_default();
+            let permissions = agent.tools.permissions.get_or_insert_default();
             let Permissions { ask, deny, .. } = more;
-            for (rules, more) in [(&mut own.ask, ask), (&mut own.deny, deny)] {
-                rules.get_or_insert_default().extend(more.into_iter().flatten());
+            for (rules, added) in [(&mut permissions.ask, ask), (&mut permissions.deny, deny)] {
+                rules.get_or_insert_default().extend(added.into_iter().flatten());
             }
         }
-        let server = own_server(&self.engine.program, self.channel_env()?, agent.ask_timeout);
+        let server = job_channel_server(&self.engine.program, self.channel_env()?, agent.ask_timeout);
         agent.mcp_servers.insert(OWN_SERVER.to_owned(), server);
         Ok(agent)
     }
 }
 
-/// Describes the MCP server of the job channel. Its timeout is longer than an answer may take, because programs give up
-/// on a tool after a minute or less unless they are configured otherwise.
-fn own_server(program: &Path, channel_env: [(String, String); 2], ask_timeout: SignedDuration) -> McpServer {
-    let patience = ask_timeout.unsigned_abs() + ASK_TIMEOUT_MARGIN;
+/// Describes the MCP server of the job channel. Its timeout is set, and longer than an answer may take, because many
+/// programs give up on a tool after a minute or less.
+fn job_channel_server(
+    program: &Path,
+    channel_env: [(String, String); 2],
+    ask_timeout: SignedDuration,
+) -> McpServer {
+    let timeout = ask_timeout.unsigned_abs() + ASK_TIMEOUT_MARGIN;
     McpServer {
         command: Some(program.display().to_string()),
         args: vec!["mcp".to_owned(), "--job".to_owned()],
         env: channel_env.into_iter().collect(),
-        timeout: u64::try_from(patience.as_millis()).ok(),
+        timeout: u64::try_from(timeout.as_millis()).ok(),
         ..McpServer::default()
     }
 }
@@ -114,10 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_waits_longer_than_an_answer_may_take() {
+    fn server_timeout_is_longer_than_the_ask_timeout() {
         let channel_env =
             || [(TOKEN_VARIABLE.to_owned(), "t".to_owned()), (SOCKET_VARIABLE.to_owned(), "s".to_owned())];
-        let timeout = |asked: SignedDuration| own_server(Path::new("cowhand"), channel_env(), asked).timeout;
+        let timeout = |ask_timeout: SignedDuration| {
+            job_channel_server(Path::new("cowhand"), channel_env(), ask_timeout).timeout
+        };
         assert_eq!(timeout(ASK_TIMEOUT), Some(70 * 60 * 1000));
         assert_eq!(timeout(SignedDuration::from_hours(48)), Some((2 * 24 * 60 + 10) * 60 * 1000));
     }

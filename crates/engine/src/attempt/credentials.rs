@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cowhand_core::roster::Agent;
 use cowhand_core::runtime::Runtime;
 
-use cowhand_run::runtime::description::{self, Lead};
+use cowhand_run::runtime::description::{self, ProxySettings};
 use cowhand_run::sandbox::proxy::{self, ProxyCredentials};
 
 /// Value that replaces a key. Programs require some key before they send a request.
@@ -38,7 +38,7 @@ pub(crate) enum CredentialsError {
 }
 
 /// Removes the provider's key from the environment, and directs the program to the proxy.
-pub(crate) fn from(
+pub(crate) fn withhold_key(
     agent: &Agent,
     argv: &mut Vec<String>,
     environment: &mut HashMap<String, String>,
@@ -49,14 +49,14 @@ pub(crate) fn from(
     let provider = description::description(program.unwrap_or(runtime))
         .provider
         .ok_or_else(|| CredentialsError::Unsupported(runtime.name()))?(agent);
-    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
-    let upstream = set(provider.address).unwrap_or_else(|| provider.home.to_owned());
+    let non_empty = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
+    let upstream = non_empty(provider.address).unwrap_or_else(|| provider.home.to_owned());
     if upstream.is_empty() {
         let model = agent.program.model.as_deref().unwrap_or("its model").to_owned();
         return Err(CredentialsError::NoAddress { variable: provider.address, model });
     }
-    let key = provider.keys.iter().find_map(|(variable, header, before)| {
-        let value = format!("{before}{}", set(variable)?);
+    let key = provider.keys.iter().find_map(|(variable, header, prefix)| {
+        let value = format!("{prefix}{}", non_empty(variable)?);
         Some((
             *variable,
             ProxyCredentials { upstream: upstream.clone(), header: (*header).to_owned(), value },
@@ -67,10 +67,10 @@ pub(crate) fn from(
         CredentialsError::NoKey { variables }
     })?;
     environment.retain(|name, _| !KEYS.contains(&name.as_str()));
-    let to = format!("http://{}", proxy::INSIDE);
+    let proxy_url = format!("http://{}", proxy::PROXY_ADDRESS);
     environment.insert(key.to_owned(), WITHHELD.to_owned());
-    environment.insert(provider.address.to_owned(), to.clone());
-    (provider.lead)(&mut Lead { agent, argv, environment, to: &to, key });
+    environment.insert(provider.address.to_owned(), proxy_url.clone());
+    (provider.configure)(&mut ProxySettings { agent, argv, environment, proxy_address: &proxy_url, key });
     Ok(credentials)
 }
 
@@ -79,18 +79,21 @@ mod tests {
     use super::*;
 
     /// Returns the upstream with its header, then argv and environment, for an agent with these settings.
-    fn withheld(settings: &str, variables: &[(&str, &str)]) -> Result<(String, String), CredentialsError> {
+    fn withheld_from(
+        settings: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<(String, String), CredentialsError> {
         let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut environment: HashMap<String, String> = variables.collect();
         let mut argv = vec!["program".to_owned(), "exec".to_owned(), "-".to_owned()];
-        let credentials = from(&agent, &mut argv, &mut environment)?;
+        let credentials = withhold_key(&agent, &mut argv, &mut environment)?;
         assert!(!format!("{credentials:?}").contains("canary"), "{credentials:?}");
-        let asked = format!("{} {}: {}", credentials.upstream, credentials.header, credentials.value);
+        let upstream = format!("{} {}: {}", credentials.upstream, credentials.header, credentials.value);
         let mut inside: Vec<_> =
             environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         inside.sort_unstable();
-        Ok((asked, format!("{} {}", argv.join(" "), inside.join(" "))))
+        Ok((upstream, format!("{} {}", argv.join(" "), inside.join(" "))))
     }
 
     #[test]
@@ -102,7 +105,7 @@ mod tests {
             ("OPENAI_BASE_URL", "http://o/v1"),
             ("HOME", "/h"),
         ];
-        for (settings, asked, inside) in [
+        for (settings, expected_upstream, expected_inside) in [
             (
                 r#"{"runtime": "claude"}"#,
                 "https://api.anthropic.com authorization: Bearer canary-a",
@@ -124,15 +127,15 @@ mod tests {
                 r#"{"provider":{"own":{"options":{"baseURL":"http://127.0.0.1:3128","apiKey":"withheld-by-cowhand"}}}}"#,
             ),
         ] {
-            let (whom, given) = withheld(settings, &keys).unwrap();
-            assert_eq!(whom, asked, "{settings}");
-            assert!(given.contains(inside) && given.contains("HOME=/h"), "{settings}: {given}");
-            assert!(!given.contains("canary"), "{settings}: {given}");
+            let (upstream, passed) = withheld_from(settings, &keys).unwrap();
+            assert_eq!(upstream, expected_upstream, "{settings}");
+            assert!(passed.contains(expected_inside) && passed.contains("HOME=/h"), "{settings}: {passed}");
+            assert!(!passed.contains("canary"), "{settings}: {passed}");
         }
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn errors_name_what_is_missing() {
         for (settings, variables, word) in [
             (r#"{"runtime": "claude"}"#, vec![], "needs ANTHROPIC_API_KEY or"),
             (
@@ -148,7 +151,7 @@ mod tests {
                 "needs OPENAI_BASE_URL in the environment of the daemon, in .env or in `env`: where the provider of groq/m is",
             ),
         ] {
-            let why = withheld(settings, &variables).unwrap_err().to_string();
+            let why = withheld_from(settings, &variables).unwrap_err().to_string();
             assert!(why.contains(word), "{settings}: {why}");
         }
     }

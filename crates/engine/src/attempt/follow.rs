@@ -1,14 +1,17 @@
 //! Follows a launched attempt: reads its output, its usage and its limits until it ends.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cowhand_core::backoff::Backoff;
 use cowhand_core::job::{Job, NotBegun};
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::rules::Rules;
 use super::spending::ReportedUsage;
+use super::stop::Deadlines;
 use super::unwritten;
 use super::workspaces;
 use super::{AttemptTask, Stage};
@@ -29,9 +32,10 @@ impl AttemptTask {
     /// Follows the attempt to its end. After an error it is followed again: the agent continues to run meanwhile.
     pub(super) async fn follow_to_end(&mut self, rules: &Rules) -> Stage {
         let mut failures = 0;
+        let mut unfollowed = Unfollowed::default();
         loop {
             // The output is a view and must not block the attempt.
-            match self.follow(rules, failures >= MOST_FAILURES).await {
+            match Box::pin(self.follow(rules, failures >= MAX_OUTPUT_FAILURES)).await {
                 Ok(Stage::Settle(settlement)) => {
                     if unwritten::is_unwritten(&self.attempt()) {
                         self.write_up(rules).await;
@@ -42,24 +46,61 @@ impl AttemptTask {
                 Ok(next) => return next,
                 Err(error) if is_missing(self.attempt().folder()) => {
                     self.kill_marked_processes().await;
-                    return Stage::Settle(self.lost(format!("lost: its folder is gone: {error:#}")));
+                    return Stage::Settle(
+                        self.lost_settlement(format!("lost: its folder is gone: {error:#}")),
+                    );
                 }
-                // A disk may be full for a while, or a folder closed. The agent continues to run, so the job has not ended.
+                // A disk may be full for a while, or access to a folder denied. The agent still runs, so the job has
+                // not ended.
                 Err(error) => {
                     warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}");
                     modes::restore(&[self.attempt().folder()]);
                 }
             }
             failures += 1;
-            if *self.stop_requests.borrow() == StopRequest::Detach {
+            if self.stop_unfollowed(rules, &mut unfollowed).await {
                 return Stage::Leave;
             }
-            tokio::time::sleep(FOLLOW_BACKOFF.pause_after(failures)).await;
+            self.wait_unfollowed(FOLLOW_BACKOFF.pause_after(failures)).await;
         }
     }
 
-    /// Follows the attempt until it ends or the daemon detaches. With `in_attempt`, the job's output cannot be written to
-    /// its file and is kept in the attempt's folder meanwhile.
+    /// Ends the attempt on request although it cannot be followed, for example on a disk that has become read-only.
+    /// Returns whether it is left to the next start: it is to run on, or it has ended and the daemon stops.
+    async fn stop_unfollowed(&mut self, rules: &Rules, unfollowed: &mut Unfollowed) -> bool {
+        let stop_request = *self.stop_requests.borrow_and_update();
+        if stop_request == StopRequest::Detach {
+            return true;
+        }
+        let state = self.attempt().on_blocking_thread(Attempt::state).await;
+        if matches!(state, Ok(AttemptState::Ended(_) | AttemptState::Gone)) {
+            return self.gives_up(&mut unfollowed.gives_up_at);
+        }
+        if stop_request != StopRequest::Continue {
+            let deadlines = match &mut unfollowed.deadlines {
+                Some(deadlines) => deadlines,
+                none => none.insert(self.deadlines().await),
+            };
+            self.stop_if_needed(rules, stop_request, None, deadlines).await;
+        }
+        false
+    }
+
+    /// Waits before the attempt is followed again: briefly if it is to end, and no longer than to the next request.
+    async fn wait_unfollowed(&mut self, pause: Duration) {
+        let pause = match *self.stop_requests.borrow() {
+            StopRequest::Continue => pause,
+            _ => UNFOLLOWED_POLL_EVERY,
+        };
+        let mut stop_requests = self.stop_requests.clone();
+        tokio::select! {
+            _ = self.wait(pause) => {}
+            _ = stop_requests.changed() => {}
+        }
+    }
+
+    /// Follows the attempt until it ends or the daemon detaches. `in_attempt` is true if the job's output cannot be
+    /// written to its file; it is then kept in the attempt's folder.
     async fn follow(&mut self, rules: &Rules, in_attempt: bool) -> anyhow::Result<Stage> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
@@ -75,12 +116,12 @@ impl AttemptTask {
             }
             output = self.advance(output).await?;
             fault::place("looked");
-            self.tell_session(&output.tail, &mut session).await;
-            let over = self.record_usage(&mut output.tail, &mut reported).await;
+            self.store_session_id(&output.tail, &mut session).await;
+            let breach = self.record_usage(&mut output.tail, &mut reported).await;
             let ending = match state {
                 AttemptState::Ended(ending) => Some(ending),
-                AttemptState::Gone if attempt.began()? => Some(vanished(self.now())),
-                AttemptState::Gone => return Ok(Stage::Requeue(self.why_no_keeper().await)),
+                AttemptState::Gone if attempt.began()? => Some(lost_ending(self.now())),
+                AttemptState::Gone => return Ok(Stage::Requeue(self.keeper_failure().await)),
                 AttemptState::Kept => None,
                 AttemptState::Unkept => {
                     attempt.on_blocking_thread(Attempt::end_leftovers).await?;
@@ -89,13 +130,13 @@ impl AttemptTask {
             };
             if let Some(ending) = ending {
                 fault::place("ended");
-                return self.ended(rules, &ending, output).await;
+                return self.stage_after_end(rules, &ending, output).await;
             }
             let stop_request = *self.stop_requests.borrow_and_update();
             if stop_request == StopRequest::Detach {
                 return Ok(Stage::Leave);
             }
-            self.stop_if_needed(rules, stop_request, over, &mut deadlines).await;
+            self.stop_if_needed(rules, stop_request, breach, &mut deadlines).await;
             tokio::select! {
                 () = wake.changed() => {}
                 _ = self.stop_requests.changed() => {}
@@ -112,7 +153,7 @@ impl AttemptTask {
         } else {
             unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
-        let files = TailFiles { before: self.before(files.attempt).await, ..files };
+        let files = TailFiles { before: self.previous_failure(files.attempt).await, ..files };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
         let tail = Tailer::open(files, reader, rules.redactor.clone(), self.now())?;
@@ -121,19 +162,47 @@ impl AttemptTask {
     }
 
     /// Reads the rest of the output of an attempt whose processes have ended, and decides what follows.
-    async fn ended(&mut self, rules: &Rules, ending: &Ending, mut output: Output) -> anyhow::Result<Stage> {
-        if let Some(why) = not_begun(ending).filter(|_| self.stopped.is_none()) {
+    async fn stage_after_end(
+        &mut self,
+        rules: &Rules,
+        ending: &Ending,
+        output: Output,
+    ) -> anyhow::Result<Stage> {
+        if let Some(why) = start_shortage(ending).filter(|_| self.stopped.is_none()) {
             return Ok(Stage::Requeue(why));
         }
-        if self.stopped.is_none() && self.lost_its_session(rules) {
+        if self.stopped.is_none() && self.is_session_missing(rules) {
             return Ok(Stage::StartWithoutSession);
         }
+        let Some(mut output) = self.read_rest(output).await? else { return Ok(Stage::Leave) };
         let finish = output.tail.finish(ending, self.now(), &mut |_| {})?;
         output.log(&self.job);
         fault::place("read");
         self.remove_private_files();
         let settlement = self.settlement(rules, finish, ending, &mut output.tail).await;
         Ok(settlement.map_or(Stage::Leave, Stage::Settle))
+    }
+
+    /// Reads the rest of the output of an ended attempt. Returns `None` if the daemon stops meanwhile: the next start
+    /// reads on, and nothing is lost. If the job is cancelled, a long rest is left out, because the caller waits.
+    async fn read_rest(&self, mut output: Output) -> anyhow::Result<Option<Output>> {
+        let mut advances = 0;
+        while output.tail.is_behind() {
+            let stop_request = *self.stop_requests.borrow();
+            if self.engine.ending.load(Ordering::Relaxed) || stop_request == StopRequest::Detach {
+                warn!(job = %self.job.id(), "its output is not read to its end; the next start of the daemon settles it");
+                return Ok(None);
+            }
+            let is_cancelled = matches!(stop_request, StopRequest::Cancel | StopRequest::CancelNow);
+            if is_cancelled && advances >= MAX_ADVANCES_IF_CANCELLED {
+                output.tail.skip_rest(self.now(), &mut |_| {})?;
+                self.engine.growth.notify(self.job.id());
+                break;
+            }
+            output = self.advance(output).await?;
+            advances += 1;
+        }
+        Ok(Some(output))
     }
 
     /// Reads new output on a blocking thread, because that may take a while.
@@ -143,7 +212,7 @@ impl AttemptTask {
             let mut grew = false;
             output.tail.advance(now, &mut |_| grew = true)?;
             if grew {
-                growth.tell(job.id());
+                growth.notify(job.id());
             }
             output.log(&job);
             Ok(output)
@@ -152,7 +221,7 @@ impl AttemptTask {
     }
 
     /// Explains why the keeper ended before it started the agent.
-    async fn why_no_keeper(&self) -> NotBegun {
+    async fn keeper_failure(&self) -> NotBegun {
         let attempt = self.attempt();
         if let Err(error) = attempt.on_blocking_thread(Attempt::has_room).await
             && shortage::is_named_in(&error.to_string())
@@ -160,9 +229,9 @@ impl AttemptTask {
             return NotBegun::Shortage(format!("cannot start a keeper: {error}"));
         }
         let program = self.engine.program.display();
-        match attempt.keeper_said() {
-            Some(said) if shortage::is_named_in(&said) => NotBegun::Shortage(said),
-            Some(said) => NotBegun::Failed(format!("its keeper could not start the agent: {said}")),
+        match attempt.last_keeper_message() {
+            Some(message) if shortage::is_named_in(&message) => NotBegun::Shortage(message),
+            Some(message) => NotBegun::Failed(format!("its keeper could not start the agent: {message}")),
             None => NotBegun::Failed(format!(
                 "its keeper, {program}, ended without a word before it started the agent"
             )),
@@ -170,8 +239,8 @@ impl AttemptTask {
     }
 
     /// Stores the runtime's session id as soon as it is known.
-    async fn tell_session(&self, tail: &Tailer, reported: &mut Option<String>) {
-        let Some(session) = tail.session_id().filter(|session| reported.as_deref() != Some(*session)) else {
+    async fn store_session_id(&self, tail: &Tailer, stored: &mut Option<String>) {
+        let Some(session) = tail.session_id().filter(|session| stored.as_deref() != Some(*session)) else {
             return;
         };
         let session = session.to_owned();
@@ -181,7 +250,7 @@ impl AttemptTask {
             .set_session(self.job.id().clone(), self.epoch, session.clone(), self.now())
             .await
         {
-            Ok(_) => *reported = Some(session),
+            Ok(_) => *stored = Some(session),
             Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
         }
     }
@@ -201,17 +270,32 @@ impl Output {
     }
 }
 
+/// What is kept about an attempt that cannot be followed.
+#[derive(Default)]
+struct Unfollowed {
+    /// Set once the attempt is asked to end.
+    deadlines: Option<Deadlines>,
+    /// Set once the attempt has ended while the daemon stops.
+    gives_up_at: Option<Instant>,
+}
+
 /// Number of failed writes of a job's output after which the attempt is followed without them.
-const MOST_FAILURES: u32 = 3;
+const MAX_OUTPUT_FAILURES: u32 = 3;
+
+/// How often output is read, up to its limit, after the end of a cancelled attempt. The rest is left out.
+const MAX_ADVANCES_IF_CANCELLED: u32 = 1;
 
 const FOLLOW_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));
+
+/// Interval between two looks at an attempt that is to end and cannot be followed.
+const UNFOLLOWED_POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Interval between two looks at an attempt without activity.
 const IDLE_POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// Returns the shortage of the machine that prevented the start of the agent, if there was one.
-fn not_begun(ending: &Ending) -> Option<NotBegun> {
+fn start_shortage(ending: &Ending) -> Option<NotBegun> {
     match &ending.status {
         ExitStatus::StartFailed { message } if shortage::is_named_in(message) => {
             Some(NotBegun::Shortage(message.clone()))
@@ -221,6 +305,6 @@ fn not_begun(ending: &Ending) -> Option<NotBegun> {
 }
 
 /// Returns the ending of an attempt whose agent and keeper are gone without a record; its last output decides.
-fn vanished(at: Timestamp) -> Ending {
+fn lost_ending(at: Timestamp) -> Ending {
     Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
 }

@@ -1,7 +1,7 @@
 //! One attempt: from the claim of its job to its settled end.
 //!
-//! [`AttemptTask`] is the task that supervises an attempt. `run_to_end` is its path: an attempt is prepared and launched,
-//! or recovered if an earlier daemon has left it; then it is followed until it ends, and settled.
+//! [`AttemptTask`] is the task that supervises an attempt. `run_to_end` is its path: an attempt is prepared and
+//! launched, or recovered if an earlier daemon has left it; then it is followed until it ends, and settled.
 
 mod channel;
 pub(crate) mod credentials;
@@ -86,7 +86,7 @@ impl AttemptTask {
         let rules = self.rules();
         // A recovered attempt continues even if its agent was removed from the config.
         let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
-        let mut stage = if fresh { Stage::Start } else { self.recovered().await };
+        let mut stage = if fresh { Stage::Start } else { self.recovered_stage().await };
         loop {
             stage = match stage {
                 Stage::Start => {
@@ -105,15 +105,15 @@ impl AttemptTask {
         }
     }
 
-    /// Finds out how far an attempt came that an earlier daemon, or this task before a panic, has left.
-    async fn recovered(&mut self) -> Stage {
+    /// Returns the stage of an attempt that an earlier daemon, or this task before a panic, has left.
+    async fn recovered_stage(&mut self) -> Stage {
         if is_missing(self.attempt().folder()) && !self.kill_marked_processes().await {
             return Stage::Requeue(NotBegun::Interrupted);
         }
-        if let Some(settlement) = self.settled_before().await {
+        if let Some(settlement) = self.earlier_settlement().await {
             return Stage::Settle(settlement);
         }
-        self.stopped = self.stopped_before().await;
+        self.stopped = self.earlier_stop_reason().await;
         Stage::Follow
     }
 
@@ -149,8 +149,8 @@ impl AttemptTask {
         let mut keeper =
             launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::place("launched");
-        // Reaped when it ends, however long that takes. This is not a task of the Tokio runtime, which would wait for it
-        // at shutdown.
+        // The thread waits for the keeper's end, so that it does not become a zombie. It is not a task of the Tokio
+        // runtime, because the runtime would wait for such a task at shutdown.
         let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
         if let Err(error) = reaper {
             warn!(%job, "nobody waits for its keeper, which will be a zombie: {error}");
@@ -159,7 +159,7 @@ impl AttemptTask {
         Ok(())
     }
 
-    /// Decides what the result of a start means for the job. No other place does.
+    /// Decides what the result of a start means for the job. Only this function decides it.
     fn after_start(&self, started: Result<(), StartError>) -> Stage {
         let error = match started {
             Ok(()) => return Stage::Follow,
@@ -168,10 +168,10 @@ impl AttemptTask {
         match error {
             StartError::CannotStart(why) => match self.shortage_behind(&why) {
                 Some(shortage) => Stage::Requeue(NotBegun::Shortage(shortage)),
-                None => Stage::Settle(self.start_failed(why.to_string())),
+                None => Stage::Settle(self.failed_start(why.to_string())),
             },
             // The output of the command is not examined for shortages, because any text can be in it.
-            StartError::SetupFailed(why) => Stage::Settle(self.start_failed(why)),
+            StartError::SetupFailed(why) => Stage::Settle(self.failed_start(why)),
             // The job is not at fault if the store does not answer.
             StartError::Store(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
             StartError::LeaseLost => {
@@ -205,7 +205,7 @@ impl AttemptTask {
     }
 
     /// Returns the settlement of an attempt that could not be started.
-    fn start_failed(&self, message: String) -> Settlement {
+    fn failed_start(&self, message: String) -> Settlement {
         self.remove_private_files();
         let error = JobError { kind: ErrorKind::StartFailed, message };
         let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };

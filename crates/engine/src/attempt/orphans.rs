@@ -25,7 +25,8 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Time in which killed processes have to disappear.
 const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// An attempt without a lease that still runs. Its job gets no other attempt on this node until its processes have ended.
+/// An attempt without a lease that still runs. Its job gets no other attempt on this node until its processes have
+/// ended.
 #[derive(Debug)]
 pub(crate) struct Orphan {
     engine: Arc<Engine>,
@@ -35,9 +36,9 @@ pub(crate) struct Orphan {
 
 /// Finds all orphans on this machine. Call it after this node has adopted its leases and before the first plan.
 pub(crate) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
-    let (state, known) = (engine.home.state.clone(), Arc::clone(engine));
+    let (state, shared) = (engine.home.state.clone(), Arc::clone(engine));
     let found = tokio::task::spawn_blocking(move || {
-        let current = |job: &JobId, number| known.is_current(job, number);
+        let current = |job: &JobId, number| shared.is_current(job, number);
         let running = Attempt::running()?;
         let with_folder = with_folder(&state, &running, current)?;
         Ok::<_, io::Error>((with_folder, without_folder(&state, &running, current)))
@@ -67,16 +68,16 @@ pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     if !is_missing(&state.database()) {
         return Ok(());
     }
-    let place = state.database().display().to_string();
-    let cannot = |source| FleetError::State { place: state.path().display().to_string(), source };
-    let running = Attempt::running().map_err(cannot)?;
-    let left = with_folder(state, &running, |_, _| false).map_err(cannot)?;
-    if left.is_empty() {
+    let database = state.database().display().to_string();
+    let state_error = |source| FleetError::State { folder: state.path().display().to_string(), source };
+    let running = Attempt::running().map_err(state_error)?;
+    let orphans = with_folder(state, &running, |_, _| false).map_err(state_error)?;
+    if orphans.is_empty() {
         return Ok(());
     }
-    let jobs = left.iter().map(|(_, job)| job.clone()).collect();
-    let keepers = left.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
-    Err(FleetError::StoreGone { place, jobs, keepers })
+    let jobs = orphans.iter().map(|(_, job)| job.clone()).collect();
+    let keepers = orphans.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
+    Err(FleetError::StoreGone { database, jobs, keepers })
 }
 
 /// Returns the attempts that have a folder, are not current and still run. The list of processes is read only once.
@@ -89,7 +90,7 @@ fn with_folder(
     for entry in entries(&state.attempts())? {
         let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
         // Hook runs have their own limits and are removed with their folders.
-        let Some((job, number)) = attempt.of_job() else { continue };
+        let Some((job, number)) = attempt.job_and_number() else { continue };
         if is_current(&job, number) {
             continue;
         }
@@ -115,7 +116,7 @@ fn without_folder(
     let attempts = running.iter().filter_map(|name| Attempt::at(&state.attempts().join(name)).ok());
     let without_folder = attempts.filter(|attempt| is_missing(attempt.folder()));
     let without_folder = without_folder.filter_map(|attempt| {
-        let (job, number) = attempt.of_job()?;
+        let (job, number) = attempt.job_and_number()?;
         (!is_current(&job, number)).then_some((attempt, job, number))
     });
     without_folder.collect()
@@ -124,8 +125,8 @@ fn without_folder(
 async fn is_of_this_node(engine: &Engine, job: &JobId, number: u32) -> bool {
     match engine.store.history(job.clone()).await {
         Ok(history) => history.is_some_and(|history| {
-            let own = |node: &str| node == engine.home.node;
-            history.attempts.iter().any(|attempt| attempt.number == number && own(&attempt.node))
+            let is_this_node = |node: &str| node == engine.home.node;
+            history.attempts.iter().any(|attempt| attempt.number == number && is_this_node(&attempt.node))
         }),
         Err(error) => {
             warn!(%job, attempt = number, "cannot find out which node started it, so it is not ended: {error}");
@@ -145,7 +146,7 @@ impl Orphan {
         warn!(%job, attempt = attempt.name(), "the attempt runs without a lease; ending it");
         if end(attempt).await {
             info!(%job, attempt = attempt.name(), "ended an attempt without a lease");
-            attempt.on_blocking_thread(forget).await;
+            attempt.on_blocking_thread(remove_files).await;
         } else {
             error!(%job, attempt = attempt.name(), "cannot end its processes; kill them manually");
         }
@@ -162,15 +163,16 @@ impl Drop for Orphan {
 pub(super) async fn end(attempt: &Attempt) -> bool {
     let kill_at = Instant::now() + STOP_TIMEOUT;
     let give_up_at = kill_at + PROCESSES_END_TIMEOUT;
-    let mut asked = false;
+    let mut was_asked = false;
     loop {
         let now = Instant::now();
         let by_force = now >= kill_at;
-        let step = attempt
-            .on_blocking_thread(move |attempt| step(attempt, &mut asked, by_force).map(|over| (over, asked)));
+        let step = attempt.on_blocking_thread(move |attempt| {
+            step(attempt, &mut was_asked, by_force).map(|has_ended| (has_ended, was_asked))
+        });
         match step.await {
             Ok((true, _)) => return true,
-            Ok((false, now_asked)) => asked = now_asked,
+            Ok((false, asked)) => was_asked = asked,
             Err(error) => warn!(attempt = attempt.name(), "cannot end the attempt yet: {error}"),
         }
         if now >= give_up_at {
@@ -181,7 +183,7 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
 }
 
 /// Takes the next step to end an attempt, and returns whether it has ended.
-fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool> {
+fn step(attempt: &Attempt, was_asked: &mut bool, by_force: bool) -> io::Result<bool> {
     if is_missing(attempt.folder()) {
         return attempt.kill_marked_processes().map(|any| !any);
     }
@@ -190,16 +192,17 @@ fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool>
     }
     if by_force {
         attempt.kill()?;
-    } else if !*asked {
-        // Without a keeper, this kills the remaining processes. A keeper that is just starting is asked in the next step.
-        *asked = attempt.stop()? == StopOutcome::Asked;
+    } else if !*was_asked {
+        // Without a keeper, this kills the remaining processes. A keeper that is just starting is asked in the next
+        // step.
+        *was_asked = attempt.stop()? == StopOutcome::Asked;
     }
     Ok(false)
 }
 
 /// Removes files that may contain secrets and are not needed after the end. Output that is not stored elsewhere is left
 /// for the next start.
-fn forget(attempt: &Attempt) {
+fn remove_files(attempt: &Attempt) {
     let output = || if is_unwritten(attempt) { Ok(()) } else { attempt.remove_output() };
     if let Err(error) = attempt.remove_private_files().and_then(|()| output()) {
         warn!(attempt = attempt.name(), "cannot remove its private files and raw output: {error}");

@@ -20,8 +20,8 @@ use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
 use cowhand_run::tail::Tailer;
 
-/// Time in which a disk has to report its free space. A disk that does not answer, such as that of a server that is away,
-/// is not blamed.
+/// Time in which a disk has to report its free space. A disk that does not answer in time, such as a network disk whose
+/// server is away, does not count as full.
 const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl AttemptTask {
@@ -34,22 +34,22 @@ impl AttemptTask {
         tail: &mut Tailer,
     ) -> Option<Settlement> {
         let attempt = self.attempt();
-        let usage = finish.usage.clone().map(|usage| self.priced(usage));
+        let usage = finish.usage.clone().map(|usage| self.with_price(usage));
         // The program may have observed the limit that cowhand passed to it, or an earlier daemon stopped it.
-        let budget = |error: &JobError| error.kind == ErrorKind::Budget;
-        let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
+        let is_budget = |error: &JobError| error.kind == ErrorKind::Budget;
+        let is_budget_stop = matches!(&finish.outcome, Outcome::Failed { error, .. } if is_budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());
-        if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
-            self.stopped = Some(StopReason::OverBudget(Breach::Over(over)));
+        if is_budget_stop && let Some(breach) = self.final_breach(usage.as_ref()).await {
+            self.stopped = Some(StopReason::OverBudget(Breach::Over(breach)));
         }
         // If a command does not report its usage, nothing is known about its use of tools.
-        let tells = usage.is_some() || rules.agent.runtime() != Runtime::Command;
-        let used_no_tool = tells && tail.tool_calls() == 0;
+        let reports_tools = usage.is_some() || rules.agent.runtime() != Runtime::Command;
+        let used_no_tool = reports_tools && tail.tool_calls() == 0;
         let metadata = self.metadata(rules, &attempt);
         let resets_at = finish.resets_at;
         let mut outcome = self.outcome(finish, ending)?;
         if self.stopped.is_none() {
-            blame_full_disk(&attempt, &mut outcome).await;
+            note_full_disk(&attempt, &mut outcome).await;
         }
         let limit = self.limit(rules, &outcome, resets_at);
         let silent = self.reports_usage_at_end() && !matches!(outcome, Outcome::Completed { .. });
@@ -67,12 +67,12 @@ impl AttemptTask {
 
     /// Returns the outcome; `None` if this node may not settle the job.
     fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
-        let how = ending.stopped.map_or("", |how| match how {
+        let kill_note = ending.stopped.map_or("", |termination| match termination {
             Termination::Forced => " and had to be killed",
             Termination::Graceful | Termination::NotStarted | Termination::BetweenAttempts => "",
         });
         let too_long = |kind, message: String| {
-            let error = JobError { kind, message: format!("{message}{how}") };
+            let error = JobError { kind, message: format!("{message}{kill_note}") };
             Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
         };
         match self.stopped {
@@ -84,12 +84,12 @@ impl AttemptTask {
                 too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
             }
             // The attempt had no time to end by itself, so its exit status has no meaning.
-            Some(StopReason::OverBudget(over)) => Some(self.stopped_for(&over, finish.usage)),
+            Some(StopReason::OverBudget(breach)) => Some(self.budget_outcome(&breach, finish.usage)),
             // Without a keeper, nobody recorded the end that the daemon caused.
-            Some(StopReason::Asked) if ending.status == ExitStatus::Lost => {
+            Some(StopReason::Cancelled) if ending.status == ExitStatus::Lost => {
                 Some(Outcome::Cancelled { how: Termination::Forced })
             }
-            Some(StopReason::Asked) | None => Some(finish.outcome),
+            Some(StopReason::Cancelled) | None => Some(finish.outcome),
         }
     }
 
@@ -97,7 +97,8 @@ impl AttemptTask {
     fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<UsageLimit> {
         let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();
-        let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
+        let on_limit =
+            loaded.roster.providers.get(provider).map(|provider| provider.on_limit).unwrap_or_default();
         (on_limit == OnLimit::Park).then_some(UsageLimit { resets_at })
     }
 
@@ -106,37 +107,38 @@ impl AttemptTask {
         if rules.agent.hooks.is_empty() {
             return None;
         }
-        let ran_in = attempt.start().ok().map(|start| start.directory);
-        let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
-        let place = metadata::MetadataPlaces {
+        let work_dir = attempt.start().ok().map(|start| start.directory);
+        let work_dir = work_dir.unwrap_or_else(|| rules.agent.directory.clone());
+        let locations = metadata::MetadataLocations {
             file: &rules.agent.metadata_file,
-            directory: &ran_in,
+            directory: &work_dir,
             workspaces: &self.engine.home.state.workspaces(),
             writable: &self.engine.loaded().writable,
         };
-        let mut metadata = metadata::read(&place, self.job.id())?;
+        let mut metadata = metadata::read(&locations, self.job.id())?;
         rules.redactor.redact_value(&mut metadata);
         Some(metadata)
     }
 
     /// Adds dollars from the table of prices if the runtime reported none.
-    pub(super) fn priced(&self, mut usage: JobUsage) -> JobUsage {
+    pub(super) fn with_price(&self, mut usage: JobUsage) -> JobUsage {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage.bounded()
     }
 }
 
-/// Adds to a failure that the disk of the attempt's directory or folder is full, which its agent may not say.
-async fn blame_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
+/// Adds a note to a failure if the disk of the attempt's directory or folder is full, because the agent may not report
+/// that.
+async fn note_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
     if outcome.is_limit() {
         return;
     }
     let Outcome::Failed { error, .. } = outcome else { return };
-    let asked = attempt.on_blocking_thread(|attempt| {
+    let check = attempt.on_blocking_thread(|attempt| {
         let directory = attempt.start().ok().map(|start| start.directory);
         shortage::full_disk(&[directory.as_deref().unwrap_or(attempt.folder()), attempt.folder()])
     });
-    if let Ok(Some(full)) = tokio::time::timeout(DISK_TIMEOUT, asked).await {
+    if let Ok(Some(full)) = tokio::time::timeout(DISK_TIMEOUT, check).await {
         error.message = format!("{}; {full}", error.message);
     }
 }

@@ -24,29 +24,29 @@ fn file(attempt: &Attempt) -> PathBuf {
 impl AttemptTask {
     /// Writes the outcome to the folder, before the raw output is removed.
     pub(super) fn keep_outcome(&self, settlement: &Settlement) {
-        let written = serde_json::to_vec(settlement).map_err(std::io::Error::from);
-        let written = written.and_then(|text| write_whole(&file(&self.attempt()), &text));
-        if let Err(error) = written {
+        let result = serde_json::to_vec(settlement).map_err(std::io::Error::from);
+        let result = result.and_then(|text| write_whole(&file(&self.attempt()), &text));
+        if let Err(error) = result {
             warn!(job = %self.job.id(), "what it came to is in the store only: {error}");
         }
     }
 
     /// Returns the outcome of an attempt that was settled in a history that the store does not have. Its raw output has
     /// been removed.
-    pub(super) async fn settled_before(&self) -> Option<Settlement> {
-        let (attempt, lost) = (self.attempt(), |message| self.lost(message));
-        let standing = attempt.on_blocking_thread(Attempt::state).await.ok()?;
-        let AttemptState::Ended(ending) = standing else { return None };
+    pub(super) async fn earlier_settlement(&self) -> Option<Settlement> {
+        let (attempt, lost) = (self.attempt(), |message| self.lost_settlement(message));
+        let state = attempt.on_blocking_thread(Attempt::state).await.ok()?;
+        let AttemptState::Ended(ending) = state else { return None };
         if attempt.stdout().exists() {
             return None;
         }
         let kept = fs::read(file(&attempt)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         warn!(job = %self.job.id(), "it was settled before, and the store does not know it; was a backup restored?");
-        Some(kept.unwrap_or_else(|| Settlement { ended_at: Some(ending.at), ..lost(sentence(&ending)) }))
+        Some(kept.unwrap_or_else(|| Settlement { ended_at: Some(ending.at), ..lost(lost_message(&ending)) }))
     }
 }
 
-fn sentence(ending: &Ending) -> String {
+fn lost_message(ending: &Ending) -> String {
     let how = match &ending.status {
         ExitStatus::Code { code } => format!(" with exit code {code}"),
         ExitStatus::Signal { signal } => format!(" by signal {signal}"),

@@ -24,7 +24,7 @@ use cowhand_run::workspace::{Setup, SetupFailure, set_up};
 use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
 
-/// What is known about an attempt only when it is launched.
+/// The parameters of an attempt that are known only at its launch.
 pub(super) struct LaunchSpec {
     /// The agent with the directory and the allowance of this attempt.
     pub(super) agent: Agent,
@@ -53,7 +53,7 @@ impl AttemptTask {
         attempt.on_blocking_thread(Attempt::clear).await.map_err(CannotStart::FolderNotCleared)
     }
 
-    /// Prepares everything that the keeper needs. Nothing has been started when it fails.
+    /// Prepares everything that the keeper needs. If this fails, nothing has been started.
     pub(super) async fn prepare(
         &mut self,
         rules: &Rules,
@@ -63,7 +63,7 @@ impl AttemptTask {
             return Err(CannotStart::ScheduleRemoved(schedule).into());
         }
         let work_dir = match start.directory.clone() {
-            Some(directory) => WorkDir { directory, fresh: false },
+            Some(directory) => WorkDir { directory, needs_setup: false },
             None => workspaces::work_dir(&self.engine, &self.job, &rules.agent)
                 .await
                 .map_err(CannotStart::Directory)?,
@@ -78,10 +78,10 @@ impl AttemptTask {
         let launch = launch.ready().await.map_err(CannotStart::Launch)?;
         // `setup` gets the agent's environment, which contains the names of these files.
         self.attempt().write_private(&launch.files).map_err(CannotStart::PrivateFiles)?;
-        if work_dir.fresh {
+        if work_dir.needs_setup {
             self.set_up(&agent, &launch).await?;
         }
-        let prompt = if start.goes_on { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
+        let prompt = if start.continues_task { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
         let prompt = prompt.unwrap_or_default().to_owned();
         let prelude = self.prelude(&agent, start);
         Ok(LaunchSpec { agent, launch, prelude, prompt })
@@ -89,11 +89,11 @@ impl AttemptTask {
 
     /// Builds the command line and the environment of the agent's program, with the job channel.
     fn with_channel(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, CannotStart> {
-        let own = launch::own_environment();
+        let inherited = launch::own_environment();
         let loaded = self.engine.loaded();
         let agent = self.with_job_channel(agent)?;
         let private = self.attempt().private();
-        let mut launch = Launch::of(&agent, &self.job, session, own, &loaded.variables, &private)?;
+        let mut launch = Launch::of(&agent, &self.job, session, inherited, &loaded.variables, &private)?;
         launch.environment.extend(self.channel_env()?);
         Ok(launch)
     }
@@ -105,29 +105,29 @@ impl AttemptTask {
         let (attempt, stop) = (self.attempt(), Arc::new(AtomicBool::new(false)));
         let mut environment = launch.environment.clone();
         environment.push(attempt.mark());
-        let (directory, stopping) = (agent.directory.clone(), Arc::clone(&stop));
-        let patience = isolation.setup_timeout.unwrap_or(Timeout::SETUP).duration();
-        let patience = patience.map(SignedDuration::unsigned_abs);
+        let (directory, stop_flag) = (agent.directory.clone(), Arc::clone(&stop));
+        let timeout = isolation.setup_timeout.unwrap_or(Timeout::SETUP).duration();
+        let timeout = timeout.map(SignedDuration::unsigned_abs);
         let minder = self.engine.program.clone();
         let mut running = tokio::task::spawn_blocking(move || {
             let (command, directory, environment) = (&command, &directory, &environment);
-            let done = set_up(&Setup {
+            let result = set_up(&Setup {
                 minder: &minder,
                 command,
                 directory,
                 environment,
-                patience,
-                stop: &stopping,
+                timeout,
+                stop: &stop_flag,
             });
             // A process that made its own session has left the process group, but still carries the mark.
             if let Err(error) = attempt.kill_marked_processes() {
                 warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");
             }
-            done
+            result
         });
-        let done = loop {
+        let result = loop {
             tokio::select! {
-                done = &mut running => break done,
+                result = &mut running => break result,
                 _ = self.stop_requests.changed() => {}
             }
             if *self.stop_requests.borrow_and_update() != StopRequest::Continue {
@@ -135,7 +135,7 @@ impl AttemptTask {
                 break running.await;
             }
         };
-        match done {
+        match result {
             Ok(Ok(())) => Ok(()),
             Ok(Err(SetupFailure::CannotStart(why))) => Err(CannotStart::SetupNotStarted(why).into()),
             Ok(Err(SetupFailure::Failed(why))) => Err(StartError::SetupFailed(why)),
@@ -149,7 +149,7 @@ impl AttemptTask {
         if self.fallback.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.program.model);
             let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
-            let why = if start.goes_on { "" } else { "its provider is used up; " };
+            let why = if start.continues_task { "" } else { "its provider is used up; " };
             notes.push(format!("{why}a fallback stands in, with {runtime}{model}"));
         }
         let resumed = match start.session {
@@ -163,6 +163,6 @@ impl AttemptTask {
 /// Refuses an agent with a setting that would put a secret into the arguments of the program.
 fn refuse_secret_in_argument(agent: &Agent, redactor: &Redactor) -> Result<(), CannotStart> {
     let Some(prompt) = agent.system_prompt.as_deref() else { return Ok(()) };
-    let shown = agent.runtime() == Runtime::Codex && redactor.redact(prompt) != prompt;
-    if shown { Err(CannotStart::SecretInArgument) } else { Ok(()) }
+    let is_visible = agent.runtime() == Runtime::Codex && redactor.redact(prompt) != prompt;
+    if is_visible { Err(CannotStart::SecretInArgument) } else { Ok(()) }
 }

@@ -43,10 +43,10 @@ impl AttemptTask {
     pub(super) fn rules(&self) -> Rules {
         let loaded = self.engine.loaded();
         // For an agent that was removed from the config, the defaults are sufficient until the attempt ends.
-        let gone = || Agent::new(self.job.agent().clone());
-        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
-        let other = self.fallback.and_then(|number| agent.fallback(number));
-        let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
+        let removed_agent = || Agent::new(self.job.agent().clone());
+        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(removed_agent);
+        let fallback = self.fallback.and_then(|number| agent.fallback(number));
+        let mut rules = Rules::of(&loaded, &fallback.unwrap_or(agent), &self.job);
         rules.redactor = rules.redactor.and([self.token()]);
         rules
     }

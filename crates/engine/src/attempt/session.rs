@@ -27,7 +27,7 @@ pub(super) struct SessionStart {
     /// Notes for people, written to the output.
     pub(super) notes: Vec<String>,
     /// True if the session already contains the task, so that the agent only has to continue.
-    pub(super) goes_on: bool,
+    pub(super) continues_task: bool,
 }
 
 /// Why an earlier session does not continue. The message is for people.
@@ -39,8 +39,8 @@ pub(super) enum NotContinued {
     OtherRuntime(String),
     #[error("it is on another machine")]
     OtherMachine,
-    #[error("it belongs to {}, and the agent works in {}", from.display(), here.display())]
-    OtherDirectory { from: PathBuf, here: PathBuf },
+    #[error("it belongs to {}, and the agent works in {}", session.display(), agent.display())]
+    OtherDirectory { session: PathBuf, agent: PathBuf },
     #[error("there are no workspaces here")]
     NoWorkspaces,
     #[error("the workspace that it belongs to, {}, is gone", .0.display())]
@@ -81,13 +81,13 @@ impl AttemptTask {
             let session = SessionChoice::Resume(of);
             let runtime = agent.runtime();
             if let Some(refusal) = description::refusal(runtime, &session) {
-                return Ok(fresh(&stored, &refusal.into()));
+                return Ok(fresh_start(&stored, &refusal.into()));
             }
             session
         };
-        Ok(match self.place_of(&stored, agent).await? {
+        Ok(match self.directory_of(&stored, agent).await? {
             Ok(directory) => SessionStart { session, directory, ..SessionStart::default() },
-            Err(why) => fresh(&stored, &why),
+            Err(why) => fresh_start(&stored, &why),
         })
     }
 
@@ -104,55 +104,55 @@ impl AttemptTask {
         }
         let session = SessionChoice::Resume(stored.session_id.clone());
         if let Some(refusal) = description::refusal(agent.runtime(), &session) {
-            return Ok(Some(fresh(&stored, &refusal.into())));
+            return Ok(Some(fresh_start(&stored, &refusal.into())));
         }
         let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
-        Ok(Some(match self.place_of(&stored, agent).await? {
-            Ok(directory) => SessionStart { session, directory, notes, goes_on: true },
-            Err(why) => fresh(&stored, &why),
+        Ok(Some(match self.directory_of(&stored, agent).await? {
+            Ok(directory) => SessionStart { session, directory, notes, continues_task: true },
+            Err(why) => fresh_start(&stored, &why),
         }))
     }
 
     /// Returns the directory in which the session can continue, `None` for the agent's own directory, or why it cannot
     /// continue.
-    async fn place_of(
+    async fn directory_of(
         &self,
         stored: &StoredSession,
         agent: &Agent,
     ) -> Result<Result<Option<PathBuf>, NotContinued>, StoreError> {
         let runtime = agent.runtime().name();
-        if let Some(other) = stored.runtime.as_deref().filter(|other| *other != runtime) {
-            return Ok(Err(NotContinued::OtherRuntime(other.to_owned())));
+        if let Some(earlier) = stored.runtime.as_deref().filter(|earlier| *earlier != runtime) {
+            return Ok(Err(NotContinued::OtherRuntime(earlier.to_owned())));
         }
         // Earlier versions did not store the directory and used the agent's own for all jobs.
         let Some(directory) = &stored.directory else { return Ok(Ok(None)) };
         if stored.node != self.engine.home.node {
             return Ok(Err(NotContinued::OtherMachine));
         }
-        let own = agent.isolation.kind != IsolationKind::Shared;
-        if !own && *directory == agent.directory {
+        let is_isolated = agent.isolation.kind != IsolationKind::Shared;
+        if !is_isolated && *directory == agent.directory {
             return Ok(Ok(None));
         }
-        if own {
+        if is_isolated {
             return workspaces::take(&self.engine, directory, self.job.id()).await;
         }
-        let (from, here) = (directory.clone(), agent.directory.clone());
-        Ok(Err(NotContinued::OtherDirectory { from, here }))
+        let (session, agent) = (directory.clone(), agent.directory.clone());
+        Ok(Err(NotContinued::OtherDirectory { session, agent }))
     }
 
     /// Returns whether the program ended because the session to continue does not exist.
-    pub(super) fn lost_its_session(&self, rules: &Rules) -> bool {
+    pub(super) fn is_session_missing(&self, rules: &Rules) -> bool {
         let attempt = self.attempt();
         let runtime = rules.agent.runtime();
         let Some(session) = attempt.resumed() else { return false };
-        let mut said = Vec::new();
+        let mut text = Vec::new();
         let stderr = File::open(attempt.stderr());
         // If stderr cannot be read, the attempt is not started again, and its outcome is reported as it is.
-        if let Err(error) = stderr.and_then(|stderr| stderr.take(MAX_STDERR_SEARCHED).read_to_end(&mut said))
+        if let Err(error) = stderr.and_then(|stderr| stderr.take(MAX_STDERR_SEARCHED).read_to_end(&mut text))
         {
             warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
         }
-        description::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
+        description::reports_missing_session(runtime, &session, &String::from_utf8_lossy(&text))
     }
 
     /// Forgets a session that the program did not find, and clears the folder for a start with a fresh one. The program
@@ -180,21 +180,21 @@ impl AttemptTask {
             return;
         };
         let (agent, job) = (self.job.agent().clone(), self.job.id().clone());
-        let known = self.engine.store.newest_session(agent, key, job, Timestamp::MIN).await;
-        let forgotten = match known {
-            Ok(Some(known)) if known.session_id == session => {
-                self.engine.store.forget_session(known.job).await
+        let newest = self.engine.store.newest_session(agent, key, job, Timestamp::MIN).await;
+        let result = match newest {
+            Ok(Some(newest)) if newest.session_id == session => {
+                self.engine.store.forget_session(newest.job).await
             }
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
-        if let Err(error) = forgotten {
+        if let Err(error) = result {
             warn!(job = %self.job.id(), "that its session is gone is not written: {error}");
         }
     }
 }
 
-fn fresh(stored: &StoredSession, why: &NotContinued) -> SessionStart {
+fn fresh_start(stored: &StoredSession, why: &NotContinued) -> SessionStart {
     let note = format!(
         "the session {} of {} does not go on: {why}; this is a fresh one",
         stored.session_id, stored.job

@@ -13,7 +13,7 @@ use super::rules::Rules;
 use super::unwritten::is_unwritten;
 use crate::context::StopRequest;
 use cowhand_run::attempt::Attempt;
-use cowhand_store::{GivenBack, LAST_WAIT, Settled, StoreError};
+use cowhand_store::{RequeueOutcome, SHUTDOWN_STORE_TIMEOUT, Settled, StoreError};
 use cowhand_system::fault;
 
 const FIRST_SETTLE_PAUSE: Duration = Duration::from_millis(200);
@@ -24,13 +24,13 @@ const STOPPING_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 impl AttemptTask {
     /// Explains why the previous attempt failed: `attempt 1 failed: exit code 3 (exit)`. Returns `None` for the first
     /// attempt, and if the reason is not known.
-    pub(super) async fn before(&self, number: u32) -> Option<String> {
-        let before = number.checked_sub(1).filter(|before| *before > 0)?;
+    pub(super) async fn previous_failure(&self, number: u32) -> Option<String> {
+        let previous = number.checked_sub(1).filter(|previous| *previous > 0)?;
         let history = self.engine.store.history(self.job.id().clone()).await.ok()??;
-        let ended = history.attempts.into_iter().find(|attempt| attempt.number == before)?;
+        let ended = history.attempts.into_iter().find(|attempt| attempt.number == previous)?;
         match ended.outcome? {
             Outcome::Failed { error, .. } => {
-                Some(format!("attempt {before} failed: {} ({})", error.message, error.kind))
+                Some(format!("attempt {previous} failed: {} ({})", error.message, error.kind))
             }
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
         }
@@ -41,7 +41,7 @@ impl AttemptTask {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
         rules.redactor.redact_outcome(&mut settlement.outcome);
-        let (mut pause, mut until) = (FIRST_SETTLE_PAUSE, None);
+        let (mut pause, mut deadline) = (FIRST_SETTLE_PAUSE, None);
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
             match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
@@ -66,7 +66,7 @@ impl AttemptTask {
                 Err(StoreError::Closed) => return,
                 Err(error) => {
                     warn!(job = %self.job.id(), "its outcome is not stored yet: {error}");
-                    if self.is_left(&mut until) {
+                    if self.gives_up(&mut deadline) {
                         return;
                     }
                     pause = self.wait(pause).await;
@@ -86,28 +86,28 @@ impl AttemptTask {
         if let Some(reason) = why.reason() {
             warn!(job = %self.job.id(), "it could not be started: {reason}");
         }
-        let (mut pause, mut until) = (FIRST_SETTLE_PAUSE, None);
+        let (mut pause, mut deadline) = (FIRST_SETTLE_PAUSE, None);
         loop {
             let (id, why) = (self.job.id().clone(), why.clone());
             match self.engine.store.requeue(id, self.epoch, why.clone(), self.now()).await {
-                Ok(GivenBack::Done(_)) => return self.discard().await,
-                Ok(GivenBack::Fenced) | Err(StoreError::NoJob(_) | StoreError::Closed) => return,
-                Ok(GivenBack::TooOften) => {
+                Ok(RequeueOutcome::Done(_)) => return self.discard().await,
+                Ok(RequeueOutcome::Fenced) | Err(StoreError::NoJob(_) | StoreError::Closed) => return,
+                Ok(RequeueOutcome::TooOften) => {
                     let reason = why.reason().unwrap_or_default();
                     let message = format!(
                         "{reason}; the job was requeued {MAX_REQUEUES} times in a row for this reason"
                     );
-                    return self.settle(self.start_failed(message), rules).await;
+                    return self.settle(self.failed_start(message), rules).await;
                 }
-                Ok(GivenBack::Began) => {
-                    let lost = "lost: the attempt began, but none of its processes and files are left";
-                    return self.settle(self.lost(lost.to_owned()), rules).await;
+                Ok(RequeueOutcome::Began) => {
+                    let message = "lost: the attempt began, but none of its processes and files are left";
+                    return self.settle(self.lost_settlement(message.to_owned()), rules).await;
                 }
                 Err(error) => {
                     warn!(job = %self.job.id(), "the attempt never began, and the job is not requeued yet: {error}");
                 }
             }
-            if *self.stop_requests.borrow() == StopRequest::Detach || self.is_left(&mut until) {
+            if *self.stop_requests.borrow() == StopRequest::Detach || self.gives_up(&mut deadline) {
                 // The next start recovers the attempt.
                 return;
             }
@@ -124,23 +124,23 @@ impl AttemptTask {
 
     /// Returns whether a stopping daemon gives up. The folder of the attempt contains its outcome, so the
     /// next start settles it.
-    fn is_left(&self, until: &mut Option<Instant>) -> bool {
-        if !self.engine.ending.load(Ordering::Relaxed) {
-            return false;
-        }
-        let is_silent = self.engine.store.silence().is_some_and(|silence| silence >= LAST_WAIT);
-        let is_left =
-            *until.get_or_insert_with(|| Instant::now() + STOPPING_SETTLE_TIMEOUT) <= Instant::now();
-        if is_silent || is_left {
+    pub(super) fn gives_up(&self, deadline: &mut Option<Instant>) -> bool {
+        let is_store_unreachable =
+            self.engine.store.silence().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);
+        let is_late = self.engine.ending.load(Ordering::Relaxed)
+            && *deadline.get_or_insert_with(|| Instant::now() + STOPPING_SETTLE_TIMEOUT) <= Instant::now();
+        if is_store_unreachable || is_late {
             warn!(job = %self.job.id(), "its outcome is not stored; the next start of the daemon settles it");
         }
-        is_silent || is_left
+        is_store_unreachable || is_late
     }
 
     /// Waits, and returns the duration of the next wait. A stopping daemon waits only briefly.
-    async fn wait(&self, pause: Duration) -> Duration {
+    pub(super) async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
-        while Instant::now() < until && !self.engine.ending.load(Ordering::Relaxed) {
+        let is_stopping =
+            || self.engine.ending.load(Ordering::Relaxed) || self.engine.store.silence().is_some();
+        while Instant::now() < until && !is_stopping() {
             tokio::time::sleep(FIRST_SETTLE_PAUSE.min(until - Instant::now())).await;
         }
         tokio::time::sleep(FIRST_SETTLE_PAUSE).await;

@@ -14,7 +14,7 @@ use tracing::warn;
 use super::AttemptTask;
 use super::rules::Rules;
 use cowhand_run::tail::Tailer;
-use cowhand_store::Hearing;
+use cowhand_store::UsageRecorded;
 
 /// The spending of one attempt that the store has received.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct ReportedUsage {
     /// Number of lines of the output when it was last examined.
     lines: u64,
     usage: Option<JobUsage>,
-    over: Option<(Breach, Instant)>,
+    breach: Option<(Breach, Instant)>,
 }
 
 /// Time that an agent over its budget still gets if it has given its result, because it is about to end by itself.
@@ -36,26 +36,26 @@ impl AttemptTask {
         reported: &mut ReportedUsage,
     ) -> Option<Breach> {
         if tail.lines() != reported.lines {
-            let usage = tail.usage().map(|usage| self.priced(usage));
+            let usage = tail.usage().map(|usage| self.with_price(usage));
             if usage == reported.usage {
                 reported.lines = tail.lines();
             } else if let Some(usage) = usage {
                 match self.store_usage(usage.clone()).await {
-                    Ok(over) => {
-                        let over = over.map(Breach::Over).or_else(|| self.unpriced(&usage));
-                        reported.over = over.map(|over| (over, Instant::now()));
+                    Ok(breach) => {
+                        let breach = breach.map(Breach::Over).or_else(|| self.unpriced(&usage));
+                        reported.breach = breach.map(|breach| (breach, Instant::now()));
                         (reported.usage, reported.lines) = (Some(usage), tail.lines());
                     }
                     Err(error) => warn!(job = %self.job.id(), "what it spends is not written yet: {error}"),
                 }
             }
         }
-        let patience = if tail.has_result() { OVER_BUDGET_GRACE } else { Duration::ZERO };
-        reported.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
+        let grace = if tail.has_result() { OVER_BUDGET_GRACE } else { Duration::ZERO };
+        reported.breach.filter(|(_, since)| since.elapsed() >= grace).map(|(breach, _)| breach)
     }
 
     /// Returns the budget that the final usage exceeds, for an attempt that was stopped for its budget.
-    pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
+    pub(super) async fn final_breach(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
         match self.store_usage(usage?.clone()).await {
             Ok(over) => over,
             Err(error) => {
@@ -65,20 +65,21 @@ impl AttemptTask {
         }
     }
 
-    /// Returns a breach if tokens have no price although dollars are limited, for agents that report their usage while they run.
+    /// Returns a breach if tokens have no price although dollars are limited, for agents that report their usage while
+    /// they run.
     fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
-        let known =
+        let reports_tokens =
             matches!(self.usage_reporting()?, UsageReporting::Continuous | UsageReporting::TokensContinuous);
-        let limited = self.limits().is_some_and(|limits| limits.is_in_dollars());
-        (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
+        let has_dollar_limit = self.limits().is_some_and(|limits| limits.is_in_dollars());
+        (reports_tokens && has_dollar_limit && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
     }
 
     /// Returns when the running program reports its usage.
     fn usage_reporting(&self) -> Option<UsageReporting> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(self.job.agent())?;
-        let other = self.fallback.and_then(|number| agent.fallback(number));
-        Some(other.as_ref().unwrap_or(agent).usage_reporting())
+        let fallback = self.fallback.and_then(|number| agent.fallback(number));
+        Some(fallback.as_ref().unwrap_or(agent).usage_reporting())
     }
 
     pub(super) fn reports_usage_at_end(&self) -> bool {
@@ -88,16 +89,16 @@ impl AttemptTask {
     async fn store_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
         Ok(match self.engine.store.hear(id, self.epoch, usage, self.limits()).await? {
-            Hearing::Noted(over) => over,
-            Hearing::Fenced => None,
+            UsageRecorded::Noted(over) => over,
+            UsageRecorded::Fenced => None,
         })
     }
 
     fn limits(&self) -> Option<SpendLimits> {
         let loaded = self.engine.loaded();
-        let gone = || Agent::new(self.job.agent().clone());
+        let removed_agent = || Agent::new(self.job.agent().clone());
         // An agent that was removed from the config still spends the fleet's budget.
-        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
+        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(removed_agent);
         SpendLimits::of(&loaded.roster, &agent, self.now())
     }
 
@@ -113,10 +114,10 @@ impl AttemptTask {
                 cowhand_core::budget::SpendingLedger::default()
             }
         };
-        let (own, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();
-        let most = limits.most_dollars(self.spent_before(), &own, &ledger.fleet)?;
+        let (agent_spending, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();
+        let microdollars = limits.most_dollars(self.spent_before(), &agent_spending, &ledger.fleet)?;
         #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
-        let per_job_usd = Some(most as f64 / 1e6);
+        let per_job_usd = Some(microdollars as f64 / 1e6);
         Some(Budget { per_job_usd, ..Budget::default() })
     }
 
@@ -126,23 +127,25 @@ impl AttemptTask {
 
     /// Returns the retry policy. A job that has used up its own budget is not tried again.
     pub(super) fn retry_after(&self, settlement: &Settlement, rules: &Rules) -> Retry {
-        let whatever = Reservation { amount: Amount { microdollars: u64::MAX, tokens: 0 } };
-        let used = budget::assume(settlement.usage.clone(), settlement.silent, whatever);
-        let spent = self.spent_before().plus(used.as_ref().map(Amount::of).unwrap_or_default());
-        let nobody = Spending::default();
-        let is_over = self.limits().is_some_and(|limits| limits.used_up(spent, &nobody, &nobody).is_some());
+        let reservation = Reservation { amount: Amount { microdollars: u64::MAX, tokens: 0 } };
+        let assumed = budget::assume(settlement.usage.clone(), settlement.silent, reservation);
+        let spent = self.spent_before().plus(assumed.as_ref().map(Amount::of).unwrap_or_default());
+        let no_spending = Spending::default();
+        let is_over =
+            self.limits().is_some_and(|limits| limits.used_up(spent, &no_spending, &no_spending).is_some());
         if is_over { Retry::default() } else { rules.retry.clone() }
     }
 
-    /// Returns the outcome of a job that was stopped for its budget, or that its program stopped at the limit passed to it.
-    pub(super) fn stopped_for(&self, breach: &Breach, usage: Option<JobUsage>) -> Outcome {
+    /// Returns the outcome of a job that was stopped for its budget, or that its program stopped at the limit passed to
+    /// it.
+    pub(super) fn budget_outcome(&self, breach: &Breach, usage: Option<JobUsage>) -> Outcome {
         let loaded = self.engine.loaded();
         let message = match breach {
             Breach::Over(over) => {
                 format!("stopped: {}", over.sentence(self.job.agent(), loaded.roster.zone()))
             }
             Breach::Unpriced => {
-                let usage = self.priced(usage.unwrap_or_default());
+                let usage = self.with_price(usage.unwrap_or_default());
                 let model = budget::unpriced(&usage).unwrap_or("its model");
                 budget::unpriced_sentence(self.job.agent(), model)
             }

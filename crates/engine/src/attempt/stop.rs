@@ -20,7 +20,7 @@ use cowhand_run::supervision::StopOutcome;
 use cowhand_system::remove::is_missing;
 
 /// Time that a keeper has to end an attempt before the daemon kills it: the grace periods of the agent and of the
-/// processes it leaves, and a margin. With `hurry` there is no grace period.
+/// processes it leaves, and a margin. A stop without a grace period has a shorter timeout.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before processes that could not be listed are searched again.
@@ -29,7 +29,8 @@ const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Reason why the daemon stopped an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopReason {
-    Asked,
+    Cancelled,
+    /// Another node has the job.
     Abandoned,
     TookTooLong(SignedDuration),
     SilentTooLong(SignedDuration),
@@ -39,34 +40,34 @@ pub(super) enum StopReason {
 /// The times that decide whether an attempt is stopped or killed.
 pub(super) struct Deadlines {
     began: Moment,
-    silence: Silence,
-    /// Time at which an attempt is killed that was asked to end.
+    idle: IdleTime,
+    /// Time at which the attempt is killed, if it was asked to end.
     kill_at: Option<Instant>,
 }
 
 impl AttemptTask {
     /// Returns the reason to end the attempt now, apart from timeouts.
-    fn reason(stop_request: StopRequest, over: Option<Breach>) -> Option<StopReason> {
+    fn reason(stop_request: StopRequest, breach: Option<Breach>) -> Option<StopReason> {
         match stop_request {
             StopRequest::Abandon => Some(StopReason::Abandoned),
-            StopRequest::Cancel | StopRequest::CancelNow => Some(StopReason::Asked),
-            StopRequest::Continue | StopRequest::Detach => over.map(StopReason::OverBudget),
+            StopRequest::Cancel | StopRequest::CancelNow => Some(StopReason::Cancelled),
+            StopRequest::Continue | StopRequest::Detach => breach.map(StopReason::OverBudget),
         }
     }
 
     /// Returns the timeout that the attempt has exceeded. Time in which it waits for a person does not count for either
     /// timeout. If the store is not available and the agent may be waiting for an answer, the attempt is not ended.
-    async fn too_long(
+    async fn exceeded_timeout(
         &self,
         rules: &Rules,
         began: Moment,
-        silent_since: Moment,
+        idle_since: Moment,
         now: Moment,
     ) -> Option<StopReason> {
-        let over = |limit: Timeout, from| limit.duration().filter(|limit| now.since(from) > *limit);
-        let took = over(rules.timeout, began);
-        let silent = over(rules.idle_timeout, silent_since);
-        took.or(silent)?;
+        let exceeded = |limit: Timeout, from| limit.duration().filter(|limit| now.since(from) > *limit);
+        let total = exceeded(rules.timeout, began);
+        let idle = exceeded(rules.idle_timeout, idle_since);
+        total.or(idle)?;
         let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
             Err(_) if rules.agent.needs_job_channel() => return None,
@@ -75,19 +76,19 @@ impl AttemptTask {
         };
         let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
         let waited = waited.min(rules.agent.ask_timeout.max(MAX_PAUSED_TIME));
-        let took = took.filter(|limit| now.since(began) - waited > *limit);
-        let silent = silent.filter(|limit| {
-            let lately = |answered| now.wall.duration_since(answered) <= *limit;
-            !asks.iter().any(|ask| ask.state.since().is_none_or(lately))
+        let total = total.filter(|limit| now.since(began) - waited > *limit);
+        let idle = idle.filter(|limit| {
+            let is_recent = |answered| now.wall.duration_since(answered) <= *limit;
+            !asks.iter().any(|ask| ask.state.since().is_none_or(is_recent))
         });
-        took.map(StopReason::TookTooLong).or(silent.map(StopReason::SilentTooLong))
+        total.map(StopReason::TookTooLong).or(idle.map(StopReason::SilentTooLong))
     }
 
     /// Returns the times that count for an attempt that is followed from now on.
     pub(super) async fn deadlines(&self) -> Deadlines {
         let began = self.began().await;
-        let silence = Silence::begin(began, self.attempt().last_output(), self.engine.clock.moment());
-        Deadlines { began, silence, kill_at: self.stopped.map(|_| Instant::now() + STOP_TIMEOUT) }
+        let idle = IdleTime::begin(began, self.attempt().last_output(), self.engine.clock.moment());
+        Deadlines { began, idle, kill_at: self.stopped.map(|_| Instant::now() + STOP_TIMEOUT) }
     }
 
     /// Returns the start of the attempt on both clocks.
@@ -107,53 +108,54 @@ impl AttemptTask {
         &mut self,
         rules: &Rules,
         stop_request: StopRequest,
-        over: Option<Breach>,
+        breach: Option<Breach>,
         deadlines: &mut Deadlines,
     ) {
         let attempt = self.attempt();
         // An attempt over its budget can spend more during the grace period, so its grace period is short.
-        let spends = self.stopped.filter(|stopped| matches!(stopped, StopReason::OverBudget(_)));
-        let mut reason = spends.or_else(|| Self::reason(stop_request, over));
+        let budget_stop = self.stopped.filter(|stopped| matches!(stopped, StopReason::OverBudget(_)));
+        let mut reason = budget_stop.or_else(|| Self::reason(stop_request, breach));
         if reason.is_none() {
             let now = self.engine.clock.moment();
-            deadlines.silence.look(attempt.last_output(), now);
-            reason = self.too_long(rules, deadlines.began, deadlines.silence.since, now).await;
+            deadlines.idle.update(attempt.last_output(), now);
+            reason = self.exceeded_timeout(rules, deadlines.began, deadlines.idle.since, now).await;
         }
         if let Some(reason) = reason {
-            let hurry = spends.is_some()
-                || (stop_request == StopRequest::CancelNow && self.stopped == Some(StopReason::Asked));
-            self.stop(reason, hurry, &attempt, &mut deadlines.kill_at).await;
+            let without_grace = budget_stop.is_some()
+                || (stop_request == StopRequest::CancelNow && self.stopped == Some(StopReason::Cancelled));
+            self.stop(reason, without_grace, &attempt, &mut deadlines.kill_at).await;
         }
     }
 
-    /// Asks the keeper to end the attempt, and asks again with `hurry`. A keeper that cannot be asked, or does not
-    /// obey, is killed with its processes, because neither the job nor a waiting caller may depend on it.
+    /// Asks the keeper to end the attempt. With `without_grace`, the keeper is asked a second time, which ends the
+    /// grace period. A keeper that cannot be asked, or does not end the attempt in time, is killed with its processes,
+    /// because neither the job nor a waiting caller may depend on it.
     async fn stop(
         &mut self,
         reason: StopReason,
-        hurry: bool,
+        without_grace: bool,
         attempt: &Attempt,
         kill_at: &mut Option<Instant>,
     ) {
         let (job, now) = (self.job.id(), Instant::now());
-        if self.stopped.is_none() || hurry {
+        if self.stopped.is_none() || without_grace {
             if self.stopped.is_none() {
                 if reason == StopReason::Abandoned {
                     warn!(%job, "its lease is lost; ending it here");
                 }
                 self.note_stop(reason, attempt);
             }
-            let patience = match attempt.on_blocking_thread(Attempt::stop).await {
+            let timeout = match attempt.on_blocking_thread(Attempt::stop).await {
                 Ok(StopOutcome::TooEarly) => return self.forget_stop(attempt),
-                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if hurry => CANCEL_NOW_TIMEOUT,
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if without_grace => CANCEL_NOW_TIMEOUT,
                 Ok(StopOutcome::Asked | StopOutcome::NoKeeper) => STOP_TIMEOUT,
                 Err(error) => {
                     warn!(%job, "its keeper cannot be asked to end it: {error}");
                     Duration::ZERO
                 }
             };
-            let until = now + patience;
-            *kill_at = Some(kill_at.map_or(until, |at| at.min(until)));
+            let deadline = now + timeout;
+            *kill_at = Some(kill_at.map_or(deadline, |at| at.min(deadline)));
             self.stopped = Some(reason);
         }
         if kill_at.is_some_and(|at| at <= now) {
@@ -178,8 +180,8 @@ impl AttemptTask {
 
     /// Records the reason of the stop. If that fails, the attempt is stopped all the same.
     fn note_stop(&self, reason: StopReason, attempt: &Attempt) {
-        let written = written(reason).map_or(Ok(()), |why| attempt.note_stop(why));
-        if let Err(error) = written {
+        let result = stored_reason(reason).map_or(Ok(()), |stored| attempt.note_stop(stored));
+        if let Err(error) = result {
             warn!(job = %self.job.id(), "why it is stopped is not written: {error}");
         }
     }
@@ -191,7 +193,7 @@ impl AttemptTask {
     }
 
     /// Returns why an earlier daemon stopped the attempt, if it did.
-    pub(super) async fn stopped_before(&self) -> Option<StopReason> {
+    pub(super) async fn earlier_stop_reason(&self) -> Option<StopReason> {
         let attempt = self.attempt();
         if is_missing(attempt.folder()) {
             return None;
@@ -201,7 +203,7 @@ impl AttemptTask {
             None
         });
         Some(match stopped? {
-            Stopped::Asked => StopReason::Asked,
+            Stopped::Asked => StopReason::Cancelled,
             Stopped::TookTooLong { limit_ms } => {
                 StopReason::TookTooLong(SignedDuration::from_millis(limit_ms))
             }
@@ -216,11 +218,11 @@ impl AttemptTask {
 }
 
 /// Returns the reason as it is stored; `None` if another node has the job.
-fn written(reason: StopReason) -> Option<Stopped> {
+fn stored_reason(reason: StopReason) -> Option<Stopped> {
     let millis = |limit: SignedDuration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
     match reason {
         StopReason::Abandoned => None,
-        StopReason::Asked => Some(Stopped::Asked),
+        StopReason::Cancelled => Some(Stopped::Asked),
         StopReason::TookTooLong(limit) => Some(Stopped::TookTooLong { limit_ms: millis(limit) }),
         StopReason::SilentTooLong(limit) => Some(Stopped::SilentTooLong { limit_ms: millis(limit) }),
         StopReason::OverBudget(Breach::Over(_)) => Some(Stopped::OverBudget),
@@ -228,14 +230,14 @@ fn written(reason: StopReason) -> Option<Stopped> {
     }
 }
 
-/// The time since which an attempt is silent. The files give the time of the last output on the wall clock, which may
-/// be set meanwhile, so only a change of that time counts.
-struct Silence {
+/// The time since which an attempt has written no output. The files have the time of the last output on the wall clock,
+/// which may be set meanwhile. Therefore only a change of that time counts.
+struct IdleTime {
     last_output: Option<Timestamp>,
     since: Moment,
 }
 
-impl Silence {
+impl IdleTime {
     /// Starts the measurement. For a recovered attempt the time of the last output counts, unless the clock was set
     /// since the start of the attempt.
     fn begin(began: Moment, last_output: Option<Timestamp>, now: Moment) -> Self {
@@ -249,7 +251,7 @@ impl Silence {
         Self { last_output, since }
     }
 
-    fn look(&mut self, last_output: Option<Timestamp>, now: Moment) {
+    fn update(&mut self, last_output: Option<Timestamp>, now: Moment) {
         if last_output != self.last_output {
             *self = Self { last_output, since: now };
         }

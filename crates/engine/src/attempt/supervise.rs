@@ -17,7 +17,7 @@ use cowhand_system::panic::{Panicked, caught};
 use cowhand_system::remove::is_missing;
 
 /// Number of panics after which an attempt is given up, because the same error would happen again.
-const MOST_PANICS: u32 = 5;
+const MAX_PANICS: u32 = 5;
 const FIRST_PANIC_PAUSE: Duration = Duration::from_millis(200);
 /// Time in which the processes of a given-up attempt have to end.
 const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
@@ -31,7 +31,7 @@ impl AttemptTask {
         while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {
             error!(job = %id, "looking after it {panicked}");
             panics += 1;
-            if panics == MOST_PANICS {
+            if panics == MAX_PANICS {
                 // If this fails, too, nobody renews the lease, and its expiry ends the job.
                 if let Err(panicked) = caught(self.clone().give_up(&panicked)).await {
                     error!(job = %id, "giving it up {panicked}");
@@ -39,9 +39,9 @@ impl AttemptTask {
                 break;
             }
             tokio::time::sleep(pause).await;
-            if !self.is_ours().await {
+            if !self.has_lease().await {
                 // The job is settled and no process is left, or another node has it and no process may be left.
-                self.end_all().await;
+                self.end_processes().await;
                 break;
             }
             (fresh, pause) = (false, pause * 2);
@@ -52,37 +52,37 @@ impl AttemptTask {
         engine.end(&id);
     }
 
-    /// Returns whether this node still holds the job, which may have been settled before the panic. If the store is not
-    /// available, it counts as held, and all later steps ask the store again.
-    async fn is_ours(&self) -> bool {
+    /// Returns whether this node still has the lease of the job, which may have been settled before the panic. If the
+    /// store is not available, returns true, because all later steps ask the store again.
+    async fn has_lease(&self) -> bool {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
-        let held = self.engine.store.renew(node, vec![job], JOB_LEASE, self.now()).await;
-        held.map_or(true, |held| held.iter().any(|held| held.epoch == self.epoch))
+        let leases = self.engine.store.renew(node, vec![job], JOB_LEASE, self.now()).await;
+        leases.map_or(true, |leases| leases.iter().any(|lease| lease.epoch == self.epoch))
     }
 
-    async fn end_all(&self) {
+    async fn end_processes(&self) {
         let (attempt, until) = (self.attempt(), Instant::now() + PROCESSES_END_TIMEOUT);
-        while Instant::now() < until && attempt.on_blocking_thread(lives).await {
+        while Instant::now() < until && attempt.on_blocking_thread(kill_if_running).await {
             tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
     /// Ends the processes, and settles the attempt as lost.
     async fn give_up(self, panicked: &Panicked) {
-        self.end_all().await;
-        let lost =
-            format!("lost: looking after it went wrong {MOST_PANICS} times, and in the end {panicked}");
-        self.settle(self.lost(lost), &self.rules()).await;
+        self.end_processes().await;
+        let message =
+            format!("lost: looking after it went wrong {MAX_PANICS} times, and in the end {panicked}");
+        self.settle(self.lost_settlement(message), &self.rules()).await;
     }
 
     /// Returns the settlement of an attempt of which nothing is known beyond the usage stored so far.
-    pub(super) fn lost(&self, message: String) -> Settlement {
+    pub(super) fn lost_settlement(&self, message: String) -> Settlement {
         Settlement { silent: self.reports_usage_at_end(), ..Outcome::lost(message).into() }
     }
 }
 
-/// Returns whether any process of the attempt is left, and kills it.
-fn lives(attempt: &Attempt) -> bool {
+/// Kills the processes of the attempt, and returns whether any was still running.
+fn kill_if_running(attempt: &Attempt) -> bool {
     if is_missing(attempt.folder()) {
         // Processes that cannot be listed now may still run.
         return attempt.kill_marked_processes().unwrap_or(true);

@@ -59,9 +59,9 @@ impl AttemptTask {
         let (attempt, state, redactor) =
             (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
         let now = self.now();
-        let written =
+        let result =
             cowhand_system::blocking::run_blocking(move || write_up(&attempt, &state, &redactor, now)).await;
-        if let Err(error) = written {
+        if let Err(error) = result {
             warn!(job = %self.job.id(), "its output is not written; the next start tries again: {error:#}");
         }
     }

@@ -1,4 +1,4 @@
-//! The life of workspaces: made for a job, passed on with a session, kept or removed after the end.
+//! The lifecycle of workspaces: they are made for a job, passed on with a session, and kept or removed afterwards.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
 use crate::view::write_whole;
 use cowhand_run::redact::Redactor;
 use cowhand_run::workspace::{self, Ground, WorkspaceError};
-use cowhand_store::{KnownWorkspace, StoreError, WorkspaceState};
+use cowhand_store::{StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::beneath::Root;
 use cowhand_system::fault;
 
@@ -28,7 +28,7 @@ use cowhand_system::fault;
 pub(super) struct WorkDir {
     pub(super) directory: PathBuf,
     /// True if `setup` has not run in it.
-    pub(super) fresh: bool,
+    pub(super) needs_setup: bool,
 }
 
 /// Why a job has no directory to work in. The message is for people.
@@ -50,7 +50,7 @@ pub(super) async fn work_dir(
 ) -> Result<WorkDir, WorkDirError> {
     let rules = &agent.isolation;
     if rules.kind == IsolationKind::Shared {
-        return Ok(WorkDir { directory: agent.directory.clone(), fresh: false });
+        return Ok(WorkDir { directory: agent.directory.clone(), needs_setup: false });
     }
     let ground = {
         let (directory, rules) = (agent.directory.clone(), rules.clone());
@@ -60,14 +60,14 @@ pub(super) async fn work_dir(
     let earlier = engine.store.workspace_of(node.clone(), job.id().clone()).await;
     let earlier = earlier.map_err(WorkDirError::NotKnown)?;
     let folder = folder(engine)?;
-    if let Some(known) = earlier {
-        let whole = known.state != WorkspaceState::Making;
-        match workspace::working_directory(&known.workspace, &ground.below) {
-            Ok(directory) if whole => return Ok(WorkDir { directory, fresh: true }),
+    if let Some(stored) = earlier {
+        let is_complete = stored.state != WorkspaceState::Making;
+        match workspace::working_directory(&stored.workspace, &ground.below) {
+            Ok(directory) if is_complete => return Ok(WorkDir { directory, needs_setup: true }),
             // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
-                run_git(move || workspace::remove(&known.workspace, &folder)).await?;
+                run_git(move || workspace::remove(&stored.workspace, &folder)).await?;
             }
         }
     }
@@ -91,7 +91,8 @@ pub(super) async fn work_dir(
     make(engine, workspace, below, folder).await
 }
 
-/// Returns the branch name, and another one for a later attempt, because an earlier one may have left commits on the first.
+/// Returns the names for a branch: `name`, and for a later attempt a second one, because an earlier attempt may have
+/// left commits on the first.
 fn branches(name: &str, attempt: u32) -> Vec<String> {
     let later = (attempt > 1).then(|| format!("{name}-{attempt}"));
     [name.to_owned()].into_iter().chain(later).collect()
@@ -104,39 +105,39 @@ async fn make(
     folder: PathBuf,
 ) -> Result<WorkDir, WorkDirError> {
     let (store, now) = (&engine.store, engine.clock.now());
-    let unwritten = WorkDirError::NotWritten;
-    store.note_workspace(workspace.clone(), now).await.map_err(unwritten)?;
+    let not_written = WorkDirError::NotWritten;
+    store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::place("workspace-noted");
-    let whole = workspace.clone();
+    let stored = workspace.clone();
     // git reads the records of all worktrees when it makes or removes one, and fails if one of them is incomplete.
-    let alone = match workspace.kind {
+    let guard = match workspace.kind {
         IsolationKind::Worktree => Some(engine.workspaces.lock().await),
         IsolationKind::Clone | IsolationKind::Shared => None,
     };
-    let made = run_git(move || {
+    let make_directory = run_git(move || {
         workspace::make(&workspace, &below).inspect_err(|_| {
             // The next sweep removes what is left.
             let _ = workspace::remove(&workspace, &folder);
         })
     });
-    let directory = made.await?;
-    drop(alone);
-    store.keep_workspace(&whole, WorkspaceState::Used, now).await.map_err(unwritten)?;
-    Ok(WorkDir { directory, fresh: true })
+    let directory = make_directory.await?;
+    drop(guard);
+    store.keep_workspace(&stored, WorkspaceState::Used, now).await.map_err(not_written)?;
+    Ok(WorkDir { directory, needs_setup: true })
 }
 
-/// Passes the workspace of this directory on to the job, if no other job uses it. The inner error says why the session of
-/// that directory cannot continue.
+/// Gives the workspace of this directory to the job, if no other job uses it. The inner error is the reason why the
+/// session of that directory cannot continue.
 pub(super) async fn take(
     engine: &Arc<Engine>,
     directory: &Path,
     job: &JobId,
 ) -> Result<Result<Option<PathBuf>, NotContinued>, StoreError> {
-    let _alone = engine.workspaces.lock().await;
+    let _guard = engine.workspaces.lock().await;
     let Ok(folder) = folder(engine) else { return Ok(Err(NotContinued::NoWorkspaces)) };
     let below = directory.strip_prefix(&folder).ok();
-    let is_there = |below: &&Path| Root::open(&folder).and_then(|root| root.directory(below)).is_ok();
-    let name = below.filter(is_there).and_then(|below| below.components().next());
+    let exists = |below: &&Path| Root::open(&folder).and_then(|root| root.directory(below)).is_ok();
+    let name = below.filter(exists).and_then(|below| below.components().next());
     let Some(name) = name else {
         return Ok(Err(NotContinued::WorkspaceGone(directory.to_owned())));
     };
@@ -149,8 +150,8 @@ pub(super) async fn take(
 
 /// Stores the job's diff beside its output. A failure is only logged and does not delay the job.
 pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Redactor) {
-    let known = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
-        Ok(Some(known)) => known.workspace,
+    let workspace = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
+        Ok(Some(stored)) => stored.workspace,
         Ok(None) => return,
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
@@ -159,16 +160,16 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
     let (state, redactor) = (engine.home.state.clone(), redactor.clone());
-    let kept = run_git(move || {
-        let scratch = state.workspaces().join(format!("{}.index", known.job));
+    let write = run_git(move || {
+        let scratch = state.workspaces().join(format!("{}.index", workspace.job));
         // An empty diff would mean that nothing was changed.
-        let text = workspace::diff(&known, &scratch, since.into()).unwrap_or_else(|why| {
-            warn!(job = %known.job, "its diff cannot be made: {why}");
+        let text = workspace::diff(&workspace, &scratch, since.into()).unwrap_or_else(|why| {
+            warn!(job = %workspace.job, "its diff cannot be made: {why}");
             format!("# cowhand: no diff could be made: {}\n", why.to_string().replace('\n', " ")).into_bytes()
         });
-        write_whole(&state.diff(&known.job), &redactor.redact_bytes(&text))
+        write_whole(&state.diff(&workspace.job), &redactor.redact_bytes(&text))
     });
-    if let Err(error) = kept.await {
+    if let Err(error) = write.await {
         warn!(%job, "its diff is not kept: {error}");
     }
     fault::place("diffed");
@@ -177,7 +178,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
 /// Removes or keeps the workspace after an attempt, as the agent's `cleanup` says, if the job has ended.
 pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
-        Ok(Some(known)) if !known.is_live() => settle(engine, &known, true).await,
+        Ok(Some(stored)) if !stored.is_live() => settle(engine, &stored, true).await,
         Ok(_) => {}
         Err(error) => warn!(%job, "its workspace is looked at later: {error}"),
     }
@@ -186,24 +187,24 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
 /// Removes what no job on this machine needs any more: remains of a crash, workspaces that were kept long enough or
 /// exceed the limit, and branches with commits that exist elsewhere by now.
 pub(crate) async fn sweep(engine: Arc<Engine>) {
-    let known = match engine.store.workspaces(engine.home.node.clone()).await {
-        Ok(known) => known,
+    let stored = match engine.store.workspaces(engine.home.node.clone()).await {
+        Ok(stored) => stored,
         Err(error) => return warn!("cannot look at the workspaces: {error}"),
     };
     let now = engine.clock.now();
-    let mut kept: HashMap<AgentName, Vec<KnownWorkspace>> = HashMap::new();
-    for known in known.into_iter().filter(|known| !known.is_live()) {
-        match known.state {
-            WorkspaceState::Branch => drop_branch(&engine, known.workspace).await,
-            WorkspaceState::Kept { .. } if known.job_status.is_none() => remove(&engine, &known).await,
+    let mut kept: HashMap<AgentName, Vec<StoredWorkspace>> = HashMap::new();
+    for stored in stored.into_iter().filter(|stored| !stored.is_live()) {
+        match stored.state {
+            WorkspaceState::Branch => drop_branch(&engine, stored.workspace).await,
+            WorkspaceState::Kept { .. } if stored.job_status.is_none() => remove(&engine, &stored).await,
             WorkspaceState::Kept { until: Some(until) } if until <= now => {
-                settle(&engine, &known, false).await;
+                settle(&engine, &stored, false).await;
             }
             WorkspaceState::Kept { .. } => {
-                kept.entry(known.workspace.agent.clone()).or_default().push(known);
+                kept.entry(stored.workspace.agent.clone()).or_default().push(stored);
             }
-            WorkspaceState::Making => remove(&engine, &known).await,
-            WorkspaceState::Used => settle(&engine, &known, true).await,
+            WorkspaceState::Making => remove(&engine, &stored).await,
+            WorkspaceState::Used => settle(&engine, &stored, true).await,
         }
     }
     for (agent, kept) in kept {
@@ -212,36 +213,36 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
 }
 
 /// Keeps the newest workspaces that fit into `max_kept`, and removes the others.
-async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace>) {
+async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspace>) {
     // The largest limit of the agent and its schedules applies, because their workspaces are counted together.
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(agent);
-    let most = agent.into_iter().flat_map(Agent::isolations).map(|rules| rules.max_kept()).max();
-    let most = most.unwrap_or_else(|| IsolationRules::default().max_kept());
+    let max_bytes = agent.into_iter().flat_map(Agent::isolations).map(|rules| rules.max_kept()).max();
+    let max_bytes = max_bytes.unwrap_or_else(|| IsolationRules::default().max_kept());
     let mut sum: u64 = 0;
-    for known in kept {
-        let path = known.workspace.path.clone();
+    for stored in kept {
+        let path = stored.workspace.path.clone();
         let size = run_git(move || files::size(&path)).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
-            warn!(job = %known.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
+            warn!(job = %stored.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
             0
         }));
-        if sum > most {
-            info!(job = %known.workspace.job, "its workspace goes: `max_kept` is used up");
-            remove(engine, &known).await;
+        if sum > max_bytes {
+            info!(job = %stored.workspace.job, "its workspace goes: `max_kept` is used up");
+            remove(engine, &stored).await;
         }
     }
 }
 
-/// Keeps or removes the workspace of an ended job. With `for_session`, it is kept while its session may continue.
-async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool) {
-    let Some(status) = known.job_status else { return remove(engine, known).await };
+/// Keeps or removes the workspace of an ended job. If `for_session` is true, it is kept while its session may continue.
+async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
+    let Some(status) = stored.job_status else { return remove(engine, stored).await };
     let roster = Arc::clone(&engine.loaded().roster);
     // For an agent that was removed from the config, the workspaces of failed jobs are kept.
-    let agent = roster.agent(&known.workspace.agent);
-    let job = match engine.store.job(known.workspace.job.clone()).await {
+    let agent = roster.agent(&stored.workspace.agent);
+    let job = match engine.store.job(stored.workspace.job.clone()).await {
         Ok(job) => job,
-        Err(error) => return warn!(job = %known.workspace.job, "its workspace is looked at later: {error}"),
+        Err(error) => return warn!(job = %stored.workspace.job, "its workspace is looked at later: {error}"),
     };
     let schedule = job.as_ref().and_then(Job::schedule);
     let rules = agent.map(|agent| agent.isolation_of(schedule)).unwrap_or_default();
@@ -257,11 +258,11 @@ async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool)
             Cleanup::Never => true,
         };
     if !keep {
-        return remove(engine, known).await;
+        return remove(engine, stored).await;
     }
     let state = WorkspaceState::Kept { until };
-    if let Err(error) = engine.store.keep_workspace(&known.workspace, state, now).await {
-        warn!(job = %known.workspace.job, "its workspace is looked at later: {error}");
+    if let Err(error) = engine.store.keep_workspace(&stored.workspace, state, now).await {
+        warn!(job = %stored.workspace.job, "its workspace is looked at later: {error}");
     }
 }
 
@@ -274,12 +275,12 @@ fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
     JobRecord::from(job).finished_at?.checked_add(agent.session.expires).ok()
 }
 
-async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
-    let _alone = engine.workspaces.lock().await;
-    let workspace = known.workspace.clone();
+async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {
+    let _guard = engine.workspaces.lock().await;
+    let workspace = stored.workspace.clone();
     // Another job may have taken it meanwhile.
     match engine.store.workspace_of(workspace.node.clone(), workspace.job.clone()).await {
-        Ok(Some(now)) if now.workspace.path == workspace.path && !now.is_live() => {}
+        Ok(Some(current)) if current.workspace.path == workspace.path && !current.is_live() => {}
         _ => return,
     }
     let (store, state) = (&engine.store, &engine.home.state);
@@ -290,10 +291,10 @@ async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
 
 /// Removes the workspaces of jobs that were pruned or deleted.
 pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
-    match removal::of(&engine.store, engine.home.node.clone(), jobs).await {
-        Ok(known) => {
-            for known in known.iter().filter(|known| known.job_status.is_none()) {
-                remove(&engine, known).await;
+    match removal::workspaces_of(&engine.store, engine.home.node.clone(), jobs).await {
+        Ok(stored) => {
+            for stored in stored.iter().filter(|stored| stored.job_status.is_none()) {
+                remove(&engine, stored).await;
             }
         }
         Err(error) => warn!("the workspaces of removed jobs are looked at later: {error}"),
@@ -301,16 +302,16 @@ pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
 }
 
 async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
-    let looked = {
+    let is_removed = {
         let workspace = workspace.clone();
         run_git(move || workspace::branch_is_removed(&workspace)).await
     };
-    let forgotten = match looked {
+    let result = match is_removed {
         Ok(true) => engine.store.forget_workspace(&workspace).await,
         Ok(false) => return,
         Err(why) => return warn!(job = %workspace.job, "cannot look at its branch: {why}"),
     };
-    if let Err(error) = forgotten {
+    if let Err(error) = result {
         warn!(job = %workspace.job, "its branch is looked at again later: {error}");
     }
 }

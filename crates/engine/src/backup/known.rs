@@ -17,9 +17,9 @@ pub(super) struct RestoredRows(pub(super) KnownRows);
 impl RestoredRows {
     /// Removes the views of other jobs and the folders of other attempts. Running attempts are left to the next start,
     /// which ends them; a folder that cannot be removed is cleared when an attempt with the same name begins.
-    pub(super) fn forget_others(&self, state: &StateFolder) {
+    pub(super) fn remove_unknown(&self, state: &StateFolder) {
         for path in paths(&state.jobs()) {
-            if is_view(&path).is_some_and(|job| !self.0.jobs.contains(job.as_str())) {
+            if job_of_view(&path).is_some_and(|job| !self.0.jobs.contains(job.as_str())) {
                 fs::remove_file(path).ok();
             }
         }
@@ -30,9 +30,9 @@ impl RestoredRows {
     }
 
     fn knows(&self, attempt: &Attempt) -> bool {
-        let named = |(job, number): (JobId, u32)| (job.as_str().to_owned(), i64::from(number));
-        attempt.of_job().is_some_and(|own| self.0.attempts.contains(&named(own)))
-            || attempt.hook().is_some_and(|own| self.0.hooks.contains(&named(own)))
+        let key = |(job, number): (JobId, u32)| (job.as_str().to_owned(), i64::from(number));
+        attempt.job_and_number().is_some_and(|own| self.0.attempts.contains(&key(own)))
+            || attempt.hook().is_some_and(|own| self.0.hooks.contains(&key(own)))
     }
 }
 
@@ -41,6 +41,6 @@ pub(super) fn paths(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Returns the job if the path is a job's view.
-fn is_view(path: &Path) -> Option<JobId> {
+fn job_of_view(path: &Path) -> Option<JobId> {
     path.file_name()?.to_str()?.strip_suffix(".yaml")?.parse().ok()
 }

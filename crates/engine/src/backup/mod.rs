@@ -39,15 +39,19 @@ pub struct BackupCounts {
 /// Makes a backup of the committed state. The returned file has no name and is deleted when it is closed.
 pub async fn make(store: &Store, state: &StateFolder, with_output: bool) -> anyhow::Result<File> {
     match make_in(scratch(state), store, state, with_output).await {
-        Err(error) if shortage::is_named_in(&format!("{error:#}")) => {
+        Err(error) if cannot_be_written(&format!("{error:#}")) => {
             warn!(
-                "the disk of the state folder is full: the backup is made in the folder for temporary files"
+                "the disk of the state folder is full or read-only: the backup is made in the folder for temporary files"
             );
             let folder = tempfile::Builder::new().prefix(SCRATCH).tempdir();
             make_in(folder, store, state, with_output).await.context(error.to_string())
         }
         made => made,
     }
+}
+
+fn cannot_be_written(message: &str) -> bool {
+    shortage::is_named_in(message) || message.contains("Read-only file system")
 }
 
 async fn make_in(

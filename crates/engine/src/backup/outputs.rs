@@ -15,7 +15,7 @@ use cowhand_store::file::beside;
 use cowhand_system::remove::absent_is_ok;
 
 /// Maximum length of a line that separates the output of two attempts.
-const LONGEST_BORDER: usize = 4096;
+const MAX_BORDER: usize = 4096;
 
 /// Returns the folder, beside a replaced store, for the output files that were replaced with it.
 pub(super) fn folder_of(store: &Path) -> PathBuf {
@@ -25,7 +25,7 @@ pub(super) fn folder_of(store: &Path) -> PathBuf {
 /// The output of jobs, and the folder for replaced files.
 pub(super) struct Outputs<'a> {
     pub(super) state: &'a StateFolder,
-    pub(super) known: &'a KnownRows,
+    pub(super) rows: &'a KnownRows,
     /// Folder for replaced files; `None` if there was no store before.
     pub(super) replaced: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ impl Outputs<'_> {
         for new in paths(from) {
             let Some(name) = output_name(&new) else { continue };
             let path = self.state.jobs().join(name);
-            let runs = self.known.running.contains(job_of(name));
+            let runs = self.rows.running.contains(job_of(name));
             if is_plain(&path) && (runs || is_same(&path, &new)?) {
                 continue;
             }
@@ -51,12 +51,12 @@ impl Outputs<'_> {
     /// Removes the output of attempts that the store does not have. Files of unknown jobs are kept.
     pub(super) fn cut(&self) -> io::Result<()> {
         let mut last: HashMap<&str, i64> = HashMap::new();
-        for (job, number) in &self.known.attempts {
+        for (job, number) in &self.rows.attempts {
             let last = last.entry(job).or_default();
             *last = (*last).max(*number);
         }
         for path in paths(&self.state.jobs()) {
-            let Some(name) = output_name(&path).filter(|name| self.known.jobs.contains(job_of(name))) else {
+            let Some(name) = output_name(&path).filter(|name| self.rows.jobs.contains(job_of(name))) else {
                 continue;
             };
             match last.get(job_of(name)) {
@@ -115,7 +115,7 @@ fn border_after(path: &Path, last: i64) -> io::Result<Option<u64>> {
         if length == 0 {
             return Ok(None);
         }
-        if length <= LONGEST_BORDER && attempt_begun_by(&line).is_some_and(|number| number > last) {
+        if length <= MAX_BORDER && attempt_begun_by(&line).is_some_and(|number| number > last) {
             return Ok(Some(at));
         }
         at += length as u64;
@@ -134,23 +134,23 @@ fn attempt_begun_by(line: &[u8]) -> Option<i64> {
     }
 }
 
-fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
-    let (one, other) = (File::open(one)?, File::open(other)?);
-    if one.metadata()?.len() != other.metadata()?.len() {
+fn is_same(first: &Path, second: &Path) -> io::Result<bool> {
+    let (first, second) = (File::open(first)?, File::open(second)?);
+    if first.metadata()?.len() != second.metadata()?.len() {
         return Ok(false);
     }
-    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    let (mut first, mut second) = (BufReader::new(first), BufReader::new(second));
     loop {
-        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
-        let length = left.len().min(right.len());
+        let (first_part, second_part) = (first.fill_buf()?, second.fill_buf()?);
+        let length = first_part.len().min(second_part.len());
         if length == 0 {
-            return Ok(left.len() == right.len());
+            return Ok(first_part.len() == second_part.len());
         }
-        if left[..length] != right[..length] {
+        if first_part[..length] != second_part[..length] {
             return Ok(false);
         }
-        one.consume(length);
-        other.consume(length);
+        first.consume(length);
+        second.consume(length);
     }
 }
 
@@ -160,13 +160,13 @@ mod tests {
 
     /// The fleet has a job that has not begun, one with one attempt, and one with a running attempt.
     #[test]
-    fn output_of_attempts_that_the_store_does_not_know_goes_aside() {
+    fn output_of_unknown_attempts_is_set_aside() {
         let [waits, ended, runs, unknown] =
             ["aaaaaa", "bbbbbb", "cccccc", "dddddd"].map(|end| format!("job-2026-01-05-{end}"));
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path().join("state"));
         fs::create_dir_all(state.jobs()).unwrap();
-        let said = |text: &str| format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n");
+        let message = |text: &str| format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n");
         let border = |number| {
             format!(
                 "{}\n",
@@ -175,40 +175,43 @@ mod tests {
                     .unwrap()
             )
         };
-        let twice = [said("one attempt"), border(2), said("two")].concat();
+        let two_attempts = [message("one attempt"), border(2), message("two")].concat();
         for (job, text) in [
-            (&waits, said("later")),
-            (&ended, twice.clone()),
-            (&runs, [said("begun"), said("more")].concat()),
-            (&unknown, said("other")),
+            (&waits, message("later")),
+            (&ended, two_attempts.clone()),
+            (&runs, [message("begun"), message("more")].concat()),
+            (&unknown, message("other")),
         ] {
             fs::write(state.jobs().join(format!("{job}.jsonl")), text).unwrap();
         }
         fs::write(state.jobs().join(format!("{waits}.diff")), "later").unwrap();
         let backup = folder.path().join("backup");
         fs::create_dir(&backup).unwrap();
-        fs::write(backup.join(format!("{ended}.jsonl")), said("one attempt")).unwrap();
-        fs::write(backup.join(format!("{runs}.jsonl")), said("begun")).unwrap();
-        let known = KnownRows {
+        fs::write(backup.join(format!("{ended}.jsonl")), message("one attempt")).unwrap();
+        fs::write(backup.join(format!("{runs}.jsonl")), message("begun")).unwrap();
+        let rows = KnownRows {
             jobs: [&waits, &ended, &runs].map(Clone::clone).into(),
             attempts: [&ended, &runs].map(|job| (job.clone(), 1)).into(),
             running: [runs.clone()].into(),
             hooks: [].into(),
         };
-        let there = |name: &str| fs::read_to_string(state.jobs().join(name)).ok();
+        let contents = |name: &str| fs::read_to_string(state.jobs().join(name)).ok();
         for with_backup in [true, false] {
-            fs::write(state.jobs().join(format!("{ended}.jsonl")), &twice).unwrap();
+            fs::write(state.jobs().join(format!("{ended}.jsonl")), &two_attempts).unwrap();
             let replaced = folder.path().join(format!("aside-{with_backup}"));
-            let outputs = Outputs { state: &state, known: &known, replaced: Some(replaced.clone()) };
+            let outputs = Outputs { state: &state, rows: &rows, replaced: Some(replaced.clone()) };
             if with_backup {
                 outputs.take(&backup).unwrap();
             }
             outputs.cut().unwrap();
-            assert_eq!(there(&format!("{waits}.jsonl")).or(there(&format!("{waits}.diff"))), None);
-            assert_eq!(there(&format!("{ended}.jsonl")), Some(said("one attempt")), "{with_backup}");
-            assert_eq!(there(&format!("{runs}.jsonl")), Some([said("begun"), said("more")].concat()));
-            assert_eq!(there(&format!("{unknown}.jsonl")), Some(said("other")));
-            assert_eq!(fs::read_to_string(replaced.join(format!("{ended}.jsonl"))).unwrap(), twice);
+            assert_eq!(contents(&format!("{waits}.jsonl")).or(contents(&format!("{waits}.diff"))), None);
+            assert_eq!(contents(&format!("{ended}.jsonl")), Some(message("one attempt")), "{with_backup}");
+            assert_eq!(
+                contents(&format!("{runs}.jsonl")),
+                Some([message("begun"), message("more")].concat())
+            );
+            assert_eq!(contents(&format!("{unknown}.jsonl")), Some(message("other")));
+            assert_eq!(fs::read_to_string(replaced.join(format!("{ended}.jsonl"))).unwrap(), two_attempts);
             assert_eq!(replaced.join(format!("{waits}.jsonl")).exists(), with_backup, "moved the first time");
         }
     }

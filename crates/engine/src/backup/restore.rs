@@ -58,15 +58,15 @@ async fn restore_by(
     let mut backup = BackupFile::open(copy).await?;
     let files = scratch(state)?;
     take_out(&mut backup, files.path()).await?;
-    let known = RestoredRows(backup.known_rows().await?);
+    let rows = RestoredRows(backup.known_rows().await?);
     backup.close().await?;
     let replaced = swap(copy, &state.database(), now)?;
     // The cursors belong to another event log.
     for cursor in ["views", "traces"] {
         absent_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
-    known.forget_others(state);
-    let outputs = Outputs { state, known: &known.0, replaced: replaced.as_deref().map(folder_of) };
+    rows.remove_unknown(state);
+    let outputs = Outputs { state, rows: &rows.0, replaced: replaced.as_deref().map(folder_of) };
     let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());
     Ok(Restored { contents, replaced, trouble: matched.err() })
 }
@@ -91,11 +91,12 @@ async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> 
     backup.remove_files().await
 }
 
-/// Gives the old store a second name, and its own name to the new one, so that a store exists at any moment.
+/// Replaces the store by the new file, and returns the path at which the old store is kept. The old store gets its
+/// second name first, so that a store exists at any moment.
 fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
     let replaced = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
-    let there = store.exists();
-    if there {
+    let exists = store.exists();
+    if exists {
         fs::hard_link(store, &replaced)
             .with_context(|| format!("cannot keep the store at {}", replaced.display()))?;
     }
@@ -106,5 +107,5 @@ fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathB
     }
     absent_is_ok(fs::remove_file(beside(store, "-shm")))?;
     file::persist(new, store)?;
-    Ok(there.then_some(replaced))
+    Ok(exists.then_some(replaced))
 }

@@ -6,33 +6,33 @@
 use std::collections::HashMap;
 
 /// Limit of the notes about invalid lines. A file with other contents would have one for each line.
-const MOST_NOTES: usize = 10;
+const MAX_NOTES: usize = 10;
 
 /// Returns the variables, and a note about each line that is not an assignment.
 pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
     let (mut variables, mut notes) = (HashMap::new(), Vec::new());
     let text = text.trim_start_matches('\u{feff}');
-    let (mut rest, mut number, mut wrong) = (text, 1, 0);
+    let (mut rest, mut number, mut invalid_lines) = (text, 1, 0);
     while !rest.is_empty() {
         let (line, mut after) = rest.split_once('\n').unwrap_or((rest, ""));
         let line = line.trim();
-        let blank = line.is_empty() || line.starts_with('#');
-        if blank {
+        let is_blank = line.is_empty() || line.starts_with('#');
+        if is_blank {
             // Skip the line.
-        } else if let Some((name, value, further)) = assignment(rest) {
+        } else if let Some((name, value, remaining)) = assignment(rest) {
             variables.insert(name.to_owned(), value);
-            after = further;
+            after = remaining;
         } else {
-            wrong += 1;
-            if wrong <= MOST_NOTES {
+            invalid_lines += 1;
+            if invalid_lines <= MAX_NOTES {
                 notes.push(format!(".env line {number} is not NAME=value and is ignored"));
             }
         }
         number += rest[..rest.len() - after.len()].matches('\n').count();
         rest = after;
     }
-    if wrong > MOST_NOTES {
-        notes.push(format!("so are {} more lines of .env", wrong - MOST_NOTES));
+    if invalid_lines > MAX_NOTES {
+        notes.push(format!("so are {} more lines of .env", invalid_lines - MAX_NOTES));
     }
     (variables, notes)
 }
@@ -43,8 +43,8 @@ fn assignment(text: &str) -> Option<(&str, String, &str)> {
     let (name, value) = (&text[..equals], &text[equals + 1..]);
     let name = name.trim();
     let name = name.strip_prefix("export ").map_or(name, str::trim_start);
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if name.is_empty() || !name.chars().all(legal) {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || !name.chars().all(is_legal) {
         return None;
     }
     let value = value.trim_start_matches([' ', '\t']);
@@ -69,17 +69,17 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
             return (line.is_empty() || line.starts_with('#')).then_some((value, after));
         }
         let escaped = (c == '\\' && quote == '"').then(|| text[at + 1..].chars().next()).flatten();
-        let meant = match escaped {
+        let unescaped = match escaped {
             Some('n') => Some('\n'),
             Some('r') => Some('\r'),
             Some('t') => Some('\t'),
             Some(same @ ('"' | '\\')) => Some(same),
             _ => None,
         };
-        if meant.is_some() {
+        if unescaped.is_some() {
             chars.next();
         }
-        value.push(meant.unwrap_or(c));
+        value.push(unescaped.unwrap_or(c));
     }
     None
 }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_noted() {
+    fn invalid_lines_are_noted() {
         let (variables, notes) = parse("hello\nA=1\nB=\"open\nC=2\n=3\nD='x' y\n");
         assert_eq!(
             variables,
@@ -136,7 +136,7 @@ mod tests {
 
     /// Regression: this took minutes when each line counted all lines before it.
     #[test]
-    fn a_file_that_is_no_env_file_is_soon_said_to_be_none() {
+    fn a_large_invalid_file_is_read_quickly() {
         let (variables, notes) = parse(&"A\n".repeat(1_000_000));
         assert_eq!((variables.len(), notes.len()), (0, 11));
         assert_eq!(notes[10], "so are 999990 more lines of .env");

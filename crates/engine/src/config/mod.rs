@@ -8,11 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use cowhand_core::config::parse::MOST_BYTES;
+use cowhand_core::config::parse::MAX_CONFIG_BYTES;
 use cowhand_core::config::{ConfigEnvironment, LoadedConfig, load as load_files};
 use cowhand_core::policy::Zone;
 
 use crate::state::StateFolder;
+use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::named_file;
 pub use watch::ConfigWatch;
 
@@ -26,17 +27,18 @@ pub struct Found {
     pub note: Option<String>,
 }
 
-/// Finds the config file. `asked` is a file, or a directory to search from; the default is `here`. The search goes up
-/// to the root.
-pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
-    let from = asked.map_or_else(|| here.to_owned(), |asked| here.join(asked));
-    if let Some(asked) = asked.filter(|_| !from.is_dir()) {
+/// Finds the config file. `requested` is a file, or a directory to search from; the default is `current_dir`. The
+/// search goes up to the root.
+pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Found> {
+    let from = requested.map_or_else(|| current_dir.to_owned(), |requested| current_dir.join(requested));
+    if let Some(requested) = requested.filter(|_| !from.is_dir()) {
         // A daemon continues when its file is removed, and `stop` has to reach it.
-        let runs = || StateFolder::beside(&from).is_locked();
+        let is_running = || StateFolder::beside(&from).is_locked();
+        refuse_closed(&from)?;
         ensure!(
-            from.exists() || runs(),
+            from.exists() || is_running(),
             "{} does not exist; `-c` takes a config file or its folder",
-            asked.display()
+            requested.display()
         );
         return Ok(Found { file: from, note: None });
     }
@@ -47,7 +49,7 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
         let file = present.next()?;
         Some(Found { note: present.next().map(|other| ignored(&other, &file)), file })
     };
-    let left = |directory: &Path| {
+    let running_without_config = |directory: &Path| {
         let file = directory.join(NAMES[0]);
         let note = format!(
             "there is no config in {}, but the daemon of the one that was there runs; `cowhand stop` ends it",
@@ -56,12 +58,13 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
         StateFolder::beside(&file).is_locked().then_some(Found { file, note: Some(note) })
     };
     for directory in from.ancestors() {
-        if let Some(found) = in_directory(directory).or_else(|| left(directory)) {
+        if let Some(found) = in_directory(directory).or_else(|| running_without_config(directory)) {
             return Ok(found);
         }
+        refuse_closed(&directory.join(NAMES[0]))?;
         // Stop here: the user does not mean the fleet of a folder above.
-        if let Some(odd) = NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists()) {
-            bail!("{} is not a regular file", odd.display());
+        if let Some(not_regular) = NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists()) {
+            bail!("{} is not a regular file", not_regular.display());
         }
     }
     None.with_context(|| {
@@ -69,9 +72,17 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
     })
 }
 
-fn ignored(other: &Path, file: &Path) -> String {
+/// Fails if a folder on the path may not be searched: what is below it is not missing.
+fn refuse_closed(path: &Path) -> anyhow::Result<()> {
+    match closed_folder(path) {
+        Some(folder) => bail!("cannot reach {}: permission denied; {}", path.display(), advice(&folder)),
+        None => Ok(()),
+    }
+}
+
+fn ignored(ignored_file: &Path, file: &Path) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    format!("{} is ignored, because {} stands beside it", name(other), name(file))
+    format!("{} is ignored, because {} stands beside it", name(ignored_file), name(file))
 }
 
 /// Returns the configs in the folders above that include this file, under `fleets` or `agents`, the nearest first. A
@@ -79,10 +90,11 @@ fn ignored(other: &Path, file: &Path) -> String {
 pub fn listing(file: &Path) -> Vec<PathBuf> {
     let Ok(file) = file.canonicalize() else { return Vec::new() };
     let in_directory =
-        |directory: &Path| NAMES.iter().map(|name| directory.join(name)).find(|it| it.is_file());
-    let above = file.parent().into_iter().flat_map(|own| own.ancestors().skip(1)).filter_map(in_directory);
-    let takes_in = |above: &PathBuf| load(above).files.iter().any(|read| is_file(read, &file));
-    above.filter(takes_in).collect()
+        |directory: &Path| NAMES.iter().map(|name| directory.join(name)).find(|file| file.is_file());
+    let above =
+        file.parent().into_iter().flat_map(|folder| folder.ancestors().skip(1)).filter_map(in_directory);
+    let includes = |above: &PathBuf| load(above).files.iter().any(|read| is_file(read, &file));
+    above.filter(includes).collect()
 }
 
 fn is_file(path: &Path, file: &Path) -> bool {
@@ -90,9 +102,9 @@ fn is_file(path: &Path, file: &Path) -> bool {
 }
 
 /// Returns the files that would be used instead of this one if they existed.
-fn before(file: &Path) -> impl Iterator<Item = PathBuf> {
-    let others = NAMES.iter().map(|name| file.with_file_name(name));
-    others.take_while(move |other| other != file)
+fn preferred_files(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = NAMES.iter().map(|name| file.with_file_name(name));
+    files.take_while(move |candidate| candidate != file)
 }
 
 /// A fleet that was loaded from files.
@@ -122,7 +134,7 @@ pub fn load(file: &Path) -> FromDisk {
         real.or_else(|| variables.get(name).cloned())
     };
     let mut files = vec![dotenv];
-    files.extend(before(file));
+    files.extend(preferred_files(file));
     let mut read = |path: &Path| {
         files.push(path.to_owned());
         read(path)
@@ -167,7 +179,7 @@ pub fn left_by_herdctl(file: &Path) -> Option<String> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    named_file::read_text(path, MOST_BYTES as u64)
+    named_file::read_text(path, MAX_CONFIG_BYTES as u64)
 }
 
 /// Returns the time zone of the machine, or UTC if the machine does not name one.

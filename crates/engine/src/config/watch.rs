@@ -14,7 +14,8 @@ use tracing::warn;
 
 use cowhand_system::blocking::run_blocking;
 
-/// Time without further events after which a change is complete: an editor, or a checkout of a branch, writes several times.
+/// Time without further events after which a change is complete: an editor, or a checkout of a branch, writes several
+/// times.
 const CHANGE_SETTLES_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -46,8 +47,9 @@ impl ConfigWatch {
 fn watch(files: HashSet<PathBuf>, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
     let folders: HashSet<PathBuf> = files.iter().filter_map(|file| Some(file.parent()?.to_owned())).collect();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        let ours = |event: &Event| event.need_rescan() || event.paths.iter().any(|path| files.contains(path));
-        if event.is_ok_and(|event| !event.kind.is_access() && ours(&event)) {
+        let is_of_config =
+            |event: &Event| event.need_rescan() || event.paths.iter().any(|path| files.contains(path));
+        if event.is_ok_and(|event| !event.kind.is_access() && is_of_config(&event)) {
             changed.notify_one();
         }
     })?;

@@ -1,5 +1,5 @@
-//! Removes containers without supervision: those of attempts with a keeper that was killed, as was everything else that
-//! could have ended them.
+//! Removes containers without supervision. They belong to attempts whose keeper was killed, together with all other
+//! processes that would have ended the container.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::context::Engine;
 use cowhand_run::sandbox::docker::{self, leftover};
 use cowhand_run::supervision::is_watched;
 
-/// Removes them. A fleet without containers does not contact a container engine.
+/// Removes containers without supervision. A fleet without containers does not contact a container engine.
 pub(super) async fn sweep(engine: Arc<Engine>) {
     let loaded = engine.loaded();
     // Containers are labelled with the canonical path.
@@ -29,7 +29,7 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
 }
 
 fn sockets(roster: &Roster) -> BTreeSet<PathBuf> {
-    let asked = roster.agents.iter().flat_map(Agent::sandboxes);
-    let asked = asked.filter(|asked| asked.kind == SandboxKind::Docker);
-    asked.filter_map(|asked| docker::socket(&asked.container).ok()).collect()
+    let sandboxes = roster.agents.iter().flat_map(Agent::sandboxes);
+    let sandboxes = sandboxes.filter(|sandbox| sandbox.kind == SandboxKind::Docker);
+    sandboxes.filter_map(|sandbox| docker::socket(&sandbox.container).ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! The end of the daemon: attempts are ended or left to their keepers, and what can be written is written.
+//! The end of the daemon: attempts are ended or left to their keepers, and everything that can be stored is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,44 +12,50 @@ use tracing::{info, warn};
 use super::Daemon;
 use crate::context::{Engine, StopRequest};
 use crate::lifecycle::Lifecycle;
-use cowhand_store::LAST_WAIT;
+use cowhand_store::SHUTDOWN_STORE_TIMEOUT;
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::panic;
 
-/// How long it may take to write down why jobs end.
+/// Time limit for recording why jobs end.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
-/// A store that has been silent for so long is worth a line in the log.
+/// Time without an answer of the store after which a warning is logged.
 const SILENT_STORE_WARNING_AFTER: Duration = Duration::from_secs(1);
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Bounds how long the store is waited for as soon as the daemon has no more jobs to wait for, whatever it does at that
-/// moment, and says so while it is waited for.
-pub(super) async fn hurry(engine: Arc<Engine>, mut way: watch::Receiver<Lifecycle>) {
-    if way.wait_for(|way| *way != Lifecycle::Running).await.is_err() {
+/// Limits the time for which a stopping daemon waits for the store, once it has no more jobs to wait for. Logs a
+/// warning if the store does not answer or cannot be written.
+pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::Receiver<Lifecycle>) {
+    if lifecycle.wait_for(|lifecycle| *lifecycle != Lifecycle::Running).await.is_err() {
         return;
     }
-    // Jobs that may finish are settled even if the store is away for a while.
-    let drains = || match *way.borrow() {
-        Lifecycle::Draining { until } => Instant::now() < until && !engine.held().is_empty(),
-        _ => false,
-    };
-    while drains() {
+    // Agents that still work may finish, even if the store is away meanwhile.
+    while matches!(*lifecycle.borrow(), Lifecycle::Draining { until } if Instant::now() < until)
+        && any_agent_works(&engine).await
+    {
         tokio::time::sleep(POLL_EVERY).await;
     }
     engine.store.hurry();
-    while engine.store.silence().is_none_or(|silence| silence < SILENT_STORE_WARNING_AFTER) {
+    while engine.store.silence().is_none_or(|waited| waited < SILENT_STORE_WARNING_AFTER) {
         tokio::time::sleep(POLL_EVERY).await;
     }
-    let seconds = LAST_WAIT.as_secs();
+    let seconds = SHUTDOWN_STORE_TIMEOUT.as_secs();
     warn!(
-        "the store does not answer; the daemon stops after it has waited for it for {seconds} seconds, and the next start \
+        "the store does not answer or cannot be written; the daemon stops after it has waited for it for {seconds} seconds, and the next start \
          settles the jobs whose end it could not write"
     );
 }
 
+/// Returns whether an attempt of this daemon has not ended. The files of the attempts decide, because a task that waits
+/// for the store does not know yet that its attempt has ended.
+async fn any_agent_works(engine: &Engine) -> bool {
+    let attempts = engine.attempts();
+    run_blocking(move || attempts.iter().any(|attempt| !matches!(attempt.ending(), Ok(Some(_))))).await
+}
+
 impl Daemon {
-    /// Sources hear what the end of the daemon made of their items, and hooks run, if they are quick; the rest is for the
-    /// next start. A hook that is a process goes on under its keeper, for as long as it may.
+    /// Delivers the results of the last jobs to their work sources and runs their hooks, within a time limit. The rest
+    /// is left for the next start. A hook that is a process continues under its keeper, within its own time limit.
     async fn deliver_outbox(&mut self) {
         let outbox = async {
             self.engine.outbox.notify_one();
@@ -59,15 +65,16 @@ impl Daemon {
         };
         let hooks = async {
             self.engine.hooks.notify_one();
-            let any = || self.engine.store.any_hook(self.engine.home.node.clone(), self.engine.clock.now());
-            while matches!(any().await, Ok(true)) {
+            let has_hook =
+                || self.engine.store.has_open_hook(self.engine.home.node.clone(), self.engine.clock.now());
+            while matches!(has_hook().await, Ok(true)) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let (outbox, hooks) = tokio::join!(
-            tokio::time::timeout(FINISH_TIMEOUT, outbox),
-            tokio::time::timeout(FINISH_TIMEOUT, hooks)
-        );
+        // What cannot be written is due for ever, and the wait for the store may be over already.
+        let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.silence().unwrap_or_default());
+        let (outbox, hooks) =
+            tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));
         if outbox.is_err() {
             warn!("a work source could not be told everything; it will be at the next start");
         }
@@ -77,46 +84,47 @@ impl Daemon {
         self.background.shutdown().await;
     }
 
-    /// Writes down of each running job that the end of the daemon ends it. A store that does not answer holds up nothing.
+    /// Records for each running job that it is cancelled because the daemon stops. A store that does not answer does
+    /// not delay the stop.
     async fn record_cancel_reason(&self) {
         let (store, now) = (&self.engine.store, self.engine.clock.now());
-        let say = async {
-            for (job, _) in self.engine.held() {
+        let record = async {
+            for (job, _) in self.engine.running_jobs() {
                 if let Err(error) = store.note_cancelling(job.clone(), CancelReason::DaemonStopped, now).await
                 {
                     warn!(%job, "why it is cancelled is not written: {error}");
                 }
             }
         };
-        if tokio::time::timeout(RECORD_TIMEOUT, say).await.is_err() {
+        if tokio::time::timeout(RECORD_TIMEOUT, record).await.is_err() {
             warn!("the store does not answer; why jobs are cancelled is not written");
         }
     }
 
-    pub(super) async fn end(mut self, mut way: watch::Receiver<Lifecycle>) {
+    pub(super) async fn end(mut self, mut lifecycle: watch::Receiver<Lifecycle>) {
         self.triggers.stop().await;
         self.pruning.stop();
         self.engine.ending.store(true, Ordering::Relaxed);
-        let keep_agents = *way.borrow_and_update() == Lifecycle::Leaving;
+        let keep_agents = *lifecycle.borrow_and_update() == Lifecycle::Leaving;
         let stop_request = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
         if !keep_agents {
             self.record_cancel_reason().await;
         }
-        for (job, _) in self.engine.held() {
+        for (job, _) in self.engine.running_jobs() {
             self.engine.request_stop(&job, stop_request);
         }
         while !self.tasks.is_empty() {
             tokio::select! {
-                Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
-                _ = way.changed(), if !keep_agents => {
-                    for (job, _) in self.engine.held() {
+                Some(ended) = self.tasks.join_next() => panic::log_panic("a task", ended),
+                _ = lifecycle.changed(), if !keep_agents => {
+                    for (job, _) in self.engine.running_jobs() {
                         self.engine.request_stop(&job, StopRequest::CancelNow);
                     }
                 }
             }
         }
         if self.engine.is_state_folder_lost() {
-            // What lies in its place may be another daemon's.
+            // A folder at the same path may belong to another daemon.
             self.background.shutdown().await;
         } else {
             self.deliver_outbox().await;

@@ -16,24 +16,24 @@ use crate::state::modes::Modes;
 /// Time between two checks.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// Waits until the folder is missing in two checks in a row, so that a folder that is put back at once does not count.
-pub(super) async fn gone(engine: Arc<Engine>) {
-    let (mut missed, mut modes) = (false, Modes::default());
+/// Waits until the folder is missing in two checks in a row. A folder that is put back at once does not count.
+pub(super) async fn wait_until_lost(engine: Arc<Engine>) {
+    let (mut was_missing, mut modes) = (false, Modes::default());
     loop {
         tokio::time::sleep(POLL_EVERY).await;
-        modes.look(&engine.home.state);
+        modes.check(&engine.home.state);
         let is_ours = engine.home.is_ours();
-        if missed && !is_ours {
+        if was_missing && !is_ours {
             return;
         }
-        missed = !is_ours;
+        was_missing = !is_ours;
     }
 }
 
 /// Makes the daemon end its attempts and itself.
-pub(super) fn give_up(engine: &Engine, course: &watch::Sender<Lifecycle>) {
-    let place = engine.home.state.path().display().to_string();
-    error!("{}", FleetError::HomeGone { place });
+pub(super) fn give_up(engine: &Engine, lifecycle: &watch::Sender<Lifecycle>) {
+    let folder = engine.home.state.path().display().to_string();
+    error!("{}", FleetError::HomeGone { folder });
     engine.state_folder_lost.store(true, Ordering::Relaxed);
-    course.send_replace(Lifecycle::Cancelling { overdue: 0 });
+    lifecycle.send_replace(Lifecycle::Cancelling { overdue: 0 });
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use crate::context::Engine;
-use crate::hook::{self, Tried};
+use crate::hook::{self, HookResult};
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{HookEnd, StoreError, TakenHook};
 use cowhand_system::fault;
@@ -41,7 +41,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
     if let Err(error) = engine.store.take_up_hooks(engine.home.node.clone(), engine.clock.now()).await {
         warn!("hooks that were begun before wait until their time is over: {error}");
     }
-    if let Err(error) = forget_folders(&engine).await {
+    if let Err(error) = remove_ended_folders(&engine).await {
         warn!("folders of hooks that have ended are still there: {error:#}");
     }
     let mut running = JoinSet::new();
@@ -56,7 +56,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
         tokio::select! {
             () = engine.clock.wait_until(Some(wake_at)) => {}
             () = engine.hooks.notified() => {}
-            Some(ended) = running.join_next() => panic::tell("a hook", ended),
+            Some(ended) = running.join_next() => panic::log_panic("a hook", ended),
         }
     }
 }
@@ -80,26 +80,26 @@ async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Ti
 /// Runs a hook. After a panic it is tried again later, a limited number of times. A hook command has a keeper, so it is
 /// not started twice.
 async fn supervise(engine: Arc<Engine>, taken: TakenHook) {
-    let Err(panicked) = caught(see_to(&engine, &taken)).await else { return };
+    let Err(panicked) = caught(run_hook(&engine, &taken)).await else { return };
     error!(job = %taken.job, "its {} {panicked}", taken.run.label());
     if taken.run.tries < MAX_PANICKED_TRIES {
         return renew(&engine, &taken, HOOK_RETRY_AFTER).await;
     }
-    settle(&engine, &taken, Tried::failed(panicked.to_string())).await;
+    settle(&engine, &taken, HookResult::failed(panicked.to_string())).await;
 }
 
-async fn see_to(engine: &Arc<Engine>, taken: &TakenHook) {
+async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
     match engine.store.job(taken.job.clone()).await {
         Ok(Some(job)) => {
             let mut run = std::pin::pin!(hook::run(engine, &job, taken));
-            let tried = loop {
+            let result = loop {
                 tokio::select! {
-                    tried = &mut run => break tried,
+                    result = &mut run => break result,
                     () = tokio::time::sleep(HOOK_RENEWAL) => renew(engine, taken, HOOK_LEASE).await,
                 }
             };
             fault::place("hook_ended");
-            settle(engine, taken, tried).await;
+            settle(engine, taken, result).await;
         }
         // Somebody removed the job, and its hooks with it.
         Ok(None) => {}
@@ -117,12 +117,12 @@ async fn renew(engine: &Engine, taken: &TakenHook, time: SignedDuration) {
     }
 }
 
-async fn settle(engine: &Arc<Engine>, taken: &TakenHook, tried: Tried) {
+async fn settle(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
     for failures in 1..=MAX_WRITES {
-        match write(engine, taken, &tried).await {
+        match write(engine, taken, &result).await {
             Ok(()) => {
                 fault::place("hook_settled");
-                forget_folder(&Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number));
+                remove_folder(&Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number));
                 return;
             }
             Err(error) => {
@@ -133,22 +133,23 @@ async fn settle(engine: &Arc<Engine>, taken: &TakenHook, tried: Tried) {
     }
 }
 
-async fn write(engine: &Engine, taken: &TakenHook, tried: &Tried) -> Result<(), StoreError> {
+async fn write(engine: &Engine, taken: &TakenHook, result: &HookResult) -> Result<(), StoreError> {
     let (job, label) = (&taken.job, taken.run.label());
-    let (end, said) = match tried {
-        Tried::Again { reason, asked, tries, .. } if taken.run.tries < *tries => {
-            let asked = asked.and_then(|asked| SignedDuration::try_from(asked).ok());
-            let again = in_future(engine, asked.unwrap_or_else(|| HOOK_BACKOFF.after(taken.run.tries)));
-            warn!(%job, "its {label} is tried again at {again}: {reason}");
-            return engine.store.postpone_hook(taken, reason.clone(), again).await;
+    let (end, output) = match result {
+        HookResult::Retry { reason, retry_after, max_tries, .. } if taken.run.tries < *max_tries => {
+            let retry_after = retry_after.and_then(|retry_after| SignedDuration::try_from(retry_after).ok());
+            let retry_at =
+                in_future(engine, retry_after.unwrap_or_else(|| HOOK_BACKOFF.after(taken.run.tries)));
+            warn!(%job, "its {label} is tried again at {retry_at}: {reason}");
+            return engine.store.postpone_hook(taken, reason.clone(), retry_at).await;
         }
-        Tried::Again { reason, said, tries, .. } => {
-            let times = if *tries == 1 { "time" } else { "times" };
-            (HookEnd::Failed { reason: format!("{reason}, tried {tries} {times}") }, said.clone())
+        HookResult::Retry { reason, output, max_tries, .. } => {
+            let times = if *max_tries == 1 { "time" } else { "times" };
+            (HookEnd::Failed { reason: format!("{reason}, tried {max_tries} {times}") }, output.clone())
         }
-        Tried::Failed { reason, said } => (HookEnd::Failed { reason: reason.clone() }, said.clone()),
-        Tried::Done { said, note } => (HookEnd::Completed { note: note.clone() }, said.clone()),
-        Tried::Skipped { reason } => (HookEnd::Skipped { reason: reason.clone() }, None),
+        HookResult::Failed { reason, output } => (HookEnd::Failed { reason: reason.clone() }, output.clone()),
+        HookResult::Done { output, note } => (HookEnd::Completed { note: note.clone() }, output.clone()),
+        HookResult::Skipped { reason } => (HookEnd::Skipped { reason: reason.clone() }, None),
     };
     match &end {
         HookEnd::Failed { reason } => warn!(%job, "its {label} failed: {reason}"),
@@ -156,7 +157,7 @@ async fn write(engine: &Engine, taken: &TakenHook, tried: &Tried) -> Result<(), 
         HookEnd::Skipped { reason } => info!(%job, "its {label} is skipped: {reason}"),
     }
     let ends_the_rest = ends_the_rest(engine, taken);
-    engine.store.end_hook(taken.clone(), end, said, ends_the_rest, engine.clock.now()).await
+    engine.store.end_hook(taken.clone(), end, output, ends_the_rest, engine.clock.now()).await
 }
 
 /// Returns whether a failure of this hook ends the remaining ones (`continue_on_error: false`).
@@ -172,28 +173,28 @@ fn in_future(engine: &Engine, time: SignedDuration) -> Timestamp {
 }
 
 /// Removes the folder of a hook run; everything of value is in the store.
-fn forget_folder(attempt: &Attempt) {
+fn remove_folder(attempt: &Attempt) {
     if let Err(error) = attempt.discard() {
         warn!("{} cannot be removed: {error}", attempt.folder().display());
     }
 }
 
 /// Removes the folders of ended hook runs that a daemon left because it died.
-async fn forget_folders(engine: &Engine) -> anyhow::Result<()> {
-    for folder in folders(&engine.home.state.attempts())? {
+async fn remove_ended_folders(engine: &Engine) -> anyhow::Result<()> {
+    for folder in hook_folders(&engine.home.state.attempts())? {
         let attempt = Attempt::at(&folder)?;
         let Some((job, number)) = attempt.hook() else { continue };
         let runs = engine.store.hook_runs(job).await?;
-        let open = |state| matches!(state, HookState::Waiting | HookState::Running);
-        if !runs.iter().any(|run| run.number == number && open(run.state)) {
-            forget_folder(&attempt);
+        let is_open = |state| matches!(state, HookState::Waiting | HookState::Running);
+        if !runs.iter().any(|run| run.number == number && is_open(run.state)) {
+            remove_folder(&attempt);
         }
     }
     Ok(())
 }
 
 /// Returns the folders of hook runs.
-fn folders(attempts: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+fn hook_folders(attempts: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
     let entries = crate::prune::files::entries(attempts)?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>()?;
     let of_hook = |path: &std::path::PathBuf| Attempt::at(path).is_ok_and(|attempt| attempt.hook().is_some());

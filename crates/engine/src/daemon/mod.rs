@@ -51,7 +51,7 @@ use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::panic;
-use tick::{AtOnce, Startable};
+use tick::{ImmediateStarter, Startable};
 use triggers::Triggers;
 
 #[derive(Debug)]
@@ -82,21 +82,22 @@ impl Daemon {
         registry: Registry,
         import: Import,
     ) -> Result<Self, FleetError> {
-        let place = state.path().display().to_string();
-        let cannot = |source| FleetError::State { place: place.clone(), source };
-        state.create().map_err(cannot)?;
-        let lock = state.lock().map_err(cannot)?.ok_or_else(|| FleetError::AlreadyRunning(place.clone()))?;
+        let folder = state.path().display().to_string();
+        let state_error = |source| FleetError::State { folder: folder.clone(), source };
+        state.create().map_err(state_error)?;
+        let lock =
+            state.lock().map_err(state_error)?.ok_or_else(|| FleetError::AlreadyRunning(folder.clone()))?;
         import.refuse_if_running()?;
-        backup::remove_scratch(&state).map_err(cannot)?;
-        let node = state.node().map_err(cannot)?;
-        let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
+        backup::remove_scratch(&state).map_err(state_error)?;
+        let node = state.node().map_err(state_error)?;
+        let job_key = JobKey::new(&state.job_key().map_err(state_error)?);
         if loaded.roster.store.is_none() {
             refuse_without_store(&state)?;
         }
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?.with_clock(clock.clone());
         // The mode of a new database file depends on the umask.
-        state.close_to_others().map_err(cannot)?;
+        state.close_to_others().map_err(state_error)?;
         let first_event = store.last_event().await?;
         let started = clock.reading();
         let (uptime, presence) = uptime::begin(&store, &node, started).await?;
@@ -109,12 +110,13 @@ impl Daemon {
         let heartbeat_at = engine.clock.moment();
         let views = Views::new(engine.home.state.clone(), started.now.wall);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
-        let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
+        let (outbox_engine, hook_engine) = (Arc::clone(&engine), Arc::clone(&engine));
         background.spawn(panic::restart_on_panic("delivering results to work sources", move || {
-            outbox::deliver_outbox(Arc::clone(&debts))
+            outbox::deliver_outbox(Arc::clone(&outbox_engine))
         }));
-        background
-            .spawn(panic::restart_on_panic("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
+        background.spawn(panic::restart_on_panic("running hooks", move || {
+            hooks::run_hooks(Arc::clone(&hook_engine))
+        }));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
         let swept_at = None;
         let mut daemon = Self {
@@ -141,9 +143,13 @@ impl Daemon {
     }
 
     /// Runs until a requested stop is complete.
-    pub async fn run(mut self, mut way: watch::Receiver<Lifecycle>, course: &watch::Sender<Lifecycle>) {
-        let mut gone = Box::pin(home::gone(Arc::clone(&self.engine)));
-        let hurry = tokio::spawn(ending::hurry(Arc::clone(&self.engine), way.clone()));
+    pub async fn run(
+        mut self,
+        mut lifecycle: watch::Receiver<Lifecycle>,
+        lifecycle_sender: &watch::Sender<Lifecycle>,
+    ) {
+        let mut folder_lost = Box::pin(home::wait_until_lost(Arc::clone(&self.engine)));
+        let limiter = tokio::spawn(ending::limit_store_wait(Arc::clone(&self.engine), lifecycle.clone()));
         loop {
             // The heartbeat runs before the plan and uses the same time. Otherwise, if the machine was suspended,
             // even between the two, the plan would treat the jobs of this node as jobs of a dead node.
@@ -151,13 +157,13 @@ impl Daemon {
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;
             self.watch_clock(reading).await;
-            let going = *way.borrow_and_update();
-            let wake_at = match going {
+            let state = *lifecycle.borrow_and_update();
+            let wake_at = match state {
                 Lifecycle::Running => self.tick_and_start(now).await,
-                Lifecycle::Draining { until } if !self.engine.held().is_empty() => {
+                Lifecycle::Draining { until } if !self.engine.running_jobs().is_empty() => {
                     self.triggers.stop().await;
                     if until <= Instant::now() {
-                        self.give_up_waiting(course);
+                        self.give_up_waiting(lifecycle_sender);
                         break;
                     }
                     Some(self.engine.clock.now() + DRAIN_POLL_EVERY)
@@ -167,38 +173,39 @@ impl Daemon {
             self.prune_if_due();
             self.sweep_if_due();
             self.write_views().await;
-            if going == Lifecycle::Running {
+            if state == Lifecycle::Running {
                 self.triggers.follow(&self.engine).await;
             }
-            let held = !self.engine.held().is_empty();
+            let has_jobs = !self.engine.running_jobs().is_empty();
             let heartbeat_at = self.heartbeat_at.on_clock_of(reading.now);
-            let wake_at = wake_at.into_iter().chain(held.then_some(heartbeat_at)).min();
+            let wake_at = wake_at.into_iter().chain(has_jobs.then_some(heartbeat_at)).min();
             tokio::select! {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
-                _ = way.changed() => {}
-                () = &mut gone, if !self.engine.is_state_folder_lost() => home::give_up(&self.engine, course),
-                Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
-                Some(ended) = self.background.join_next() => panic::tell("a background task", ended),
+                _ = lifecycle.changed() => {}
+                () = &mut folder_lost, if !self.engine.is_state_folder_lost() => home::give_up(&self.engine, lifecycle_sender),
+                Some(ended) = self.tasks.join_next() => panic::log_panic("a task", ended),
+                Some(ended) = self.background.join_next() => panic::log_panic("a background task", ended),
             }
         }
-        self.end(way).await;
-        hurry.abort();
+        self.end(lifecycle).await;
+        limiter.abort();
         // The task shares the lock of the state folder until it is dropped. The next daemon needs that lock.
-        let _ = hurry.await;
+        let _ = limiter.await;
     }
 
-    /// Records the number of jobs that will be cancelled, before the stop is reported to the callers that wait for it.
-    fn give_up_waiting(&self, course: &watch::Sender<Lifecycle>) {
-        let overdue = self.engine.held().len();
-        course.send_if_modified(|course| {
-            let draining = matches!(course, Lifecycle::Draining { .. });
-            if draining {
+    /// Records that the time to finish is over, with the number of jobs that will be cancelled. The callers that wait
+    /// for the stop report that number.
+    fn give_up_waiting(&self, lifecycle_sender: &watch::Sender<Lifecycle>) {
+        let overdue = self.engine.running_jobs().len();
+        lifecycle_sender.send_if_modified(|lifecycle| {
+            let is_draining = matches!(lifecycle, Lifecycle::Draining { .. });
+            if is_draining {
                 let jobs = if overdue == 1 { "1 job".to_owned() } else { format!("{overdue} jobs") };
                 warn!("{jobs} did not finish in time and will be cancelled");
-                *course = Lifecycle::Cancelling { overdue };
+                *lifecycle = Lifecycle::Cancelling { overdue };
             }
-            draining
+            is_draining
         });
     }
 
@@ -208,7 +215,7 @@ impl Daemon {
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
         let (node, holds) = (&engine.home.node, |job: &JobId| engine.holds(job));
-        let at_once = AtOnce {
+        let at_once = ImmediateStarter {
             node,
             lease: JOB_LEASE,
             prewarm_cgroup: &prewarm_cgroup,
@@ -253,11 +260,11 @@ impl Daemon {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(&agent);
         let limits = agent.and_then(|agent| SpendLimits::of(&loaded.roster, agent, now));
-        let other = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
-        let slot = other.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
+        let fallback_agent = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
+        let slot = fallback_agent.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
         let starter = Starter { node, lease: JOB_LEASE, max_concurrent, session_key, limits, slot };
-        let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
+        let claim = self.engine.store.claim_with_limits(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
             // The outbox renews the claim of the item, or finds that it is lost.
@@ -273,20 +280,21 @@ impl Daemon {
 
     /// Renews the leases of running attempts before they expire, and abandons attempts whose lease is lost.
     async fn heartbeat(&mut self, now: Moment) {
-        let held = self.engine.held();
-        if now.since(self.heartbeat_at).is_negative() || held.is_empty() {
+        let running = self.engine.running_jobs();
+        if now.since(self.heartbeat_at).is_negative() || running.is_empty() {
             return;
         }
         // Leases that expired while the machine was suspended are renewed, too: they belong to this node until another
         // node settles the job. The lease of a job without an attempt task on this node is not renewed, so it expires.
-        let (node, jobs) = (self.engine.home.node.clone(), held.iter().map(|(job, _)| job.clone()).collect());
+        let node = self.engine.home.node.clone();
+        let jobs = running.iter().map(|(job, _)| job.clone()).collect();
         match self.engine.store.renew(node, jobs, JOB_LEASE, now.wall).await {
-            Ok(ours) => {
+            Ok(renewed) => {
                 fault::place("renewed");
-                let lost = |(job, epoch): &(JobId, i64)| {
-                    !ours.iter().any(|held| held.job == *job && held.epoch == *epoch)
+                let is_lost = |(job, epoch): &(JobId, i64)| {
+                    !renewed.iter().any(|lease| lease.job == *job && lease.epoch == *epoch)
                 };
-                for (job, epoch) in held.into_iter().filter(lost) {
+                for (job, epoch) in running.into_iter().filter(is_lost) {
                     self.engine.abandon(&job, epoch);
                 }
                 self.heartbeat_at = now.plus(HEARTBEAT);
@@ -320,10 +328,11 @@ impl Daemon {
     }
 }
 
-/// Triggers early the grace period that the kernel needs before a process changes its cgroup, as the next keeper will.
+/// Starts the grace period that the kernel needs before a process changes its cgroup, which the next keeper does. So
+/// the keeper has to wait less.
 fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
-    drop(tokio::task::spawn_blocking(cgroup::wait_ahead));
+    drop(tokio::task::spawn_blocking(cgroup::trigger_grace_period));
 }
 
 /// Spawns the attempt task of a job that has just been claimed.

@@ -19,7 +19,7 @@ use crate::queues::PERSON_CLAIM_VALID_FOR;
 use cowhand_store::audit;
 use cowhand_store::{HeldItem, ItemState, StoreError};
 use cowhand_system::fault;
-use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next, within};
+use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, can_claim_another, guarded, within};
 
 /// Time that a node has for a delivery before another node may try it.
 const DELIVERY_LEASE: SignedDuration = SignedDuration::from_mins(2);
@@ -38,7 +38,7 @@ const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 pub(super) async fn deliver_outbox(engine: Arc<Engine>) {
     let outbox = Outbox { engine };
     loop {
-        match outbox.work_off().await {
+        match outbox.deliver_due().await {
             Ok(Some(next)) => outbox.wait(next).await,
             Ok(None) => outbox.engine.outbox.notified().await,
             Err(error) => {
@@ -55,7 +55,7 @@ struct Outbox {
 
 impl Outbox {
     /// Delivers everything that is due. Returns the time of the next look, if there are items left.
-    async fn work_off(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn deliver_due(&self) -> Result<Option<Timestamp>, StoreError> {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
         for holder in self.engine.undelivered.take() {
@@ -65,10 +65,10 @@ impl Outbox {
         loop {
             let mut due = Vec::new();
             while due.len() < PARALLEL_DELIVERIES
-                && let Some(one) =
+                && let Some(entry) =
                     store.take_outbox_entry(node(), self.in_future(DELIVERY_LEASE), self.now()).await?
             {
-                due.push(one);
+                due.push(entry);
             }
             if due.is_empty() {
                 break;
@@ -91,15 +91,15 @@ impl Outbox {
     }
 
     async fn deliver(&self, entry: HeldItem) -> Result<(), StoreError> {
-        let ItemState::Closing { tries, by, .. } = &entry.state else { return Ok(()) };
+        let ItemState::Closing { tries, by: actor, .. } = &entry.state else { return Ok(()) };
         let (item, store) = (entry.item.id.clone(), &self.engine.store);
         let error = match guarded(within(DELIVERY_TIMEOUT, self.send(&entry))).await {
             Ok(()) => {
                 fault::place("told");
                 info!(%item, holder = entry.holder, "its source knows how it ended");
-                let (by, delivered) = (by.clone(), store.outbox_entry_delivered(entry, self.now()));
-                return match by {
-                    Some(by) => audit::by(by, delivered).await,
+                let (actor, delivered) = (actor.clone(), store.outbox_entry_delivered(entry, self.now()));
+                return match actor {
+                    Some(actor) => audit::by(actor, delivered).await,
                     None => delivered.await,
                 };
             }
@@ -115,15 +115,16 @@ impl Outbox {
             return store.drop_item(entry, error.to_string(), self.now()).await;
         }
         let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(MAX_DELIVERY_PAUSE);
-        let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
-        let again = self.in_future(asked.unwrap_or(pause));
-        warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
+        let retry_after =
+            error.retry_after().and_then(|retry_after| SignedDuration::try_from(retry_after).ok());
+        let retry_at = self.in_future(retry_after.unwrap_or(pause));
+        warn!(%item, "its source could not be told, which is tried again at {retry_at}: {error}");
         let message = if error.is_missing() {
             format!("{error}; it is looked for until {kept_until:.0}")
         } else {
             error.to_string()
         };
-        store.postpone(entry, message, again, self.now()).await
+        store.postpone(entry, message, retry_at, self.now()).await
     }
 
     /// Returns until when the outbox looks for a missing item. An item that is to be released becomes available anyway
@@ -138,41 +139,41 @@ impl Outbox {
     async fn send(&self, entry: &HeldItem) -> Result<(), WorkSourceError> {
         let ItemState::Closing { closing, .. } = &entry.state else { return Ok(()) };
         let source = self.engine.loaded().sources.source(&entry.agent, &entry.source)?;
-        let by = self.claimant(entry, entry.until).await?;
+        let claimant = self.claimant(entry, entry.until).await?;
         match closing {
             Closing::Complete(result) => {
-                let id = self.id_now(source.as_ref(), entry, &by).await?;
-                source.complete_work(&id, result, &by).await
+                let id = self.current_id(source.as_ref(), entry, &claimant).await?;
+                source.complete_work(&id, result, &claimant).await
             }
             Closing::Release(options) => {
                 let id = if options.unfinished {
                     entry.item.id.clone()
                 } else {
-                    self.id_now(source.as_ref(), entry, &by).await?
+                    self.current_id(source.as_ref(), entry, &claimant).await?
                 };
-                let ReleaseResult { success, message } = source.release_work(&id, options, &by).await?;
+                let ReleaseResult { success, message } = source.release_work(&id, options, &claimant).await?;
                 let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
                 if success { Ok(()) } else { Err(WorkSourceError::NotReleased { item: id, why }) }
             }
         }
     }
 
-    /// The id under which the item is to be told how its job ended: a person may have renamed it meanwhile. Its failures are
-    /// counted under the new id before it is offered again.
-    async fn id_now(
+    /// Returns the current id of the item, because a person may have renamed it meanwhile. Its failures are moved to
+    /// the new id before it is offered again.
+    async fn current_id(
         &self,
         source: &dyn WorkSource,
         held: &HeldItem,
-        by: &Claimant,
+        claimant: &Claimant,
     ) -> Result<WorkItemId, WorkSourceError> {
-        let error = match is_the_same(source, held).await {
+        let error = match check_same_item(source, held).await {
             Ok(()) => return Ok(held.item.id.clone()),
             Err(error) => error,
         };
         if !error.is_missing() && !matches!(error, WorkSourceError::Replaced(_)) {
             return Err(error);
         }
-        let id = source.moved(&held.item.id, by).await?.ok_or(error)?;
+        let id = source.moved(&held.item.id, claimant).await?.ok_or(error)?;
         if let Some(item) = source.get_work(&id).await? {
             let (store, from) = (&self.engine.store, held.item.id.clone());
             let moved = store.move_failures(held.queue.clone(), from, item).await;
@@ -186,14 +187,14 @@ impl Outbox {
             self.in_future(if held.job().is_some() { CLAIM_VALID_FOR } else { PERSON_CLAIM_VALID_FOR });
         let renewed = async {
             let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
-            let (id, by) = (&held.item.id, self.claimant(&held, until).await?);
-            match source.renew_claim(id, &by).await {
+            let (id, claimant) = (&held.item.id, self.claimant(&held, until).await?);
+            match source.renew_claim(id, &claimant).await {
                 Err(lost @ WorkSourceError::NotHeld { .. }) => {
-                    is_the_same(source.as_ref(), &held).await?;
-                    again(source.claim_work(id, &by).await?, lost)
+                    check_same_item(source.as_ref(), &held).await?;
+                    check_reclaim(source.claim_work(id, &claimant).await?, lost)
                 }
-                Err(missing) if missing.is_missing() => match source.moved(id, &by).await? {
-                    Some(id) => source.renew_claim(&id, &by).await,
+                Err(missing) if missing.is_missing() => match source.moved(id, &claimant).await? {
+                    Some(id) => source.renew_claim(&id, &claimant).await,
                     None => Err(missing),
                 },
                 renewed => renewed,
@@ -207,7 +208,7 @@ impl Outbox {
                 Ok(())
             }
             Err(error) if error.is_moot() || (error.is_missing() && held.until <= self.now()) => {
-                self.lost(&held, &error).await
+                self.cancel_lost(&held, &error).await
             }
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
@@ -218,7 +219,7 @@ impl Outbox {
     }
 
     /// Cancels the job of an item with a lost claim. If the job continued, the same work could be done twice.
-    async fn lost(&self, held: &HeldItem, error: &WorkSourceError) -> Result<(), StoreError> {
+    async fn cancel_lost(&self, held: &HeldItem, error: &WorkSourceError) -> Result<(), StoreError> {
         warn!(item = %held.item.id, holder = held.holder, "its claim is lost: {error}");
         let Some(job) = held.job() else {
             return self.engine.store.drop_item(held.clone(), error.to_string(), self.now()).await;
@@ -245,19 +246,20 @@ impl Outbox {
     }
 }
 
-/// An item that could not be found and is there again may be another one, of the same name; so may one that does not say
-/// any more that it is claimed by us, because a person put in new work. What was done for the first one says nothing
-/// about it.
-async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
+/// Returns an error if the item in the source is a different one with the same id. That can be so if the item was
+/// missing before, or if it no longer shows the claim of this fleet, because a person has put new work in its place.
+/// The result of the job does not apply to that new work.
+async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
     let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);
     // A source with items that do not show their claim checks that itself.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());
     }
-    let now = source.get_work(id).await?.ok_or_else(|| WorkSourceError::NotFound(id.clone()))?;
-    let is_same_text = now.title == held.item.title && now.description.trim() == held.item.description.trim();
-    if is_claimed(&now) || is_same_text {
+    let current = source.get_work(id).await?.ok_or_else(|| WorkSourceError::NotFound(id.clone()))?;
+    let is_same_text =
+        current.title == held.item.title && current.description.trim() == held.item.description.trim();
+    if is_claimed(&current) || is_same_text {
         return Ok(());
     }
     match source.queue_state(id).await? {
@@ -274,10 +276,10 @@ fn was_missing(held: &HeldItem) -> bool {
 
 /// Interprets the result of claiming an item again after its claim expired. The claim is lost if the item is claimed,
 /// missing or not available; other refusals are errors of the source.
-fn again(claimed: ClaimResult, lost: WorkSourceError) -> Result<(), WorkSourceError> {
+fn check_reclaim(claimed: ClaimResult, lost: WorkSourceError) -> Result<(), WorkSourceError> {
     match claimed {
         ClaimResult::Claimed(_) => Ok(()),
-        ClaimResult::Refused { reason, .. } if tries_the_next(reason) => Err(lost),
+        ClaimResult::Refused { reason, .. } if can_claim_another(reason) => Err(lost),
         ClaimResult::Refused { reason, message } => {
             let why = message.unwrap_or_else(|| format!("{reason:?}"));
             Err(WorkSourceError::Other(anyhow::anyhow!(why)))

@@ -35,7 +35,8 @@ impl Pruning {
 }
 
 impl Daemon {
-    /// Starts pruning in its own task, so that a large folder does not delay jobs. Does nothing if the fleet keeps everything.
+    /// Starts pruning in its own task, so that a large folder does not delay jobs. Does nothing if the fleet keeps
+    /// everything.
     pub(super) fn prune_if_due(&mut self) {
         let now = self.engine.clock.now();
         if self.pruning.is_due(now) && !self.engine.loaded().roster.keeps_everything() {

@@ -19,24 +19,24 @@ use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
-use cowhand_store::RunsAt;
+use cowhand_store::ProviderAndRuntime;
 
 impl Daemon {
     /// Gives each attempt that this node started and nobody settled an attempt task, before the first plan.
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
-        for held in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
+        for lease in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
             fault::place("adopted");
-            let Some(job) = engine.store.job(held.job).await? else { continue };
+            let Some(job) = engine.store.job(lease.job).await? else { continue };
             let fallback = self.fallback_of(&job).await?;
-            if let Some(stop_requests) = engine.begin(&job, held.epoch) {
+            if let Some(stop_requests) = engine.begin(&job, lease.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
-                let task = AttemptTask::new(Arc::clone(engine), job, held.epoch, stop_requests, fallback);
+                let task = AttemptTask::new(Arc::clone(engine), job, lease.epoch, stop_requests, fallback);
                 self.tasks.spawn(task.supervise(false));
             }
         }
         let orphans = orphans::find(engine).await;
-        let held = engine.held().into_iter().map(|(job, _)| job);
+        let held = engine.running_jobs().into_iter().map(|(job, _)| job);
         let held: HashSet<JobId> = held.chain(orphans.iter().map(|orphan| orphan.job().clone())).collect();
         for orphan in orphans {
             self.tasks.spawn(orphan.end());
@@ -44,8 +44,8 @@ impl Daemon {
         let (state, loaded, now) = (engine.home.state.clone(), engine.loaded(), engine.clock.now());
         let write =
             move |attempt: &Attempt, state: &StateFolder| unwritten::catch_up(attempt, state, &loaded, now);
-        let forgotten = tokio::task::spawn_blocking(move || remove_output(&state, &held, &write)).await;
-        if let Err(error) = forgotten.map_err(io::Error::other).flatten() {
+        let result = tokio::task::spawn_blocking(move || remove_output(&state, &held, &write)).await;
+        if let Err(error) = result.map_err(io::Error::other).flatten() {
             warn!("the raw output of attempts that were settled is still there: {error}");
         }
         Ok(())
@@ -55,8 +55,8 @@ impl Daemon {
     async fn fallback_of(&self, job: &Job) -> Result<Option<usize>, FleetError> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
-        let place = self.engine.store.runs_at(job.id().clone()).await?;
-        Ok(agent.zip(place).and_then(|(agent, RunsAt { provider, runtime })| {
+        let program = self.engine.store.provider_and_runtime(job.id().clone()).await?;
+        Ok(agent.zip(program).and_then(|(agent, ProviderAndRuntime { provider, runtime })| {
             agent.fallback_of(provider.as_deref(), runtime.as_deref())
         }))
     }

@@ -1,7 +1,7 @@
 //! One plan and its execution.
 //!
-//! A tick takes no input but the time, may be run twice, and is its own retry: each of its actions is a verb of the
-//! store that refuses to do the same thing twice.
+//! A tick takes no input but the time. It may be run twice and needs no retry of its own: each of its actions is a verb
+//! of the store that refuses to do the same thing twice, and the next tick plans again what failed.
 
 use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::duration;
@@ -45,22 +45,23 @@ pub struct Startable {
     pub fallback: Option<usize>,
 }
 
-/// A caller that can start a job as soon as it is fired. Without it, the tick leaves all starts to its caller.
-pub struct AtOnce<'a> {
+/// The means of a caller that starts a job as soon as it is fired. Without them, the tick leaves all starts to its
+/// caller.
+pub struct ImmediateStarter<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
     /// Callback before a write that will probably start a job.
     pub prewarm_cgroup: &'a (dyn Fn() + Sync),
-    /// Callback that returns whether this process has an attempt task for a job. Then the job is not lost, however late
-    /// its lease is renewed: the process may have been suspended between two looks.
+    /// Callback that returns whether this process has an attempt task for a job. Such a job is not lost, even if its
+    /// lease has expired: the process may have been suspended between two ticks.
     pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
     /// Callback for each claimed job, with its epoch, before the next plan.
     pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
 }
 
-impl std::fmt::Debug for AtOnce<'_> {
+impl std::fmt::Debug for ImmediateStarter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AtOnce").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("ImmediateStarter").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
@@ -76,7 +77,7 @@ pub async fn tick(
     roster: &Roster,
     now: Timestamp,
     uptime: &Uptime,
-    mut at_once: Option<AtOnce<'_>>,
+    mut at_once: Option<ImmediateStarter<'_>>,
 ) -> Result<Tick, StoreError> {
     let mut fired = 0;
     for _ in 0..MAX_PLANS {
@@ -87,7 +88,7 @@ pub async fn tick(
         for action in plan.actions {
             // A row that cannot be written must not delay the rest of the fleet.
             match act(store, roster, action, now, &mut tick, at_once.as_mut()).await {
-                Ok(news) => changed |= news,
+                Ok(is_change) => changed |= is_change,
                 Err(error) => {
                     error!("cannot act: {error}");
                     tick.wake_at = Some(now + ACTION_RETRY_AFTER);
@@ -110,7 +111,7 @@ async fn act(
     action: Action,
     now: Timestamp,
     tick: &mut Tick,
-    at_once: Option<&mut AtOnce<'_>>,
+    at_once: Option<&mut ImmediateStarter<'_>>,
 ) -> Result<bool, StoreError> {
     match action {
         Action::Start { job, agent, max_concurrent, session_key, fallback } => {
@@ -128,15 +129,17 @@ async fn act(
         Action::CancelPrevious { job } => {
             store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
         }
-        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
+        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|at_once| (at_once.holds)(&job)) => {
+            Ok(false)
+        }
         Action::Expire { job, epoch } => {
             let (retry, silent) = expiry_policy(store, roster, &job).await?;
             let settled = store.release_expired(job.clone(), epoch, silent, retry, now).await?;
-            let lost = matches!(settled, Settled::Done(_));
-            if lost {
+            let is_lost = matches!(settled, Settled::Done(_));
+            if is_lost {
                 warn!(%job, "its node stopped renewing the lease; the attempt is lost");
             }
-            Ok(lost)
+            Ok(is_lost)
         }
         Action::Resume { schedule } => {
             let resumed = store.resume(schedule, now).await?;
@@ -163,21 +166,27 @@ async fn act(
             Ok(false)
         }
         Action::Fire { schedule, key, due, outcome, made_up, after_hours } => {
-            let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
+            let Some((agent, configured)) = roster.schedule(schedule) else { return Ok(false) };
             let (decision, refused) = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
-                    let firing_context = FiringContext::by_clock(known, &key, due);
-                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, firing_context, now)
+                    let firing_context = FiringContext::by_clock(configured, &key, due);
+                    Dispatch { agent, schedule: configured, due: Some(due) }.decision(
+                        &key,
+                        firing_context,
+                        now,
+                    )
                 }
-                FiringOutcome::Skipped(reason) => (Decision::Skip(reason), closed_by(known, reason, due)),
-                FiringOutcome::Missed => (Decision::Miss, Some(missed_by(&known.timing))),
+                FiringOutcome::Skipped(reason) => {
+                    (Decision::Skip(reason), calendar_note(configured, reason, due))
+                }
+                FiringOutcome::Missed => (Decision::Miss, Some(missed_note(&configured.timing))),
                 FiringOutcome::Coalesced => (Decision::Coalesce, None),
             };
-            let misfire = made_up.then(|| made_up_by(known.timing.misfire));
-            let waited = after_hours.then(|| waited_for_calendar(known, due));
+            let misfire = made_up.then(|| make_up_note(configured.timing.misfire));
+            let waited = after_hours.then(|| calendar_wait_note(configured, due));
             let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused).or(waited) };
             let fired = match &at_once {
-                Some(AtOnce { node, lease, prewarm_cgroup, .. }) => {
+                Some(ImmediateStarter { node, lease, prewarm_cgroup, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {
                         prewarm_cgroup();
                     }
@@ -194,23 +203,23 @@ async fn act(
             };
             fault::place("fired");
             tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
-            let news = fired != Fired::Duplicate;
+            let is_new = fired != Fired::Duplicate;
             if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {
                 (at_once.begin)(job, epoch);
             }
-            Ok(news)
+            Ok(is_new)
         }
     }
 }
 
 /// Returns the note of a firing that was missed and runs all the same.
-fn made_up_by(misfire: Misfire) -> String {
+fn make_up_note(misfire: Misfire) -> String {
     let policy = misfire.as_str();
     format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")
 }
 
 /// Returns the note of a firing that waited for the calendar of its schedule, which may have been changed since then.
-fn waited_for_calendar(schedule: &Schedule, due: Timestamp) -> String {
+fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
     match schedule.timing.closed_by(due, schedule.zone.time_zone()) {
         Some(_) => format!("{AFTER_HOURS} to open"),
         None => format!("{AFTER_HOURS}, which has been changed and does not close the time any more"),
@@ -218,7 +227,7 @@ fn waited_for_calendar(schedule: &Schedule, due: Timestamp) -> String {
 }
 
 /// Returns the note of a firing that was missed and does not run.
-fn missed_by(timing: &Timing) -> String {
+fn missed_note(timing: &Timing) -> String {
     match timing.latest().filter(|_| timing.misfire != Misfire::Skip) {
         Some(latest) => format!("it was late by more than `max_lateness` ({})", duration::in_words(latest)),
         None => "`misfire: skip` does not make up for it".to_owned(),
@@ -226,7 +235,7 @@ fn missed_by(timing: &Timing) -> String {
 }
 
 /// Returns the note of a firing that the calendar of its schedule does not allow.
-fn closed_by(schedule: &Schedule, reason: SkipReason, due: Timestamp) -> Option<String> {
+fn calendar_note(schedule: &Schedule, reason: SkipReason, due: Timestamp) -> Option<String> {
     let closed = schedule.timing.closed_by(due, schedule.zone.time_zone());
     closed.filter(|_| reason == SkipReason::OutsideHours).map(ClosedBy::sentence)
 }
@@ -237,8 +246,8 @@ async fn expiry_policy(store: &Store, roster: &Roster, id: &JobId) -> Result<(Re
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
     let retry = agent.restrictions(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
-    let place = store.runs_at(id.clone()).await?;
-    let number = place.and_then(|at| agent.fallback_of(at.provider.as_deref(), at.runtime.as_deref()));
-    let other = number.and_then(|number| agent.fallback(number));
-    Ok((retry.clone(), other.as_ref().unwrap_or(agent).usage_reporting() == UsageReporting::AtEnd))
+    let program = store.provider_and_runtime(id.clone()).await?;
+    let number = program.and_then(|at| agent.fallback_of(at.provider.as_deref(), at.runtime.as_deref()));
+    let fallback = number.and_then(|number| agent.fallback(number));
+    Ok((retry.clone(), fallback.as_ref().unwrap_or(agent).usage_reporting() == UsageReporting::AtEnd))
 }

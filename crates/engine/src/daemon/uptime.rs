@@ -8,7 +8,8 @@ use super::Daemon;
 use crate::error::FleetError;
 use cowhand_store::{Joined, NodePresence, Store};
 
-/// Records the start of the daemon. Due times since the start of the oldest running daemon of the fleet were not missed.
+/// Records the start of the daemon. Due times since the start of the oldest running daemon of the fleet were not
+/// missed.
 pub(super) async fn begin(
     store: &Store,
     node: &str,
@@ -16,11 +17,11 @@ pub(super) async fn begin(
 ) -> Result<(Uptime, NodePresence), FleetError> {
     let presence = store.appear(node).await?;
     let Joined { step, others_since } = store.join(node.to_owned(), reading.now.wall).await?;
-    if let Some(by) = step {
-        tell_step(by);
+    if let Some(step) = step {
+        log_clock_step(step);
     }
     let mut uptime = Uptime::since(reading.now);
-    uptime.look(reading);
+    uptime.observe(reading);
     if let Some(since) = others_since {
         uptime.shared_with(since, reading.now);
     }
@@ -30,21 +31,21 @@ pub(super) async fn begin(
 impl Daemon {
     /// Notices steps of the wall clock and suspensions of the machine, and records each step once.
     pub(super) async fn watch_clock(&mut self, reading: ClockReading) {
-        let noticed = self.uptime.look(reading);
+        let changes = self.uptime.observe(reading);
         let (store, node) = (&self.engine.store, self.engine.home.node.clone());
-        if let Some(by) = noticed.step {
-            tell_step(by);
-            if let Err(error) = store.clock_stepped(node.clone(), by, reading.now.wall).await {
+        if let Some(step) = changes.step {
+            log_clock_step(step);
+            if let Err(error) = store.clock_stepped(node.clone(), step, reading.now.wall).await {
                 warn!("cannot record the step of the clock: {error}");
             }
             // After a step, waiting deliveries and hooks may be due, or may wait too long.
             self.engine.outbox.notify_one();
             self.engine.hooks.notify_one();
         }
-        if let Some(time) = noticed.suspended {
+        if let Some(time) = changes.suspended {
             info!("the machine was suspended for {:#}", whole_seconds(time));
         }
-        if noticed.step.is_some() || noticed.suspended.is_some() {
+        if changes.step.is_some() || changes.suspended.is_some() {
             match store.others_since(node).await {
                 Ok(Some(since)) => self.uptime.shared_with(since, reading.now),
                 Ok(None) => {}
@@ -66,11 +67,11 @@ impl Daemon {
     }
 }
 
-fn tell_step(by: SignedDuration) {
-    let time = whole_seconds(by.abs());
-    let way = if by.is_negative() { "back" } else { "forward" };
+fn log_clock_step(step: SignedDuration) {
+    let time = whole_seconds(step.abs());
+    let direction = if step.is_negative() { "back" } else { "forward" };
     warn!(
-        "the wall clock was set {way} by {time:#}; intervals and timeouts go on as before, cron times follow the new time"
+        "the wall clock was set {direction} by {time:#}; intervals and timeouts go on as before, cron times follow the new time"
     );
 }
 

@@ -63,23 +63,24 @@ pub(super) enum ProgramError {
     TooOld { version: String, oldest: String },
 }
 
-pub(super) async fn look(roster: &Roster) -> Vec<Finding> {
+pub(super) async fn check(roster: &Roster) -> Vec<Finding> {
     // Many agents use the same program.
-    let mut asked = HashMap::new();
+    let mut versions = HashMap::new();
     let mut findings = Vec::new();
     for agent in &roster.agents {
-        findings.push(agent_finding(agent, &mut asked).await);
+        findings.push(agent_finding(agent, &mut versions).await);
     }
     findings
 }
 
-async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, VersionResult>) -> Finding {
+async fn agent_finding(agent: &Agent, versions: &mut HashMap<PathBuf, VersionResult>) -> Finding {
     let what = format!("agent {}", agent.name);
     let runtime = agent.runtime();
-    let (program, path) = match program(agent).and_then(|program| Ok((located(agent, &program)?, program))) {
-        Ok((path, program)) => (program, path),
-        Err(missing) => return Finding::of(what, Err(missing)),
-    };
+    let (program, path) =
+        match program(agent).and_then(|program| Ok((find_program(agent, &program)?, program))) {
+            Ok((path, program)) => (program, path),
+            Err(missing) => return Finding::of(what, Err(missing)),
+        };
     let about = description(runtime);
     if runtime == Runtime::Acp {
         let found = path.display();
@@ -94,14 +95,14 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, VersionResult
     if about.program.is_none() {
         return Finding::works(what, path.display().to_string());
     }
-    let version = match asked.get(&path) {
+    let version = match versions.get(&path) {
         Some(version) => version.clone(),
-        None => said_version(&path, &agent.directory, agent.program.env.iter()).await,
+        None => version_of(&path, &agent.directory, agent.program.env.iter()).await,
     };
-    asked.insert(path.clone(), version.clone());
+    versions.insert(path.clone(), version.clone());
     let found = format!("{program} at {}", path.display());
-    if let Some(obstacle) = obstacle(agent, runtime) {
-        return Finding::of(what, Err(format!("{found}; {obstacle}")));
+    if let Some(refusal) = start_refusal(agent, runtime) {
+        return Finding::of(what, Err(format!("{found}; {refusal}")));
     }
     match judge(about, version) {
         Ok(version) => Finding::works(what, format!("{program} {version} at {}", path.display())),
@@ -111,20 +112,20 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, VersionResult
 
 /// Returns the path of the agent's program.
 pub(super) fn path(agent: &Agent) -> Result<PathBuf, ProgramError> {
-    located(agent, &program(agent)?)
+    find_program(agent, &program(agent)?)
 }
 
 fn program(agent: &Agent) -> Result<String, ProgramError> {
     if !agent.directory.is_dir() {
         return Err(ProgramError::NoDirectory(agent.directory.clone()));
     }
-    let own = || agent.program.command.first().cloned();
-    let known = description(agent.runtime()).program.map(str::to_owned);
+    let configured = || agent.program.command.first().cloned();
+    let built_in = description(agent.runtime()).program.map(str::to_owned);
     let runtime = agent.runtime().name();
-    known.or_else(own).ok_or(ProgramError::NoCommand(runtime))
+    built_in.or_else(configured).ok_or(ProgramError::NoCommand(runtime))
 }
 
-fn located(agent: &Agent, program: &str) -> Result<PathBuf, ProgramError> {
+fn find_program(agent: &Agent, program: &str) -> Result<PathBuf, ProgramError> {
     find(program, &agent.directory, agent.program.env.get("PATH"))
         .ok_or_else(|| unusable(program, &agent.directory))
 }
@@ -157,22 +158,22 @@ async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, Progra
 }
 
 /// Returns the output of `--version`.
-pub(super) async fn said_version<'a>(
+pub(super) async fn version_of<'a>(
     path: &Path,
     directory: &Path,
     environment: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> VersionResult {
-    let asked = Command::new(path)
+    let output = Command::new(path)
         .arg("--version")
         .envs(environment)
         .current_dir(directory)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    match tokio::time::timeout(VERSION_TIMEOUT, asked).await {
+    match tokio::time::timeout(VERSION_TIMEOUT, output).await {
         Ok(Ok(output)) if output.status.success() => {
-            let said = String::from_utf8_lossy(&output.stdout);
-            Ok(said.lines().next().unwrap_or_default().trim().chars().take(100).collect())
+            let text = String::from_utf8_lossy(&output.stdout);
+            Ok(text.lines().next().unwrap_or_default().trim().chars().take(100).collect())
         }
         Ok(Ok(output)) => Err(VersionError::Ended(output.status)),
         Ok(Err(error)) => Err(VersionError::NotRun(Arc::new(error))),
@@ -182,21 +183,21 @@ pub(super) async fn said_version<'a>(
 
 /// Returns the version number, or why it may not work.
 fn judge(about: &Description, version: VersionResult) -> Result<String, ProgramError> {
-    let said = version?;
-    let Some(version) = figures(&said) else {
-        return Err(ProgramError::StrangeVersion(said));
+    let text = version?;
+    let Some(version) = version_in(&text) else {
+        return Err(ProgramError::StrangeVersion(text));
     };
-    let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
+    let joined = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
     match about.oldest {
         Some(oldest) if version < oldest => {
-            Err(ProgramError::TooOld { version: written(version), oldest: written(oldest) })
+            Err(ProgramError::TooOld { version: joined(version), oldest: joined(oldest) })
         }
-        _ => Ok(written(version)),
+        _ => Ok(joined(version)),
     }
 }
 
 /// Returns the first `1.2.3` in a text.
-pub(super) fn figures(text: &str) -> Option<[u32; 3]> {
+pub(super) fn version_in(text: &str) -> Option<[u32; 3]> {
     text.split(|letter: char| !letter.is_ascii_digit() && letter != '.').find_map(|word| {
         let parts: Vec<u32> = word.trim_matches('.').split('.').map_while(|part| part.parse().ok()).collect();
         parts.get(..3)?.try_into().ok()
@@ -204,11 +205,11 @@ pub(super) fn figures(text: &str) -> Option<[u32; 3]> {
 }
 
 /// Explains why the program would refuse to start.
-fn obstacle(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
-    let bypass = agent.tools.mode == PermissionMode::BypassPermissions;
-    let claude = runtime == Runtime::Claude;
-    let excused = agent.program.env.contains_key("IS_SANDBOX");
-    (claude && bypass && rustix::process::geteuid().is_root() && !excused).then_some(
+fn start_refusal(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
+    let is_bypass = agent.tools.mode == PermissionMode::BypassPermissions;
+    let is_claude = runtime == Runtime::Claude;
+    let is_excused = agent.program.env.contains_key("IS_SANDBOX");
+    (is_claude && is_bypass && rustix::process::geteuid().is_root() && !is_excused).then_some(
         "it refuses `permission_mode: bypassPermissions` to root; use `allowed_tools`, another user, or IS_SANDBOX=1 in `env`",
     )
 }
@@ -216,13 +217,13 @@ fn obstacle(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
 /// Finds a program as a shell would.
 pub(super) fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
     if name.contains('/') {
-        return Some(directory.join(name)).filter(|path| runs(path));
+        return Some(directory.join(name)).filter(|path| is_executable(path));
     }
     let path = path.map(Into::into).or_else(|| std::env::var_os("PATH"))?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| runs(path))
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_executable(path))
 }
 
-fn runs(path: &Path) -> bool {
+fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
@@ -232,8 +233,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_say() {
-        for (said, expected) in [
+    fn versions_are_found_in_the_output_of_programs() {
+        for (text, expected) in [
             ("2.1.325 (Claude Code)", Some([2, 1, 325])),
             ("codex-cli 0.166.0", Some([0, 166, 0])),
             ("0.61.0", Some([0, 61, 0])),
@@ -242,42 +243,43 @@ mod tests {
             ("unknown", None),
             ("", None),
         ] {
-            assert_eq!(figures(said), expected, "{said}");
+            assert_eq!(version_in(text), expected, "{text}");
         }
     }
 
     #[test]
     fn why_a_program_cannot_be_started() {
         let folder = tempfile::tempdir().unwrap();
-        let here = folder.path();
-        std::fs::write(here.join("plain"), "#!/bin/sh\n").unwrap();
-        std::fs::create_dir(here.join("sub")).unwrap();
-        let whole = |name: &str| here.join(name).display().to_string();
+        let directory = folder.path();
+        std::fs::write(directory.join("plain"), "#!/bin/sh\n").unwrap();
+        std::fs::create_dir(directory.join("sub")).unwrap();
+        let absolute = |name: &str| directory.join(name).display().to_string();
         for (program, expected) in [
-            (whole("plain"), "/plain is not executable; `chmod +x` makes it so"),
+            (absolute("plain"), "/plain is not executable; `chmod +x` makes it so"),
             ("./plain".to_owned(), "/./plain is not executable"),
-            (whole("sub"), "/sub is a folder, not a program"),
-            (whole("gone"), "/gone does not exist; install it, or correct its path in the config"),
-            (whole("plain/x"), "/plain/x cannot be used: Not a directory"),
+            (absolute("sub"), "/sub is a folder, not a program"),
+            (absolute("gone"), "/gone does not exist; install it, or correct its path in the config"),
+            (absolute("plain/x"), "/plain/x cannot be used: Not a directory"),
             ("no-such-program".to_owned(), "no-such-program was not found on PATH; install it"),
         ] {
-            assert_eq!(find(&program, here, None), None);
-            let said = unusable(&program, here);
-            let said = said.to_string();
-            assert!(said.contains(expected), "{said}");
+            assert_eq!(find(&program, directory, None), None);
+            let text = unusable(&program, directory);
+            let text = text.to_string();
+            assert!(text.contains(expected), "{text}");
         }
     }
 
     #[test]
-    fn old_and_unknown_versions_are_doubts() {
+    fn old_and_unknown_versions_are_warnings() {
         let about = description(Runtime::Claude);
-        let judged = |said: &str| judge(about, Ok(said.to_owned())).map_err(|error| error.to_string());
-        assert_eq!(judged("2.1.325 (Claude Code)"), Ok("2.1.325".to_owned()));
+        let version_of_text =
+            |text: &str| judge(about, Ok(text.to_owned())).map_err(|error| error.to_string());
+        assert_eq!(version_of_text("2.1.325 (Claude Code)"), Ok("2.1.325".to_owned()));
         assert_eq!(
-            judged("1.0.9").unwrap_err(),
+            version_of_text("1.0.9").unwrap_err(),
             "version 1.0.9 is too old to rely on; 2.0.0 is the oldest that is known to work"
         );
-        assert_eq!(judged("moo").unwrap_err(), "its version is unknown: it says \"moo\"");
+        assert_eq!(version_of_text("moo").unwrap_err(), "its version is unknown: it says \"moo\"");
         let silent = judge(about, Err(VersionError::Silent)).unwrap_err().to_string();
         assert_eq!(silent, "`--version` did not answer within 20 seconds");
     }

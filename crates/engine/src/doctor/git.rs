@@ -6,13 +6,13 @@ use std::path::Path;
 use cowhand_core::roster::Roster;
 
 use super::Finding;
-use super::agents::{figures, find, said_version};
+use super::agents::{find, version_in, version_of};
 
 /// First version with `worktree list -z`; everything else that is used is older.
 const OLDEST_GIT: [u32; 3] = [2, 36, 0];
 
 /// Checks `git`; returns `None` if no job has its own workspace.
-pub(super) async fn look(roster: &Roster) -> Option<Finding> {
+pub(super) async fn check(roster: &Roster) -> Option<Finding> {
     let mut users = roster.agents.iter().filter(|agent| agent.isolations().next().is_some());
     let user = users.next()?;
     let Some(path) = find("git", Path::new(""), None) else {
@@ -26,21 +26,21 @@ pub(super) async fn look(roster: &Roster) -> Option<Finding> {
             )),
         ));
     };
-    let said = said_version(&path, Path::new("."), std::iter::empty()).await;
-    let (detail, warning) = judge(said);
+    let version = version_of(&path, Path::new("."), std::iter::empty()).await;
+    let (detail, warning) = judge(version);
     Some(Finding { warning, ..Finding::works("git", format!("{} at {}", detail, path.display())) })
 }
 
 /// Describes the version, and returns whether it may not work.
-fn judge(said: Result<String, impl Display>) -> (String, bool) {
-    let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
-    match said.map(|said| (figures(&said), said)) {
-        Ok((Some(version), _)) if version >= OLDEST_GIT => (written(version), false),
+fn judge(output: Result<String, impl Display>) -> (String, bool) {
+    let text = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
+    match output.map(|output| (version_in(&output), output)) {
+        Ok((Some(version), _)) if version >= OLDEST_GIT => (text(version), false),
         Ok((Some(version), _)) => {
-            let needed = written(OLDEST_GIT);
-            (format!("{} is too old for workspaces, which need {needed},", written(version)), true)
+            let needed = text(OLDEST_GIT);
+            (format!("{} is too old for workspaces, which need {needed},", text(version)), true)
         }
-        Ok((None, said)) => (format!("unknown version (it says {said:?})"), true),
+        Ok((None, output)) => (format!("unknown version (it says {output:?})"), true),
         Err(why) => (format!("unknown version ({why})"), true),
     }
 }
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn versions_of_git() {
-        for (said, expected) in [
+        for (output, expected) in [
             (Ok("git version 2.39.5"), ("2.39.5", false)),
             (Ok("git version 2.50.1 (Apple Git-155)"), ("2.50.1", false)),
             (Ok("git version 2.25.1"), ("2.25.1 is too old for workspaces, which need 2.36.0,", true)),
             (Ok("moo"), ("unknown version (it says \"moo\")", true)),
             (Err("`--version` hung"), ("unknown version (`--version` hung)", true)),
         ] {
-            let (detail, warning) = judge(said.map(str::to_owned));
+            let (detail, warning) = judge(output.map(str::to_owned));
             assert_eq!((detail.as_str(), warning), expected);
         }
     }

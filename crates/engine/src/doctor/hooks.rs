@@ -9,23 +9,24 @@ use cowhand_run::address;
 use cowhand_work::WorkSources;
 
 /// Returns only problems, because a fleet may have many hooks.
-pub(super) fn look(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
+pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let is_set = |name: &str| sources.setting().variable(name).is_some();
-    let of_agent = |agent: &Agent| {
+    let findings_of = |agent: &Agent| {
         let lists = [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)];
-        let all = lists.into_iter().flat_map(|(list, hooks)| {
+        let hooks = lists.into_iter().flat_map(|(list, hooks)| {
             hooks.iter().enumerate().map(move |(number, hook)| (list, number, hook))
         });
-        all.filter_map(|(list, number, hook)| {
-            let what = match &hook.name {
-                Some(name) => format!("hook {name} of {}", agent.name),
-                None => format!("hook {list}[{number}] of {}", agent.name),
-            };
-            Some(Finding::of(what, Err(obstacle(hook, is_set)?)))
-        })
-        .collect::<Vec<_>>()
+        hooks
+            .filter_map(|(list, number, hook)| {
+                let what = match &hook.name {
+                    Some(name) => format!("hook {name} of {}", agent.name),
+                    None => format!("hook {list}[{number}] of {}", agent.name),
+                };
+                Some(Finding::of(what, Err(obstacle(hook, is_set)?)))
+            })
+            .collect::<Vec<_>>()
     };
-    roster.agents.iter().flat_map(of_agent).collect()
+    roster.agents.iter().flat_map(findings_of).collect()
 }
 
 /// Explains why a hook would always fail.
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hooks_need() {
+    fn hooks_without_a_variable_or_a_public_address() {
         for (hook, expected) in [
             (r#"{"type":"shell","command":"x"}"#, None),
             (r#"{"type":"webhook","url":"https://example.com/x"}"#, None),
@@ -78,10 +79,10 @@ mod tests {
             (r#"{"type":"slack","channel_id":"1","bot_token_env":"SET"}"#, None),
         ] {
             let hook = Hook::from(serde_json::from_str::<HookConfig>(hook).unwrap());
-            let said = obstacle(&hook, |name| name == "SET");
+            let found = obstacle(&hook, |name| name == "SET");
             match expected {
-                None => assert_eq!(said, None, "{hook:?}"),
-                Some(words) => assert!(said.as_ref().is_some_and(|said| said.contains(words)), "{said:?}"),
+                None => assert_eq!(found, None, "{hook:?}"),
+                Some(text) => assert!(found.as_ref().is_some_and(|found| found.contains(text)), "{found:?}"),
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Checks that agents can start and that their work sources answer, in the process that starts the agents.
 
 mod agents;
-mod environment;
 mod git;
 mod hooks;
 mod sandboxes;
 mod starts;
 mod trust;
+mod variables;
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -70,25 +70,25 @@ pub struct Subject {
 /// Checks agents and sources with the environment of this process.
 pub async fn examine(subject: Subject) -> Vec<Finding> {
     let Subject { roster, sources, .. } = &subject;
-    let mut findings = agents::look(roster).await;
-    findings.extend(git::look(roster).await);
-    findings.extend(environment::look(roster, |name| std::env::var_os(name).is_some()));
-    let of_machine = subject.clone();
-    let looked = tokio::task::spawn_blocking(move || {
-        let Subject { roster, state, variables, files, .. } = &of_machine;
-        let mut findings = sandboxes::look(roster);
-        findings.extend(starts::look(roster, state, variables, files));
+    let mut findings = agents::check(roster).await;
+    findings.extend(git::check(roster).await);
+    findings.extend(variables::check(roster, |name| std::env::var_os(name).is_some()));
+    let machine_subject = subject.clone();
+    let machine_findings = tokio::task::spawn_blocking(move || {
+        let Subject { roster, state, variables, files, .. } = &machine_subject;
+        let mut findings = sandboxes::check(roster);
+        findings.extend(starts::check(roster, state, variables, files));
         findings
     });
     findings.extend(
-        looked.await.unwrap_or_else(|error| {
+        machine_findings.await.unwrap_or_else(|error| {
             vec![Finding::of("starts", Err(format!("they cannot be tried: {error}")))]
         }),
     );
     findings.extend(roster.server.tls.as_ref().map(certificate));
     findings.extend(webhooks(sources, roster, subject.outside));
-    findings.extend(hooks::look(sources, roster));
-    findings.extend(trust::look(sources, roster));
+    findings.extend(hooks::check(sources, roster));
+    findings.extend(trust::check(sources, roster));
     findings.extend(work_sources(sources, roster).await);
     findings.extend(
         queues::queues(sources, roster, None).iter().filter_map(|queue| untaken(sources, roster, queue)),
@@ -108,8 +108,9 @@ fn certificate(files: &TlsConfig) -> Finding {
 
 /// Checks that the secrets of webhooks are set, and that those without a secret can be used.
 fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>) -> Vec<Finding> {
-    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
-    all.filter_map(|(agent, schedule)| {
+    let schedules =
+        roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |schedule| (agent, schedule)));
+    schedules.filter_map(|(agent, schedule)| {
         let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
             return None;
         };

@@ -46,37 +46,37 @@ struct Machine<'a> {
 }
 
 /// Returns only problems, each message of an agent once.
-pub(super) fn look(
+pub(super) fn check(
     roster: &Roster,
     state: &StateFolder,
     variables: &HashMap<String, String>,
     files: &[PathBuf],
 ) -> Vec<Finding> {
-    let made = TempDir::new().and_then(|folder| Ok((folder, std::env::current_exe()?)));
-    let (folder, program) = match made {
-        Ok(made) => made,
+    let created = TempDir::new().and_then(|folder| Ok((folder, std::env::current_exe()?)));
+    let (folder, program) = match created {
+        Ok(created) => created,
         Err(error) => return vec![Finding::of("starts", Err(format!("they cannot be tried: {error}")))],
     };
     let machine = Machine { state, variables, files, program, folder };
     // A missing program has been reported already.
-    let there = roster.agents.iter().filter(|agent| agents::path(agent).is_ok());
-    there.flat_map(|agent| machine.findings(agent)).collect()
+    let installed = roster.agents.iter().filter(|agent| agents::path(agent).is_ok());
+    installed.flat_map(|agent| machine.findings(agent)).collect()
 }
 
 impl Machine<'_> {
     fn findings(&self, agent: &Agent) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         for schedule in [None].into_iter().chain(agent.schedules.iter().map(Some)) {
-            let confines = agent.trusts(schedule).into_iter().any(Trust::confines);
-            for confined in [false].into_iter().chain(confines.then_some(true)) {
+            let is_confining = agent.trusts(schedule).into_iter().any(Trust::confines);
+            for confined in [false].into_iter().chain(is_confining.then_some(true)) {
                 let Err(why) = self.start(agent, schedule, confined) else { continue };
                 let why = why.to_string();
-                if findings.iter().any(|known| known.detail == why) {
+                if findings.iter().any(|finding| finding.detail == why) {
                     continue;
                 }
                 let of = schedule.map(|schedule| format!("/{}", schedule.name)).unwrap_or_default();
-                let whose = if confined { ", of strangers" } else { "" };
-                findings.push(Finding::of(format!("start of {}{of}{whose}", agent.name), Err(why)));
+                let suffix = if confined { ", of strangers" } else { "" };
+                findings.push(Finding::of(format!("start of {}{of}{suffix}", agent.name), Err(why)));
             }
         }
         findings
@@ -85,28 +85,28 @@ impl Machine<'_> {
     /// Tries a start. The error is the one with which a job would fail.
     fn start(&self, agent: &Agent, schedule: Option<&Schedule>, confined: bool) -> Result<(), TrialError> {
         let name = schedule.map(|schedule| &schedule.name);
-        let asked = agent.sandbox(name, confined);
-        if asked.kind == SandboxKind::None || ability::refusal(asked.kind).is_some() {
+        let requested = agent.sandbox(name, confined);
+        if requested.kind == SandboxKind::None || ability::refusal(requested.kind).is_some() {
             // A sandbox that this machine does not support is reported once for the machine.
             return Ok(());
         }
-        let (private, stead) = (self.folder.path().join("private"), self.folder.path().join("stead"));
-        let own = std::env::vars_os()
+        let (private, private_home) = (self.folder.path().join("private"), self.folder.path().join("stead"));
+        let inherited = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let launch =
-            Launch::of(agent, &job(agent, name), &SessionChoice::Fresh, own, self.variables, &private)?;
+            Launch::of(agent, &job(agent, name), &SessionChoice::Fresh, inherited, self.variables, &private)?;
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let isolated = agent.isolation_of(name).kind != IsolationKind::Shared;
-        let mut argv = launch.start.by(&self.program).argv;
+        let mut argv = launch.start.with_program(&self.program).argv;
         let work_dir = self.work_dir(agent, isolated, &mut argv)?;
         let about = description(agent.program.known_runtime());
         // The check must not create a folder in anybody's home.
         let homes = if confined { about.homes } else { &[] };
         let about = Description { homes, ..*about };
-        let client = agent.runtime() == Runtime::Acp;
-        let command = agent.program.command.first().filter(|_| client);
-        let setting = SandboxInput {
-            asked: &asked,
+        let is_acp = agent.runtime() == Runtime::Acp;
+        let command = agent.program.command.first().filter(|_| is_acp);
+        let input = SandboxInput {
+            requested: &requested,
             base: &agent.directory,
             directory: &work_dir,
             isolated,
@@ -119,11 +119,11 @@ impl Machine<'_> {
             state: self.state.path(),
             files: self.files,
             program: &self.program,
-            stead: confined.then_some(stead.as_path()),
+            private_home: confined.then_some(private_home.as_path()),
         };
-        let Some(plan) = resolve_plan(&setting)? else { return Ok(()) };
+        let Some(plan) = resolve_plan(&input)? else { return Ok(()) };
         if plan.gateway {
-            credentials::from(agent, &mut argv, &mut environment)?;
+            credentials::withhold_key(agent, &mut argv, &mut environment)?;
         }
         if plan.kind == SandboxKind::Bubblewrap {
             try_out(&plan, &work_dir, &self.program)?;
@@ -131,7 +131,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Returns the working directory. A workspace is an empty folder here, and the program is taken from the agent's directory.
+    /// Returns the working directory. A workspace is an empty folder here, and the program is taken from the agent's
+    /// directory.
     fn work_dir(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, TrialError> {
         if !isolated {
             return Ok(agent.directory.clone());
@@ -140,8 +141,8 @@ impl Machine<'_> {
             *program = agent.directory.join(Path::new(program)).display().to_string();
         }
         let work_dir = self.folder.path().join("desk");
-        let made = std::fs::create_dir_all(&work_dir);
-        made.and_then(|()| work_dir.canonicalize()).map_err(TrialError::NoWorkspace)
+        let created = std::fs::create_dir_all(&work_dir);
+        created.and_then(|()| work_dir.canonicalize()).map_err(TrialError::NoWorkspace)
     }
 }
 

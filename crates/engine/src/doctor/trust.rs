@@ -9,21 +9,25 @@ use cowhand_work::WorkSources;
 use cowhand_work::github::RepositoryAccess;
 
 /// Returns only problems. Work sources are checked separately.
-pub(super) fn look(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
-    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
-    all.filter_map(|(agent, schedule)| {
-        let error = sources.people().check(&asked(agent, schedule)?, sources.setting()).err()?;
-        let what = format!("trust of {}/{}", agent.name, schedule.name);
-        let why = format!(
-            "{error}; `min_permission` needs it, and until it is there nothing of this schedule runs"
-        );
-        Some(Finding::of(what, Err(why)))
-    })
-    .collect()
+pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
+    let schedules =
+        roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |schedule| (agent, schedule)));
+    schedules
+        .filter_map(|(agent, schedule)| {
+            let error =
+                sources.people().check(&permission_access(agent, schedule)?, sources.setting()).err()?;
+            let what = format!("trust of {}/{}", agent.name, schedule.name);
+            let why = format!(
+                "{error}; `min_permission` needs it, and until it is there nothing of this schedule runs"
+            );
+            Some(Finding::of(what, Err(why)))
+        })
+        .collect()
 }
 
-/// Returns the place and credentials for requests of permissions; `None` if there are no requests, or `gh` makes them.
-fn asked(agent: &Agent, schedule: &Schedule) -> Option<RepositoryAccess> {
+/// Returns the repository and credentials for requests of permissions; `None` if there are no requests, or if `gh`
+/// makes them.
+fn permission_access(agent: &Agent, schedule: &Schedule) -> Option<RepositoryAccess> {
     let trusts = agent.trusts(Some(schedule));
     if trusts.iter().all(|trust| trust.min_permission.is_none()) {
         return None;
@@ -60,7 +64,7 @@ mod tests {
         agent.schedules.push(schedule);
         let variables = HashMap::from([("DOCTOR_SET".to_owned(), "ghp_1".to_owned())]);
         let sources = WorkSources::new(Arc::default(), SourceContext::of_base(Path::new("/"), variables));
-        let findings = look(&sources, &Roster::of(vec![agent]));
+        let findings = check(&sources, &Roster::of(vec![agent]));
         findings.into_iter().map(|finding| format!("{}: {}", finding.what, finding.detail)).collect()
     }
 
@@ -70,25 +74,27 @@ mod tests {
         let issues = |auth: &str| {
             format!(r#"{{"type":"github_issues","owner":"o","repo":"r","auth":{{"token_env":"{auth}"}}}}"#)
         };
-        let by = |auth: &str| format!(r#"{{"min_permission":"write","auth":{{"token_env":"{auth}"}}}}"#);
+        let trust_with =
+            |auth: &str| format!(r#"{{"min_permission":"write","auth":{{"token_env":"{auth}"}}}}"#);
         let unset = "trust of a/s: ";
         for (trigger, trust, missing) in [
-            (webhook.to_owned(), by("DOCTOR_UNSET"), true),
-            (webhook.to_owned(), by("DOCTOR_SET"), false),
+            (webhook.to_owned(), trust_with("DOCTOR_UNSET"), true),
+            (webhook.to_owned(), trust_with("DOCTOR_SET"), false),
             (
                 webhook.to_owned(),
                 r#"{"allow_authors":["ann"],"auth":{"token_env":"DOCTOR_UNSET"}}"#.to_owned(),
                 false,
             ),
             // A GitHub trigger uses its own credentials.
-            (issues("DOCTOR_UNSET"), by("DOCTOR_SET"), true),
-            (issues("DOCTOR_SET"), by("DOCTOR_UNSET"), false),
-            (r#"{"type":"manual"}"#.to_owned(), by("DOCTOR_UNSET"), false),
+            (issues("DOCTOR_UNSET"), trust_with("DOCTOR_SET"), true),
+            (issues("DOCTOR_SET"), trust_with("DOCTOR_UNSET"), false),
+            (r#"{"type":"manual"}"#.to_owned(), trust_with("DOCTOR_UNSET"), false),
         ] {
-            let said = found(&trigger, &trust);
-            let told = |line: &String| line.starts_with(unset) && line.contains("DOCTOR_UNSET is not set");
-            assert_eq!(said.len(), usize::from(missing), "{trigger} {trust} {said:?}");
-            assert!(said.iter().all(told), "{trigger} {trust} {said:?}");
+            let findings = found(&trigger, &trust);
+            let is_unset =
+                |line: &String| line.starts_with(unset) && line.contains("DOCTOR_UNSET is not set");
+            assert_eq!(findings.len(), usize::from(missing), "{trigger} {trust} {findings:?}");
+            assert!(findings.iter().all(is_unset), "{trigger} {trust} {findings:?}");
         }
     }
 }

@@ -51,29 +51,29 @@ impl Fleet {
         job: &JobId,
         attempt: u32,
         key: String,
-        what: AskSubject,
+        subject: AskSubject,
     ) -> Result<AskDecision, FleetError> {
         let job = self.job(job).await?;
-        if let AskSubject::Tool { tool, input } = &what {
+        if let AskSubject::Tool { tool, input } = &subject {
             match self.verdict(&job, tool, input) {
                 ToolVerdict::Allow => return Ok(AskDecision::Allowed),
                 ToolVerdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
                 ToolVerdict::Ask => {}
             }
         }
-        let key = sha256(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
+        let key = sha256(format!("{key}\n{}", serde_json::to_string(&subject).unwrap_or_default()));
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
-        let what = redacted(what, &self.redactor_of(&job));
-        if serde_json::to_string(&what).is_ok_and(|text| text.len() > MAX_ASK_SIZE) {
+        let subject = redacted(subject, &self.redactor_of(&job));
+        if serde_json::to_string(&subject).is_ok_and(|text| text.len() > MAX_ASK_SIZE) {
             let message = "it is too large for a person to look at, so nobody was asked".to_owned();
             return Ok(AskDecision::Denied { message });
         }
-        let patience = agent.map_or(ASK_TIMEOUT, |agent| agent.ask_timeout);
+        let timeout = agent.map_or(ASK_TIMEOUT, |agent| agent.ask_timeout);
         let now = self.engine.clock.now();
-        let expires_at = now.checked_add(patience).unwrap_or(Timestamp::MAX);
-        let made = self.store().make_ask(job.id().clone(), attempt, key, what, expires_at, now).await?;
-        match made {
+        let expires_at = now.checked_add(timeout).unwrap_or(Timestamp::MAX);
+        let result = self.store().make_ask(job.id().clone(), attempt, key, subject, expires_at, now).await?;
+        match result {
             AskMade::Made(ask) => Ok(AskDecision::Asked(ask)),
             AskMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
             AskMade::TooMany => {
@@ -116,8 +116,8 @@ impl Fleet {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };
         let restrictions = agent.restrictions(job);
-        let of_schedule = restrictions.schedule().and_then(|schedule| schedule.permissions.as_ref());
-        let verdict = permission::decide(agent.tools.permissions.as_ref(), of_schedule, tool, input);
+        let schedule_rules = restrictions.schedule().and_then(|schedule| schedule.permissions.as_ref());
+        let verdict = permission::decide(agent.tools.permissions.as_ref(), schedule_rules, tool, input);
         // The removed schedule may have denied what the agent's rules allow.
         let verdict = if matches!(restrictions, JobRestrictions::Removed(_)) {
             verdict.max(ToolVerdict::Ask)
@@ -129,8 +129,8 @@ impl Fleet {
     }
 
     /// Waits until the ask is no longer open, at most for `patience`, and returns it.
-    pub async fn wait_for_ask(&self, id: &AskId, patience: SignedDuration) -> Result<Ask, FleetError> {
-        let until = tokio::time::Instant::now() + patience.unsigned_abs();
+    pub async fn wait_for_ask(&self, id: &AskId, timeout: SignedDuration) -> Result<Ask, FleetError> {
+        let deadline = tokio::time::Instant::now() + timeout.unsigned_abs();
         loop {
             let seen = self.store().committed();
             let ask = self.ask_by_id(id).await?;
@@ -142,11 +142,11 @@ impl Fleet {
                 self.store().expire_asks(now).await?;
                 continue;
             }
-            let runs_out = self.engine.clock.wait_until(Some(ask.expires_at));
+            let expiry = self.engine.clock.wait_until(Some(ask.expires_at));
             tokio::select! {
                 () = self.store().changed(seen) => {}
-                () = runs_out => {}
-                () = tokio::time::sleep_until(until) => return Ok(ask),
+                () = expiry => {}
+                () = tokio::time::sleep_until(deadline) => return Ok(ask),
             }
         }
     }
@@ -172,8 +172,8 @@ impl Fleet {
     }
 }
 
-fn redacted(what: AskSubject, redactor: &Redactor) -> AskSubject {
-    match what {
+fn redacted(subject: AskSubject, redactor: &Redactor) -> AskSubject {
+    match subject {
         AskSubject::Tool { tool, mut input } => {
             redactor.redact_value(&mut input);
             AskSubject::Tool { tool: redactor.redact(&tool).into_owned(), input }

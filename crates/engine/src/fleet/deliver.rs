@@ -46,7 +46,7 @@ impl Fleet {
     ) -> Result<Delivered, FleetError> {
         self.accept().await?;
         let roster = self.roster();
-        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
         let schedule = schedule_of(agent, schedule)?;
         let name = || (agent.name.clone(), schedule.name.clone());
         let reception = delivery.reception(&schedule.trigger);
@@ -62,7 +62,7 @@ impl Fleet {
             let off_in_file = schedule.disabled_in_file();
             let (agent, schedule) = name();
             return Err(match off_in_file {
-                Some(place) => FleetError::OffInFile { agent, schedule, place },
+                Some(location) => FleetError::OffInFile { agent, schedule, location },
                 None => FleetError::ScheduleOff { agent, schedule },
             });
         }

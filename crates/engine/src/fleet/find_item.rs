@@ -8,34 +8,34 @@ use crate::queues::{ItemPlace, ItemView, Queue, holders, queues};
 use cowhand_store::Store;
 use cowhand_work::WorkSources;
 
-/// Finds an item in the queues of the fleet, of one agent, or in one queue. An id that several of them have is refused;
-/// `verb` is the command that the refusal names.
+/// Finds an item in all queues of the fleet, in those of one agent, or in one queue. Returns an error if several queues
+/// have an item with this id; `verb` is the command that the error names.
 pub async fn find_item(
     sources: &WorkSources,
     roster: &Roster,
     store: &Store,
-    (id, place): (&WorkItemId, ItemPlace<'_>),
+    (id, scope): (&WorkItemId, ItemPlace<'_>),
     verb: &'static str,
 ) -> Result<(Queue, ItemView), FleetError> {
-    if let Some(agent) = place.agent.filter(|agent| roster.agent(agent).is_none()) {
+    if let Some(agent) = scope.agent.filter(|agent| roster.agent(agent).is_none()) {
         return Err(missing_agent(store, roster, agent).await);
     }
-    let mut searched = queues(sources, roster, place.agent);
-    if let Some(queue) = place.queue {
-        let known: Vec<String> = searched.iter().map(|queue| queue.name.clone()).collect();
-        searched.retain(|known| known.name == queue);
+    let mut searched = queues(sources, roster, scope.agent);
+    if let Some(queue) = scope.queue {
+        let names: Vec<String> = searched.iter().map(|queue| queue.name.clone()).collect();
+        searched.retain(|candidate| candidate.name == queue);
         if searched.is_empty() {
-            return Err(FleetError::NoQueue { queue: queue.to_owned(), known });
+            return Err(FleetError::NoQueue { queue: queue.to_owned(), known: names });
         }
     }
     let mut found = holders(searched, id, store).await?;
     match (found.pop(), found.is_empty()) {
-        (Some(one), true) => Ok(one),
+        (Some(only), true) => Ok(only),
         (Some(last), false) => {
-            let all = found.into_iter().chain([last]).map(|(queue, _)| (queue.name, queue.needed));
-            Err(FleetError::SeveralItems { item: id.clone(), verb, queues: all.collect() })
+            let queues = found.into_iter().chain([last]).map(|(queue, _)| (queue.name, queue.needed));
+            Err(FleetError::SeveralItems { item: id.clone(), verb, queues: queues.collect() })
         }
-        (None, _) => match place {
+        (None, _) => match scope {
             ItemPlace { queue: Some(queue), .. } => {
                 Err(FleetError::NotInQueue { item: id.clone(), queue: queue.to_owned() })
             }

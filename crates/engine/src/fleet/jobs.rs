@@ -1,11 +1,24 @@
-//! Reading, listing and cancelling jobs.
+//! Reading, listing and cancelling jobs, and firings without a job.
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::Job;
+use cowhand_core::plan::Preparing;
+use cowhand_core::trigger::FiringKey;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
+use super::known::is_of;
 use super::{Fleet, FleetError};
 use crate::context::StopRequest;
-use cowhand_store::{CancelOutcome, JobFilter};
+use cowhand_store::{CancelOutcome, JobFilter, Store};
+
+/// Accepted firing without a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AcceptedFiring {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    pub key: FiringKey,
+}
 
 impl Fleet {
     /// Returns the current state of a job; a job that has ended does not change.
@@ -28,4 +41,46 @@ impl Fleet {
         self.engine.hooks.notify_one();
         Ok(answer)
     }
+
+    /// Cancels the accepted firings without a job, of one agent or schedule or of all, and returns those that were
+    /// cancelled. Their schedules may have left the config.
+    pub async fn cancel_firings(
+        &self,
+        agent: Option<&AgentName>,
+        schedule: Option<&ScheduleName>,
+    ) -> Result<Vec<AcceptedFiring>, FleetError> {
+        let mut cancelled = Vec::new();
+        for (id, firing) in matching_firings(self.store(), agent, schedule).await? {
+            if self.store().cancel_firing(id, firing.key.clone(), self.engine.clock.now()).await? {
+                cancelled.push(firing);
+            }
+        }
+        self.nudge();
+        Ok(cancelled)
+    }
+}
+
+/// Returns the accepted firings without a job, of one agent or schedule or of all.
+pub async fn accepted_firings(
+    store: &Store,
+    agent: Option<&AgentName>,
+    schedule: Option<&ScheduleName>,
+) -> Result<Vec<AcceptedFiring>, FleetError> {
+    let matching = matching_firings(store, agent, schedule).await?;
+    Ok(matching.into_iter().map(|(_, firing)| firing).collect())
+}
+
+async fn matching_firings(
+    store: &Store,
+    agent: Option<&AgentName>,
+    schedule: Option<&ScheduleName>,
+) -> Result<Vec<(ScheduleId, AcceptedFiring)>, FleetError> {
+    let snapshot = store.snapshot().await?;
+    let matching = |firing: &Preparing| {
+        let record = snapshot.schedules.get(&firing.schedule)?;
+        let (agent_name, name, key) = (record.agent.clone(), record.name.clone(), firing.key.clone());
+        let accepted = AcceptedFiring { agent: agent_name, schedule: name, key };
+        is_of(record, agent, schedule).then_some((firing.schedule, accepted))
+    };
+    Ok(snapshot.preparing.iter().filter_map(matching).collect())
 }

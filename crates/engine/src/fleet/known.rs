@@ -3,14 +3,19 @@
 use cowhand_core::config::suggest::closest;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::roster::Roster;
+use cowhand_core::schedule::ScheduleRecord;
 
 use super::FleetError;
 use cowhand_store::{JobFilter, Store, StoreError};
 
-/// Returns an error if the agent is unknown. An agent that was removed from the config is known as long as it has jobs.
+/// Returns an error if the agent is unknown. An agent that was removed from the config is known as long as it has jobs
+/// or firings that wait for their jobs.
 pub async fn known_agent(store: &Store, roster: &Roster, agent: &AgentName) -> Result<(), FleetError> {
     let filter = JobFilter { agent: Some(agent.clone()), ..JobFilter::default() };
-    if roster.agent(agent).is_none() && !has_jobs(store, filter).await? {
+    let is_known = roster.agent(agent).is_some()
+        || has_jobs(store, filter).await?
+        || has_firings(store, Some(agent), None).await?;
+    if !is_known {
         return Err(match FleetError::no_agent(roster, agent) {
             FleetError::NoAgent { agent, nearest: None } => {
                 let removed = store.agents_with_jobs().await?;
@@ -32,18 +37,22 @@ pub async fn missing_agent(store: &Store, roster: &Roster, agent: &AgentName) ->
 }
 
 /// Returns an error if the schedule, of this agent or of any, is unknown. A schedule that was removed from the config
-/// is known as long as it has jobs.
+/// is known as long as it has jobs or firings that wait for their jobs.
 pub async fn known_schedule(
     store: &Store,
     roster: &Roster,
     agent: Option<&AgentName>,
     schedule: &ScheduleName,
 ) -> Result<(), FleetError> {
-    let agents = || roster.agents.iter().filter(|known| agent.is_none_or(|agent| known.name == *agent));
+    let agents =
+        || roster.agents.iter().filter(|configured| agent.is_none_or(|agent| configured.name == *agent));
     let names = || agents().flat_map(|agent| &agent.schedules).map(|schedule| schedule.name.as_str());
     let filter =
         JobFilter { agent: agent.cloned(), schedule: Some(schedule.clone()), ..JobFilter::default() };
-    if names().any(|name| name == schedule.as_str()) || has_jobs(store, filter).await? {
+    let is_known = names().any(|name| name == schedule.as_str())
+        || has_jobs(store, filter).await?
+        || has_firings(store, agent, Some(schedule)).await?;
+    if is_known {
         return Ok(());
     }
     let nearest = if let Some(nearest) = closest(schedule.as_str(), names()) {
@@ -61,4 +70,23 @@ pub async fn known_schedule(
 
 async fn has_jobs(store: &Store, filter: JobFilter) -> Result<bool, StoreError> {
     Ok(!store.jobs(filter, 1).await?.is_empty())
+}
+
+async fn has_firings(
+    store: &Store,
+    agent: Option<&AgentName>,
+    schedule: Option<&ScheduleName>,
+) -> Result<bool, StoreError> {
+    let snapshot = store.snapshot().await?;
+    let mut waiting = snapshot.preparing.iter().filter_map(|firing| snapshot.schedules.get(&firing.schedule));
+    Ok(waiting.any(|record| is_of(record, agent, schedule)))
+}
+
+/// Returns whether a schedule has these names.
+pub(super) fn is_of(
+    record: &ScheduleRecord,
+    agent: Option<&AgentName>,
+    schedule: Option<&ScheduleName>,
+) -> bool {
+    agent.is_none_or(|agent| record.agent == *agent) && schedule.is_none_or(|name| record.name == *name)
 }

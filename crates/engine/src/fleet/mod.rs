@@ -2,6 +2,7 @@
 
 mod ask;
 mod deliver;
+mod enable;
 mod events;
 mod find_item;
 mod jobs;
@@ -11,7 +12,6 @@ mod prune;
 mod ready;
 mod report;
 mod schedules;
-mod switch;
 mod trigger;
 mod unset_secrets;
 mod wake;
@@ -49,16 +49,17 @@ use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
 
-pub use crate::error::{FleetError, Unready};
+pub use crate::error::{FleetError, Unready, WriteProblem};
 pub use crate::lifecycle::Stop;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::AskDecision;
 pub use deliver::Delivered;
 pub use events::Subscription;
 pub use find_item::find_item;
+pub use jobs::{AcceptedFiring, accepted_firings};
 pub use known::{known_agent, known_schedule, missing_agent};
 pub use output::{JobMessage, OutputStream};
-pub use prune::{PruneAsked, PruneView, PrunedJob};
+pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
 pub use trigger::{JobChanges, Trigger, Triggered};
 
@@ -99,9 +100,9 @@ pub struct Fleet {
     reloads: watch::Sender<()>,
     config_refused_at: watch::Sender<Option<Timestamp>>,
     /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer one.
-    taking: Arc<Mutex<()>>,
+    config_lock: Arc<Mutex<()>>,
     started_at: Moment,
-    probed: ready::Probed,
+    last_check: ready::LastCheck,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +165,7 @@ impl Fleet {
                 (Some(file), base, loaded)
             }
             AgentSource::Given(roster) => {
-                let contents = ConfigContents { roster: checked(roster)?, ..ConfigContents::default() };
+                let contents = ConfigContents { roster: check_names(roster)?, ..ConfigContents::default() };
                 (None, PathBuf::new(), contents)
             }
         };
@@ -174,17 +175,17 @@ impl Fleet {
         let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
-        unset_secrets::note(&engine).await?;
-        let (lifecycle, way) = watch::channel(Lifecycle::Running);
-        let (over, ended) = watch::channel(false);
-        let steering = lifecycle.clone();
+        unset_secrets::note_webhook_problems(&engine).await?;
+        let (lifecycle, lifecycle_receiver) = watch::channel(Lifecycle::Running);
+        let (ended_sender, ended) = watch::channel(false);
+        let lifecycle_sender = lifecycle.clone();
         tokio::spawn(async move {
-            daemon.run(way, &steering).await;
-            over.send_replace(true);
+            daemon.run(lifecycle_receiver, &lifecycle_sender).await;
+            ended_sender.send_replace(true);
         });
         let reloads = watch::Sender::new(());
         let config_refused_at = watch::Sender::new(None);
-        let taking = Arc::default();
+        let config_lock = Arc::default();
         Ok(Self {
             engine,
             source_parts,
@@ -193,13 +194,14 @@ impl Fleet {
             ended,
             reloads,
             config_refused_at,
-            taking,
+            config_lock,
             started_at,
-            probed: ready::Probed::default(),
+            last_check: ready::LastCheck::default(),
         })
     }
 
-    /// Returns the store, for operations that `Fleet` does not have. The daemon notices such writes only at its next look.
+    /// Returns the store, for operations that `Fleet` does not have. The daemon notices such writes only at its next
+    /// look.
     pub fn store(&self) -> &Store {
         &self.engine.store
     }
@@ -261,7 +263,7 @@ impl Fleet {
         if self.engine.listens_at.set(listen).is_ok() {
             let engine = Arc::clone(&self.engine);
             tokio::spawn(async move {
-                if let Err(error) = unset_secrets::note(&engine).await {
+                if let Err(error) = unset_secrets::note_webhook_problems(&engine).await {
                     warn!("cannot note which webhooks are refused: {error}");
                 }
             });
@@ -292,17 +294,17 @@ impl Fleet {
             check_count: counts.checks,
             trigger_count: counts.triggers,
             last_check_at: counts.last_check_at,
-            running_jobs: self.engine.held().len(),
+            running_jobs: self.engine.running_jobs().len(),
         }
     }
 
     /// Replaces the agents. Running attempts keep the rules they started with. A schedule that is no longer in the
     /// roster does not fire, and keeps its history in case it comes back.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
-        let alone = Arc::clone(&self.taking).lock_owned().await;
-        let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
+        let guard = Arc::clone(&self.config_lock).lock_owned().await;
+        let roster = check_names(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.take(ConfigContents { roster, variables, ..ConfigContents::default() }, alone).await
+        self.apply(ConfigContents { roster, variables, ..ConfigContents::default() }, guard).await
     }
 
     /// Reads the config again. A config with errors is refused as a whole, and the old one stays.
@@ -314,7 +316,7 @@ impl Fleet {
         };
         // Sent even if the config is refused, because the certificate does not depend on it.
         self.reloads.send_replace(());
-        let alone = Arc::clone(&self.taking).lock_owned().await;
+        let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let file = config.clone();
         let contents = run_blocking(move || load(&file)).await;
         let at = self.engine.clock.now();
@@ -338,7 +340,7 @@ impl Fleet {
         }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
-        self.take(contents, alone).await?;
+        self.apply(contents, guard).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
         // Changes of schedules have their own events; this one also tells pages that an earlier refusal is over.
         if was_refused || audit::current().is_some() {
@@ -366,20 +368,20 @@ impl Fleet {
     }
 
     /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
-    async fn take(&self, contents: ConfigContents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
+    async fn apply(&self, contents: ConfigContents, guard: OwnedMutexGuard<()>) -> Result<(), FleetError> {
         let (engine, loaded) = (Arc::clone(&self.engine), self.source_parts.loaded(contents));
-        let taken = tokio::spawn(async move {
-            let _alone = alone;
+        let applied = tokio::spawn(async move {
+            let _guard = guard;
             engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
             engine.set_roster(loaded);
-            unset_secrets::note(&engine).await?;
+            unset_secrets::note_webhook_problems(&engine).await?;
             engine.nudge.notify_one();
             Ok(())
         });
-        taken.await.map_err(|_| FleetError::Died)?
+        applied.await.map_err(|_| FleetError::Died)?
     }
 
-    async fn missing(&self, agent: &AgentName) -> FleetError {
+    async fn missing_agent_error(&self, agent: &AgentName) -> FleetError {
         missing_agent(self.store(), &self.roster(), agent).await
     }
 
@@ -387,7 +389,7 @@ impl Fleet {
     pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
         let roster = self.roster();
         if roster.agent(agent).is_none() {
-            return Err(self.missing(agent).await);
+            return Err(self.missing_agent_error(agent).await);
         }
         self.engine.store.clear_agent(agent.clone(), self.engine.clock.now()).await?;
         self.nudge();
@@ -402,10 +404,10 @@ impl Fleet {
     /// Requests the end without waiting for it. A repeated request speeds it up.
     pub fn begin_stop(&self, how: Stop) {
         self.lifecycle.send_if_modified(|lifecycle| {
-            let after = lifecycle.after(how, Instant::now());
-            let changed = after != *lifecycle;
-            *lifecycle = after;
-            changed
+            let next = lifecycle.after(how, Instant::now());
+            let is_changed = next != *lifecycle;
+            *lifecycle = next;
+            is_changed
         });
     }
 
@@ -413,9 +415,12 @@ impl Fleet {
     /// jobs are cancelled.
     pub async fn stop(&self, how: Stop) -> Result<(), FleetError> {
         self.begin_stop(how);
-        let mut way = self.lifecycle.subscribe();
+        let mut lifecycle = self.lifecycle.subscribe();
         let overdue = async {
-            match way.wait_for(|lifecycle| !matches!(lifecycle, Lifecycle::Draining { .. })).await.as_deref()
+            match lifecycle
+                .wait_for(|lifecycle| !matches!(lifecycle, Lifecycle::Draining { .. }))
+                .await
+                .as_deref()
             {
                 Ok(Lifecycle::Cancelling { overdue: running_jobs @ 1.. }) => *running_jobs,
                 _ => std::future::pending().await,
@@ -434,8 +439,8 @@ impl Fleet {
     pub async fn ended(&self) -> Result<(), FleetError> {
         self.ended.clone().wait_for(|ended| *ended).await.map_err(|_| FleetError::Died)?;
         if self.engine.is_state_folder_lost() {
-            let place = self.state_folder().path().display().to_string();
-            return Err(FleetError::HomeGone { place });
+            let folder = self.state_folder().path().display().to_string();
+            return Err(FleetError::HomeGone { folder });
         }
         Ok(())
     }
@@ -471,8 +476,8 @@ impl Drop for Fleet {
 
 /// Makes a path absolute, because the working directory of this process may change.
 fn absolute(path: &Path) -> Result<PathBuf, FleetError> {
-    let place = path.display().to_string();
-    std::path::absolute(path).map_err(|source| FleetError::State { place, source })
+    let folder = path.display().to_string();
+    std::path::absolute(path).map_err(|source| FleetError::State { folder, source })
 }
 
 /// Returns whether the program is a name without a folder, which is searched in `PATH`.
@@ -481,10 +486,10 @@ fn is_bare(program: &Path) -> bool {
 }
 
 /// Checks that names of agents are unique, as the config loader does, for a roster that did not come from a file.
-fn checked(roster: Roster) -> Result<Roster, FleetError> {
+fn check_names(roster: Roster) -> Result<Roster, FleetError> {
     let mut names = std::collections::HashSet::new();
     match roster.agents.iter().find(|agent| !names.insert(&agent.name)) {
-        Some(twice) => Err(FleetError::Config(format!("two agents have the name {}", twice.name))),
+        Some(duplicate) => Err(FleetError::Config(format!("two agents have the name {}", duplicate.name))),
         None => Ok(roster),
     }
 }

@@ -16,7 +16,8 @@ use cowhand_store::{Pruned, Store};
 /// The jobs to remove.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct PruneAsked {
+#[schemars(rename = "PruneAsked")]
+pub struct PruneRequest {
     /// Only report which jobs would be removed.
     pub dry_run: bool,
     /// Only jobs of this agent.
@@ -49,9 +50,9 @@ pub struct PrunedJob {
 
 impl Fleet {
     /// Removes the jobs beyond the limits now. A fleet with limits also does so by itself.
-    pub async fn prune(&self, asked: PruneAsked) -> Result<PruneView, FleetError> {
+    pub async fn prune(&self, request: PruneRequest) -> Result<PruneView, FleetError> {
         let (roster, now) = (self.roster(), self.clock().now());
-        let pruned = prune(self.store(), self.state_folder(), &roster, asked, now).await;
+        let pruned = prune(self.store(), self.state_folder(), &roster, request, now).await;
         self.nudge();
         pruned
     }
@@ -64,7 +65,7 @@ impl Fleet {
     }
 }
 
-/// Does the work of [`Fleet::remove_job`], with or without a daemon.
+/// Removes a job as [`Fleet::remove_job`] does, with or without a daemon.
 pub async fn remove_job(
     store: &Store,
     state: &StateFolder,
@@ -76,29 +77,29 @@ pub async fn remove_job(
         Pruned::Gone => return Err(FleetError::NoJob(id.clone())),
         Pruned::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
     };
-    prune::remove_files(state, vec![job.clone()]).await.map_err(failed)?;
+    prune::remove_files(state, vec![job.clone()]).await.map_err(prune_error)?;
     Ok(job)
 }
 
-/// Does the work of [`Fleet::prune`], with or without a daemon.
+/// Removes jobs as [`Fleet::prune`] does, with or without a daemon.
 pub async fn prune(
     store: &Store,
     state: &StateFolder,
     roster: &Roster,
-    asked: PruneAsked,
+    request: PruneRequest,
     now: Timestamp,
 ) -> Result<PruneView, FleetError> {
-    let PruneAsked { dry_run, agent, retention } = asked;
+    let PruneRequest { dry_run, agent, retention } = request;
     if let Some(agent) = &agent {
         known_agent(store, roster, agent).await?;
     }
     let scope = PruneScope { agent, limits: retention };
     let unlimited = scope.is_unlimited(roster);
-    let mut excess = scope.excess(store, state, roster, now).await.map_err(failed)?;
+    let mut excess = scope.excess(store, state, roster, now).await.map_err(prune_error)?;
     let jobs = excess.iter().map(|excess| excess.job.id.clone());
-    let workspaces = prune::workspaces::sizes(store, state, jobs).await.map_err(failed)?;
+    let workspaces = prune::workspaces::sizes(store, state, jobs).await.map_err(prune_error)?;
     if !dry_run {
-        excess = prune::prune(store, state, excess, now).await.map_err(failed)?;
+        excess = prune::prune(store, state, excess, now).await.map_err(prune_error)?;
     }
     let jobs = excess.into_iter().map(PrunedJob::from).map(|job| {
         let workspace = workspaces.get(&job.id).copied().unwrap_or_default();
@@ -122,7 +123,7 @@ pub async fn remove_workspaces(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn failed(error: anyhow::Error) -> FleetError {
+fn prune_error(error: anyhow::Error) -> FleetError {
     FleetError::Prune(format!("{error:#}"))
 }
 

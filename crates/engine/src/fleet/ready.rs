@@ -1,22 +1,21 @@
 //! The readiness check: the fleet runs, and the store and the state folder can be written.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
 use super::Fleet;
-use crate::error::{FleetError, Unready};
+use crate::error::{FleetError, Unready, WriteProblem};
+use cowhand_store::StoreError;
 use cowhand_system::blocking::run_blocking;
 
 /// Time for which a result is reused, however often it is requested.
 const RESULT_REUSED_FOR: Duration = Duration::from_secs(1);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of bytes that are written as a test, about the minimum that a job writes.
-const TEST_WRITE_SIZE: usize = 64 << 10;
 
 /// The last result and its time.
-pub(super) type Probed = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
+pub(super) type LastCheck = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
 
 impl Fleet {
     /// Writes to the store and to the state folder, and returns whether that works.
@@ -24,43 +23,71 @@ impl Fleet {
         if !self.is_running() {
             return Err(Unready::Stopping);
         }
-        let mut probed = self.probed.lock().await;
-        if let Some((at, answer)) = *probed
+        let mut last_check = self.last_check.lock().await;
+        if let Some((at, result)) = *last_check
             && at.elapsed() < RESULT_REUSED_FOR
         {
-            return answer;
+            return result;
         }
-        let answer = self.probe().await;
-        *probed = Some((Instant::now(), answer));
-        answer
+        let result = self.probe().await;
+        *last_check = Some((Instant::now(), result));
+        result
     }
 
-    /// Refuses what would be accepted while the state folder cannot be written. The last result decides, so that nothing
-    /// is written as a test while all is well, and nobody waits for a test in progress. After a failure the test is
-    /// repeated. If the store fails, the write itself fails, with an error that says more.
+    /// Returns an error if new work cannot be accepted, because the fleet stops or the state folder cannot be written.
+    /// The last result decides, so that no test write is made while all is well, and nobody waits for a test in
+    /// progress. After a failure the test is repeated. Errors of the store are ignored here: the write that follows
+    /// fails with a more precise error.
     pub(super) async fn accept(&self) -> Result<(), FleetError> {
         if !self.is_running() {
             return Err(FleetError::Stopping);
         }
-        let last = self.probed.try_lock().ok().and_then(|probed| *probed);
-        if !matches!(last, Some((_, Err(Unready::Folder)))) {
+        let last = self.last_check.try_lock().ok().and_then(|last_check| *last_check);
+        if !matches!(last, Some((_, Err(Unready::Folder(_))))) {
             return Ok(());
         }
         match self.ready().await {
-            Ok(()) | Err(Unready::Store) => Ok(()),
+            Ok(()) | Err(Unready::Store(_)) => Ok(()),
             Err(unready) => Err(FleetError::Unready(unready)),
         }
     }
 
     async fn probe(&self) -> Result<(), Unready> {
         let store = timeout(CHECK_TIMEOUT, self.store().probe_write(self.clock().now())).await;
-        if !matches!(store, Ok(Ok(()))) {
-            return Err(Unready::Store);
+        let store =
+            store.map_or(Err(WriteProblem::NoAnswer), |result| result.map_err(|error| (&error).into()));
+        store.map_err(Unready::Store)?;
+        let folder = self.state_folder().clone();
+        let result = timeout(CHECK_TIMEOUT, run_blocking(move || folder.test_write())).await;
+        result.map_or(Err(WriteProblem::NoAnswer), folder_written).map_err(Unready::Folder)
+    }
+}
+
+fn folder_written(result: io::Result<()>) -> Result<(), WriteProblem> {
+    result.map_err(|error| error.kind().into())
+}
+
+impl From<ErrorKind> for WriteProblem {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::DiskFull,
+            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            ErrorKind::PermissionDenied => Self::PermissionDenied,
+            ErrorKind::NotFound => Self::Removed,
+            _ => Self::Other,
         }
-        let folder = self.state_folder().path().to_owned();
-        let written = run_blocking(move || -> io::Result<()> {
-            tempfile::tempfile_in(folder)?.write_all(&vec![0; TEST_WRITE_SIZE])
-        });
-        timeout(CHECK_TIMEOUT, written).await.ok().and_then(Result::ok).ok_or(Unready::Folder)
+    }
+}
+
+impl From<&StoreError> for WriteProblem {
+    fn from(error: &StoreError) -> Self {
+        // SQLite has these words for the codes FULL and READONLY.
+        match (error, error.to_string()) {
+            (StoreError::Unreachable { .. }, _) => Self::PermissionDenied,
+            (StoreError::Replaced { .. }, _) => Self::Removed,
+            (_, text) if text.contains("disk is full") => Self::DiskFull,
+            (_, text) if text.contains("readonly database") => Self::ReadOnly,
+            _ => Self::Other,
+        }
     }
 }

@@ -8,7 +8,7 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::report::{self, Artifact, Report, ReportRefused, ReportedOutcome, is_plain};
 
 use super::{Fleet, FleetError};
-use cowhand_store::ReportMade;
+use cowhand_store::ReportOutcome;
 
 impl Fleet {
     /// Stores the report of a running attempt; the last one counts.
@@ -26,44 +26,45 @@ impl Fleet {
             return Err(FleetError::NoAttempt { job: job.id().clone(), attempt });
         }
         let redactor = self.redactor_of(&job);
-        let named = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
-        let named = self.found(job.id(), attempt, named).await?;
+        let names = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
+        let names = self.artifact_names(job.id(), attempt, names).await?;
         // A mask can be longer than the secret, but not by so much that it matters for the limit.
         let summary = report::summary(&redactor.redact(summary)).map_err(FleetError::ReportRefused)?;
-        let artifacts = named.iter().map(|artifact| redactor.redact(artifact).into_owned()).collect();
+        let artifacts = names.iter().map(|artifact| redactor.redact(artifact).into_owned()).collect();
         let now = self.engine.clock.now();
         let report = Report { outcome, summary, artifacts, reported_at: now };
         match self.store().report(job.id().clone(), attempt, report, now).await? {
-            ReportMade::Made(report) => Ok(report),
-            ReportMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
+            ReportOutcome::Made(report) => Ok(report),
+            ReportOutcome::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
         }
     }
 
     /// Returns the names of the artifacts, with paths relative to the directory of the attempt.
-    async fn found(
+    async fn artifact_names(
         &self,
         job: &JobId,
         attempt: u32,
         artifacts: Vec<Artifact>,
     ) -> Result<Vec<String>, FleetError> {
         let work_dir = self.store().location_of_attempt(job.clone(), attempt).await?;
-        let here = work_dir
+        let directory = work_dir
             .filter(|work_dir| work_dir.node == self.engine.home.node)
             .map(|work_dir| work_dir.directory);
         let names = tokio::task::spawn_blocking(move || {
-            artifacts.into_iter().map(|artifact| name(artifact, here.as_deref())).collect()
+            artifacts.into_iter().map(|artifact| artifact_name(artifact, directory.as_deref())).collect()
         });
         let names: Result<_, ReportRefused> = names.await.map_err(|_| FleetError::Died)?;
         names.map_err(FleetError::ReportRefused)
     }
 }
 
-fn name(artifact: Artifact, directory: Option<&Path>) -> Result<String, ReportRefused> {
+fn artifact_name(artifact: Artifact, directory: Option<&Path>) -> Result<String, ReportRefused> {
     match artifact {
         Artifact::Name(name) => Ok(name),
         Artifact::Path(path) => {
             let directory = directory.ok_or(ReportRefused::Elsewhere)?;
-            // A missing path and a path outside give the same error, so that an agent learns nothing about files it cannot see.
+            // A missing path and a path outside give the same error, so that an agent learns nothing about files it
+            // cannot see.
             inside(directory, &path).filter(|name| is_plain(name)).ok_or(ReportRefused::NotInside(path))
         }
     }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_inside_is_an_artifact() {
+    fn only_paths_inside_the_directory_are_artifacts() {
         let folder = tempfile::tempdir().unwrap();
         let (work_dir, secret) = (folder.path().join("desk"), folder.path().join("secret"));
         fs::create_dir_all(work_dir.join("out")).unwrap();
@@ -109,9 +110,9 @@ mod tests {
             (".", None),
             ("b\u{1b}[2J", None),
         ] {
-            let found = name(Artifact::Path(path.to_owned()), Some(&work_dir));
+            let found = artifact_name(Artifact::Path(path.to_owned()), Some(&work_dir));
             assert_eq!(found.ok().as_deref(), expected, "{path:?}");
         }
-        assert_eq!(name(Artifact::Path("out".to_owned()), None), Err(ReportRefused::Elsewhere));
+        assert_eq!(artifact_name(Artifact::Path("out".to_owned()), None), Err(ReportRefused::Elsewhere));
     }
 }

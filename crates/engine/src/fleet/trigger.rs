@@ -57,7 +57,7 @@ impl Fleet {
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.accept().await?;
         let roster = self.roster();
-        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
         let triggered = match &trigger.schedule {
             Some(name) => self.fire(agent, schedule_of(agent, name)?, &trigger).await?,
             None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),
@@ -89,16 +89,16 @@ impl Fleet {
         let now = self.clock().now();
         let firing_context = trigger.firing_context(&key);
         let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), firing_context, now);
-        let before = match self.store().fire_once(firing, now).await? {
+        let is_duplicate = match self.store().fire_once(firing, now).await? {
             Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,
             Fired::Duplicate => true,
         };
         self.nudge();
         let job = self.job_of(agent, schedule, key).await?;
-        let gone = || FleetError::KeyUsed { agent: agent.name.clone(), schedule: schedule.name.clone() };
-        let job = job.ok_or_else(gone)?;
-        Ok(if before { Triggered::Before(job) } else { Triggered::New(job) })
+        let key_used = || FleetError::KeyUsed { agent: agent.name.clone(), schedule: schedule.name.clone() };
+        let job = job.ok_or_else(key_used)?;
+        Ok(if is_duplicate { Triggered::Before(job) } else { Triggered::New(job) })
     }
 
     /// Returns the first job of a firing, once the firing is prepared.
@@ -116,8 +116,8 @@ impl Fleet {
                 Some((FiringOutcome::Preparing, None, _))
                     if self.roster().schedule(schedule.id).is_none() =>
                 {
-                    let (agent, schedule) = (agent.name.clone(), schedule.name.to_string());
-                    return Err(FleetError::NoSchedule { agent, schedule, nearest: None });
+                    let (agent, schedule) = (agent.name.clone(), schedule.name.clone());
+                    return Err(FleetError::ScheduleLeft { agent, schedule });
                 }
                 Some((FiringOutcome::Preparing, None, _)) => {}
                 Some((FiringOutcome::Skipped(reason), None, note)) => {
@@ -135,42 +135,42 @@ impl Fleet {
 
     /// Makes a new job from one that has ended.
     pub async fn retry(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
-        let before = self.job(job).await?;
-        if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
-            return Err(FleetError::NotFinished { job: job.clone(), status: before.status() });
+        let earlier = self.job(job).await?;
+        if matches!(earlier.status(), JobStatus::Pending | JobStatus::Running) {
+            return Err(FleetError::NotFinished { job: job.clone(), status: earlier.status() });
         }
         let origin = Origin::RetryOf(job.clone());
-        self.make(&before, TriggerType::Manual, origin, changes).await
+        self.make(&earlier, TriggerType::Manual, origin, changes).await
     }
 
     /// Makes a new job that begins with a copy of this job's session.
     pub async fn fork(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
-        let before = self.job(job).await?;
-        let runtime = self.roster().agent(before.agent()).map(Agent::runtime);
-        let of = before.session_id().unwrap_or("none").to_owned();
+        let earlier = self.job(job).await?;
+        let runtime = self.roster().agent(earlier.agent()).map(Agent::runtime);
+        let of = earlier.session_id().unwrap_or("none").to_owned();
         if let Some(refusal) =
             description::refusal(runtime.unwrap_or_default(), &SessionChoice::Fork { of, as_id: None })
         {
             return Err(FleetError::CannotFork(refusal.to_string()));
         }
         let origin = Origin::ForkOf(job.clone());
-        self.make(&before, TriggerType::Fork, origin, changes).await
+        self.make(&earlier, TriggerType::Fork, origin, changes).await
     }
 
     async fn make(
         &self,
-        before: &Job,
+        earlier: &Job,
         trigger_type: TriggerType,
         origin: Origin,
         changes: JobChanges,
     ) -> Result<Job, FleetError> {
         self.accept().await?;
         let roster = self.roster();
-        let agent = before.agent();
-        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
-        let schedule = changes.schedule.as_ref().or(before.schedule());
+        let agent = earlier.agent();
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
+        let schedule = changes.schedule.as_ref().or(earlier.schedule());
         let schedule = schedule.map(|name| schedule_of(agent, name)).transpose()?;
-        let prompt = changes.prompt.or_else(|| before.prompt().map(str::to_owned));
+        let prompt = changes.prompt.or_else(|| earlier.prompt().map(str::to_owned));
         let new = NewJob {
             agent: agent.name.clone(),
             trigger_type,
@@ -179,8 +179,8 @@ impl Fleet {
             origin: Some(origin),
             // The item belongs to the earlier job: no other job claims or reports it.
             work_item: None,
-            chat: before.chat().map(str::to_owned),
-            confined: before.confined().map(str::to_owned),
+            chat: earlier.chat().map(str::to_owned),
+            confined: earlier.confined().map(str::to_owned),
             not_before: None,
         };
         let job = self.store().add_job(new, self.clock().now()).await?;

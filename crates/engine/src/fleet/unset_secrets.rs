@@ -14,43 +14,47 @@ use cowhand_store::StoreError;
 /// Beginning of the note, by which it is recognised when it has to be removed.
 const UNSIGNED_NOTE: &str = "its deliveries are refused, because no secret is set";
 
-pub(super) async fn note(engine: &Engine) -> Result<(), StoreError> {
-    for (schedule, trouble) in troubles(&engine.loaded(), engine.listens_outside()) {
-        if trouble.is_none() {
+pub(super) async fn note_webhook_problems(engine: &Engine) -> Result<(), StoreError> {
+    for (schedule, problem) in webhook_problems(&engine.loaded(), engine.listens_outside()) {
+        if problem.is_none() {
             let record = engine.store.schedule(schedule).await?;
             let note = record.and_then(|record| record.last_error);
             if !note.is_some_and(|note| note.starts_with(UNSIGNED_NOTE)) {
                 continue;
             }
         }
-        engine.store.note_trouble(schedule, trouble, engine.clock.now()).await?;
+        engine.store.note_trouble(schedule, problem, engine.clock.now()).await?;
     }
     Ok(())
 }
 
 /// Returns the problem of each webhook, or `None` for a webhook without one.
-fn troubles(loaded: &Loaded, outside: Option<SocketAddr>) -> Vec<(ScheduleId, Option<String>)> {
-    let mut troubles = Vec::new();
+fn webhook_problems(
+    loaded: &Loaded,
+    public_address: Option<SocketAddr>,
+) -> Vec<(ScheduleId, Option<String>)> {
+    let mut webhook_problems = Vec::new();
     for agent in &loaded.roster.agents {
         for schedule in &agent.schedules {
             let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else { continue };
             let names: Vec<&str> = schedule.trigger.secret_names().collect();
             let is_set = |name: &&str| loaded.sources.setting().variable(name).is_some();
             let is_unsigned = names.is_empty() && *allow_unsigned;
-            let is_well = names.iter().any(is_set) || secret.is_some() || (is_unsigned && outside.is_none());
-            let what = if let (true, Some(listen)) = (is_unsigned, outside) {
+            let is_usable =
+                names.iter().any(is_set) || secret.is_some() || (is_unsigned && public_address.is_none());
+            let detail = if let (true, Some(listen)) = (is_unsigned, public_address) {
                 format!("`allow_unsigned` counts only on loopback, and the server listens on {listen}")
             } else if names.is_empty() {
                 "`secret_env` names the variable that holds one".to_owned()
             } else {
                 names.join(", ")
             };
-            let trouble = (!is_well).then(|| format!("{UNSIGNED_NOTE}: {what}"));
-            if let Some(trouble) = &trouble {
-                warn!(agent = %agent.name, schedule = %schedule.name, "{trouble}");
+            let problem = (!is_usable).then(|| format!("{UNSIGNED_NOTE}: {detail}"));
+            if let Some(problem) = &problem {
+                warn!(agent = %agent.name, schedule = %schedule.name, "{problem}");
             }
-            troubles.push((schedule.id, trouble));
+            webhook_problems.push((schedule.id, problem));
         }
     }
-    troubles
+    webhook_problems
 }

@@ -18,7 +18,7 @@ use crate::lifecycle::Lifecycle;
 use crate::trigger::dispatch::Dispatch;
 use crate::trigger::wake::MIN_WAKE_INTERVAL;
 use cowhand_store::StoreError;
-use cowhand_work::For;
+use cowhand_work::SourceOwner;
 
 impl Fleet {
     /// Wakes the triggers that poll the repository, and the interval schedules that take work from it. An interval only
@@ -26,38 +26,41 @@ impl Fleet {
     pub fn repository_changed(&self, repository: &str, delivery: &str) {
         self.engine.wakes.wake(repository);
         let roster = self.roster();
-        let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
-        for (_, schedule) in all.filter(|(agent, schedule)| takes_from(agent, schedule, repository)) {
+        let schedules = roster
+            .agents
+            .iter()
+            .flat_map(|agent| agent.schedules.iter().map(move |schedule| (agent, schedule)));
+        for (_, schedule) in schedules.filter(|(agent, schedule)| takes_from(agent, schedule, repository)) {
             if let Some(wait) = self.engine.wakes.turn(schedule.id) {
-                let look = look(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait);
-                tokio::spawn(until_its_end(self.lifecycle.subscribe(), look));
+                let search = look_for_work(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait);
+                tokio::spawn(run_until_stop(self.lifecycle.subscribe(), search));
             }
         }
     }
 }
 
 fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
-    let source = For::schedule(agent, schedule).config();
-    let is_it = matches!(source, Some(ConfiguredSource::Github { repo: Some(repo), .. }) if repo.eq_ignore_ascii_case(repository));
-    is_it && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
+    let source = SourceOwner::schedule(agent, schedule).config();
+    let is_repository = matches!(source, Some(ConfiguredSource::Github { repo: Some(repo), .. }) if repo.eq_ignore_ascii_case(repository));
+    is_repository && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
 }
 
-/// Runs `look` until the fleet stops, because a stopping fleet takes no more work and nothing may keep it alive.
-async fn until_its_end(mut way: watch::Receiver<Lifecycle>, look: impl Future<Output = ()>) {
+/// Runs `search` until the fleet stops, because a stopping fleet takes no more work and no task may keep it alive.
+async fn run_until_stop(mut lifecycle: watch::Receiver<Lifecycle>, search: impl Future<Output = ()>) {
     tokio::select! {
         // The stop is checked first, so that a firing that is about to happen does not.
         biased;
         // An error means that the fleet was dropped, which also ends the wait.
-        _ = way.wait_for(|lifecycle| *lifecycle != Lifecycle::Running) => {}
-        () = look => {}
+        _ = lifecycle.wait_for(|lifecycle| *lifecycle != Lifecycle::Running) => {}
+        () = search => {}
     }
 }
 
 /// Fires the schedule as soon as its agent has a free place and no other firing is being prepared.
-async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
+async fn look_for_work(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
     loop {
         tokio::time::sleep(wait).await;
-        match try_to_look(&engine, schedule, &delivery).await {
+        match try_to_fire(&engine, schedule, &delivery).await {
             Ok(true) => return,
             Ok(false) => wait = MIN_WAKE_INTERVAL,
             Err(error) => return warn!("cannot look for work out of turn: {error}"),
@@ -66,7 +69,7 @@ async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut w
 }
 
 /// Returns false while the schedule is busy.
-async fn try_to_look(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<bool, StoreError> {
+async fn try_to_fire(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<bool, StoreError> {
     let loaded = engine.loaded();
     let Some((agent, schedule)) = loaded.roster.schedule(id) else { return Ok(true) };
     let snapshot = engine.store.snapshot().await?;
@@ -92,20 +95,20 @@ mod tests {
 
     /// A waiting task holds the engine, and with it the state folder.
     #[tokio::test]
-    async fn nothing_waits_longer_than_its_fleet() {
+    async fn a_waiting_search_ends_with_its_fleet() {
         for stopped in [true, false] {
-            let (lifecycle, way) = watch::channel(Lifecycle::Running);
-            let held = Arc::new(());
-            let waits = {
-                let held = Arc::clone(&held);
+            let (lifecycle, receiver) = watch::channel(Lifecycle::Running);
+            let resource = Arc::new(());
+            let pending = {
+                let resource = Arc::clone(&resource);
                 async move {
                     std::future::pending::<()>().await;
-                    drop(held);
+                    drop(resource);
                 }
             };
-            let task = tokio::spawn(until_its_end(way, waits));
+            let task = tokio::spawn(run_until_stop(receiver, pending));
             tokio::task::yield_now().await;
-            assert_eq!((task.is_finished(), Arc::strong_count(&held)), (false, 2));
+            assert_eq!((task.is_finished(), Arc::strong_count(&resource)), (false, 2));
             if stopped {
                 lifecycle.send_modify(|lifecycle| {
                     *lifecycle = lifecycle.after(Stop::default(), tokio::time::Instant::now());
@@ -115,15 +118,15 @@ mod tests {
                 drop(lifecycle);
                 task.await.unwrap();
             }
-            assert_eq!(Arc::strong_count(&held), 1, "stopped: {stopped}");
+            assert_eq!(Arc::strong_count(&resource), 1, "stopped: {stopped}");
         }
     }
 
     #[tokio::test]
-    async fn nothing_is_fired_after_the_end() {
-        let (_course, way) = watch::channel(Lifecycle::Leaving);
+    async fn nothing_is_fired_after_a_stop() {
+        let (_sender, receiver) = watch::channel(Lifecycle::Leaving);
         let mut fired = false;
-        until_its_end(way, async { fired = true }).await;
+        run_until_stop(receiver, async { fired = true }).await;
         assert!(!fired);
     }
 }

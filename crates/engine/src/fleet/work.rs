@@ -18,14 +18,14 @@ impl Fleet {
     pub async fn claim_item(
         &self,
         id: &WorkItemId,
-        place: ItemPlace<'_>,
+        scope: ItemPlace<'_>,
         person: &str,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, place, "claim").await?;
+        let (queue, view) = self.find_item(id, scope, "claim").await?;
         let now = self.clock().now();
         let until = now.checked_add(PERSON_CLAIM_VALID_FOR).unwrap_or(now);
         let holder = self.holder(person, &queue, id).await?;
-        let taking = NewItemClaim {
+        let claim = NewItemClaim {
             queue: queue.name.clone(),
             item: view.item.clone(),
             source: queue.config.clone(),
@@ -35,18 +35,18 @@ impl Fleet {
             until,
             unless: Unless::default(),
         };
-        match self.store().take_item(taking, Some(holder.clone()), now).await? {
+        match self.store().take_item(claim, Some(holder.clone()), now).await? {
             Taken::Ours(_) => {}
             Taken::Held | Taken::TooOften { .. } | Taken::PutBack | Taken::Released => {
-                if let Some(error) = untold(&view) {
+                if let Some(error) = undelivered_error(&view) {
                     return Err(error);
                 }
-                let by = view.held_by.unwrap_or_else(|| "somebody of this fleet".to_owned());
-                return Err(held(&queue, id, by));
+                let holder = view.held_by.unwrap_or_else(|| "somebody of this fleet".to_owned());
+                return Err(held_error(&queue, id, holder));
             }
         }
-        let by = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
-        let claimed = within(SOURCE_CHANGE_TIMEOUT, queue.source.claim_work(id, &by)).await;
+        let claimant = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
+        let claimed = within(SOURCE_CHANGE_TIMEOUT, queue.source.claim_work(id, &claimant)).await;
         match claimed.map_err(|error| error.of_queue(&queue.name)) {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
@@ -71,10 +71,10 @@ impl Fleet {
     pub async fn release_item(
         &self,
         id: &WorkItemId,
-        place: ItemPlace<'_>,
+        scope: ItemPlace<'_>,
         options: ReleaseOptions,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, place, "release").await?;
+        let (queue, view) = self.find_or_forget(id, scope, "release").await?;
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(&queue, id).await;
         }
@@ -84,22 +84,23 @@ impl Fleet {
             return Ok(ItemView { forgotten: true, ..view });
         }
         let view = self.close_item(&queue, view, Closing::Release(options)).await?;
-        let not_taken = self.count_anew(&queue, id).await?;
+        let not_taken = self.reset_failures(&queue, id).await?;
         Ok(ItemView { was_available, not_taken, ..view })
     }
 
-    /// Whether the source does not have an item any more that a person has, or whose result is still to be told.
+    /// Returns whether the source no longer has the item, for an item that a person holds or whose result is not
+    /// delivered yet. Returns false for other items.
     async fn is_missing(&self, queue: &Queue, view: &ItemView) -> Result<bool, FleetError> {
         let Some(holder) = view.held_by.clone() else { return Ok(false) };
         let can_be_forgotten = view.status == ItemStatus::Closing || holder.contains('@');
         if !can_be_forgotten || queue.source.get_work(&view.item.id).await?.is_some() {
             return Ok(false);
         }
-        let by = Claimant { fleet: self.store().fleet_id().await?, holder, until: self.clock().now() };
-        Ok(queue.source.moved(&view.item.id, &by).await?.is_none())
+        let claimant = Claimant { fleet: self.store().fleet_id().await?, holder, until: self.clock().now() };
+        Ok(queue.source.moved(&view.item.id, &claimant).await?.is_none())
     }
 
-    /// Drops what is owed to the source of an item that is not there, because a person says that nothing is to be told.
+    /// Drops the undelivered result of a missing item, because a person has released the item.
     async fn forget_missing(&self, queue: &Queue, view: &ItemView) -> Result<(), FleetError> {
         let is_it = |held: &HeldItem| held.queue == queue.name && held.item.id == view.item.id;
         if let Some(held) = self.store().items().await?.into_iter().find(is_it) {
@@ -110,40 +111,43 @@ impl Fleet {
     }
 
     /// Offers an item again that was given up. The count of its failures starts again.
-    pub async fn retry_item(&self, id: &WorkItemId, place: ItemPlace<'_>) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, place, "retry").await?;
+    pub async fn retry_item(&self, id: &WorkItemId, scope: ItemPlace<'_>) -> Result<ItemView, FleetError> {
+        let (queue, view) = self.find_or_forget(id, scope, "retry").await?;
         match view.held_by {
-            Some(by) if view.status == ItemStatus::Closing => {
-                let why = format!("its source has not been told yet how {by} ended; try again when it is");
+            Some(holder) if view.status == ItemStatus::Closing => {
+                let why =
+                    format!("its source has not been told yet how {holder} ended; try again when it is");
                 Err(FleetError::ItemNotOffered { item: id.clone(), why })
             }
-            Some(by) => Err(held(&queue, id, by)),
+            Some(holder) => Err(held_error(&queue, id, holder)),
             None if view.status == ItemStatus::Available => {
-                let not_taken = self.count_anew(&queue, id).await?;
+                let not_taken = self.reset_failures(&queue, id).await?;
                 Ok(ItemView { was_available: true, not_taken, ..view })
             }
             None => self.offer_item(&queue, id).await,
         }
     }
 
-    /// Changes the source first: if the process dies in between, the next poll sees the item as put back by a person.
+    /// Offers the item in its source again, and resets its failures. The source is changed first: if the process dies
+    /// in between, the next poll sees the item as put back by a person.
     async fn offer_item(&self, queue: &Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
-        let ReleaseResult { success, message } = self.changed(queue, queue.source.offer_work(id)).await?;
+        let ReleaseResult { success, message } =
+            self.change_source(queue, queue.source.offer_work(id)).await?;
         if !success {
             let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
             return Err(FleetError::ItemNotOffered { item: id.clone(), why });
         }
         let offered = Some("offered again".to_owned());
         let fact = Fact::WorkReleased { item: id.clone(), reason: offered };
-        self.note_act(queue, fact, self.clock().now()).await?;
-        let not_taken = self.count_anew(queue, id).await?;
+        self.record_action(queue, fact, self.clock().now()).await?;
+        let not_taken = self.reset_failures(queue, id).await?;
         let view = queue.now(id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))?;
         Ok(ItemView { not_taken, ..view })
     }
 
-    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work. Returns why none
-    /// of them does.
-    async fn count_anew(&self, queue: &Queue, id: &WorkItemId) -> Result<Option<String>, FleetError> {
+    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work. Returns why
+    /// none of them does.
+    async fn reset_failures(&self, queue: &Queue, id: &WorkItemId) -> Result<Option<String>, FleetError> {
         self.store().forget_failures(queue.name.clone(), id.clone()).await?;
         let loaded = self.engine.loaded();
         let takers = queues::takers(&loaded.sources, &loaded.roster, &queue.name);
@@ -152,16 +156,17 @@ impl Fleet {
         Ok(queues::not_taken(&takers, &self.schedules().await?))
     }
 
-    /// Reports to the item's source that a person has completed it or failed. A pending result of a job is not replaced.
+    /// Reports to the item's source that a person has completed it or failed. A pending result of a job is not
+    /// replaced.
     pub async fn complete_item(
         &self,
         id: &WorkItemId,
-        place: ItemPlace<'_>,
+        scope: ItemPlace<'_>,
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, place, "complete").await?;
+        let (queue, view) = self.find_item(id, scope, "complete").await?;
         let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
-        if let Some(error) = untold(&view).filter(|_| is_of_job) {
+        if let Some(error) = undelivered_error(&view).filter(|_| is_of_job) {
             return Err(error);
         }
         let (outcome, summary) = (result.outcome, result.summary.clone());
@@ -185,37 +190,39 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (id, now) = (&view.item.id, self.clock().now());
         let is_owed = match &view.held_by {
-            // An item belongs to its running job: to get it back, cancel the job. After the job has ended, a person may act.
+            // An item belongs to its running job: to get it back, cancel the job. After the job has ended, a person may
+            // act.
             Some(holder) if !holder.contains('@') && view.status != ItemStatus::Closing => {
-                return Err(held(queue, id, holder.clone()));
+                return Err(held_error(queue, id, holder.clone()));
             }
             Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
             None => false,
         };
         // Nobody holds the item, perhaps only since a moment ago.
         if !is_owed {
-            let by = self.hand(queue, &view.item, now).await?;
+            let claimant = self.claimant_of(queue, &view.item, now).await?;
             match closing {
                 Closing::Release(options) => {
                     let ReleaseResult { success, message } =
-                        self.changed(queue, queue.source.release_work(id, &options, &by)).await?;
+                        self.change_source(queue, queue.source.release_work(id, &options, &claimant)).await?;
                     if !success {
                         let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
                         return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
                     }
                     let fact = Fact::WorkReleased { item: id.clone(), reason: options.reason };
-                    self.note_act(queue, fact, now).await?;
+                    self.record_action(queue, fact, now).await?;
                 }
                 Closing::Complete(result) => {
-                    match self.changed(queue, queue.source.complete_work(id, &result, &by)).await {
+                    match self.change_source(queue, queue.source.complete_work(id, &result, &claimant)).await
+                    {
                         Err(WorkSourceError::NotHeld { item, stands }) => {
-                            let why = left_alone(queue, &item, &stands).await;
+                            let why = cannot_complete(queue, &item, &stands).await;
                             return Err(FleetError::ItemLeftAlone { item, why });
                         }
-                        told => {
-                            told?;
+                        reported => {
+                            reported?;
                             let fact = Fact::WorkReported { item: id.clone(), outcome: result.outcome };
-                            self.note_act(queue, fact, now).await?;
+                            self.record_action(queue, fact, now).await?;
                         }
                     }
                 }
@@ -226,12 +233,12 @@ impl Fleet {
     }
 
     /// Waits for a change in a source, with the timeout for calls that a person waits for.
-    async fn changed<T>(
+    async fn change_source<T>(
         &self,
         queue: &Queue,
-        asked: impl Future<Output = Result<T, WorkSourceError>>,
+        change: impl Future<Output = Result<T, WorkSourceError>>,
     ) -> Result<T, WorkSourceError> {
-        within(SOURCE_CHANGE_TIMEOUT, asked).await.map_err(|error| error.of_queue(&queue.name))
+        within(SOURCE_CHANGE_TIMEOUT, change).await.map_err(|error| error.of_queue(&queue.name))
     }
 
     /// Retries soon the results that could not be delivered before, if their items are in the queue again.
@@ -240,16 +247,21 @@ impl Fleet {
     }
 
     /// Records the action of a person on an item of a queue.
-    async fn note_act(&self, queue: &Queue, fact: Fact, now: Timestamp) -> Result<(), FleetError> {
+    async fn record_action(&self, queue: &Queue, fact: Fact, now: Timestamp) -> Result<(), FleetError> {
         Ok(self.store().note_of_agent(queue.agents.first().cloned(), fact, now).await?)
     }
 
     /// Returns the claimant for a person's action on an item that nobody in this fleet holds. If the source still shows
     /// a claim of an ended job of this fleet, that job is the claimant.
-    async fn hand(&self, queue: &Queue, item: &WorkItem, now: Timestamp) -> Result<Claimant, FleetError> {
+    async fn claimant_of(
+        &self,
+        queue: &Queue,
+        item: &WorkItem,
+        now: Timestamp,
+    ) -> Result<Claimant, FleetError> {
         let fleet = self.store().fleet_id().await?;
-        let left = queue.source.claimer(item).filter(|claimer| claimer.fleet == fleet);
-        if let Some(Claimer { holder, .. }) = left {
+        let claimer = queue.source.claimer(item).filter(|claimer| claimer.fleet == fleet);
+        if let Some(Claimer { holder, .. }) = claimer {
             if let Ok(job) = holder.parse::<JobId>()
                 && self
                     .store()
@@ -257,7 +269,7 @@ impl Fleet {
                     .await?
                     .is_some_and(|job| !matches!(job.state(), JobState::Ended { .. }))
             {
-                return Err(held(queue, &item.id, holder));
+                return Err(held_error(queue, &item.id, holder));
             }
             return Ok(Claimant { fleet, holder, until: now });
         }
@@ -270,18 +282,18 @@ impl Fleet {
     async fn find_or_forget(
         &self,
         id: &WorkItemId,
-        place: ItemPlace<'_>,
+        scope: ItemPlace<'_>,
         verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
-        let found = self.find_item(id, place, verb).await;
+        let found = self.find_item(id, scope, verb).await;
         let Err(FleetError::NoItem(_) | FleetError::ItemElsewhere { .. } | FleetError::NotInQueue { .. }) =
             &found
         else {
             return found;
         };
         let loaded = self.engine.loaded();
-        let mut queues = queues::queues(&loaded.sources, &loaded.roster, place.agent);
-        queues.retain(|queue| place.queue.is_none_or(|name| queue.name == name));
+        let mut queues = queues::queues(&loaded.sources, &loaded.roster, scope.agent);
+        queues.retain(|queue| scope.queue.is_none_or(|name| queue.name == name));
         let mut failed = self.store().item_failures().await?;
         failed.retain(|failed| failed.id == *id && queues.iter().any(|queue| queue.name == failed.queue));
         if failed.is_empty() {
@@ -296,15 +308,15 @@ impl Fleet {
     pub(crate) async fn find_item(
         &self,
         id: &WorkItemId,
-        place: ItemPlace<'_>,
+        scope: ItemPlace<'_>,
         verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
-        find_item(&loaded.sources, &loaded.roster, self.store(), (id, place), verb).await
+        find_item(&loaded.sources, &loaded.roster, self.store(), (id, scope), verb).await
     }
 
-    /// Returns the name under which a person holds an item. A holder has one item, so if the person holds an item of the
-    /// same id in another queue, the name contains the agent, and a number if that is taken too.
+    /// Returns the name under which a person holds an item. A holder has one item, so if the person holds an item of
+    /// the same id in another queue, the name contains the agent, and a number if that is taken too.
     async fn holder(&self, person: &str, queue: &Queue, id: &WorkItemId) -> Result<String, FleetError> {
         let items = self.store().items().await?;
         let is_free =
@@ -318,29 +330,29 @@ impl Fleet {
 }
 
 /// Returns the error for an item that somebody in this fleet holds.
-fn held(queue: &Queue, id: &WorkItemId, by: String) -> FleetError {
-    FleetError::ItemHeld { item: id.clone(), by, needed: queue.needed.clone() }
+fn held_error(queue: &Queue, id: &WorkItemId, holder: String) -> FleetError {
+    FleetError::ItemHeld { item: id.clone(), by: holder, needed: queue.needed.clone() }
 }
 
 /// Returns the error for an item with a result that its source has not received yet, with advice. Returns `None` if no
 /// result is pending.
-fn untold(view: &ItemView) -> Option<FleetError> {
-    let (id, by) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
-    let what = match by.strip_suffix(&format!("@{id}")) {
+fn undelivered_error(view: &ItemView) -> Option<FleetError> {
+    let (id, holder) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
+    let action = match holder.strip_suffix(&format!("@{id}")) {
         Some(person) => format!("what {person} did with it"),
-        None => format!("how {by} ended"),
+        None => format!("how {holder} ended"),
     };
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
     let named = view.named();
     let why = format!(
-        "its source is still to be told {what}{why}, which is tried again by itself; `cowhand work release {named}` drops \
+        "its source is still to be told {action}{why}, which is tried again by itself; `cowhand work release {named}` drops \
          that and puts it back, or forgets it if its source does not have it any more"
     );
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }
 
 /// Explains why an item cannot be completed, and what makes it possible.
-async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
+async fn cannot_complete(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {
             let named = queue.needed.command_words(item);

@@ -87,20 +87,22 @@ fn read_and_copy(
     redactor: &Redactor,
 ) -> Result<History, HerdctlError> {
     let mut history = folder.read(redactor)?;
-    let place = state.path().display().to_string();
+    let state_path = state.path().display().to_string();
     for past in &history.jobs {
         let id = past.job.id();
         match folder.output(id) {
             Ok(None) => {}
             Ok(Some(output)) => {
                 let copied = copy_output(output, &state.output(id), redactor);
-                copied.map_err(|source| HerdctlError::State { place: place.clone(), source })?;
+                copied.map_err(|source| HerdctlError::State { folder: state_path.clone(), source })?;
             }
             Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
         }
         let record = JobRecord::from(past.job.clone());
-        view::write_job(state, &record, redactor)
-            .map_err(|error| HerdctlError::State { place: place.clone(), source: io::Error::other(error) })?;
+        view::write_job(state, &record, redactor).map_err(|error| HerdctlError::State {
+            folder: state_path.clone(),
+            source: io::Error::other(error),
+        })?;
     }
     Ok(history)
 }

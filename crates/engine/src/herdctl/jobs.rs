@@ -34,7 +34,7 @@ pub(super) fn read(folder: &HerdctlFolder, redactor: &Redactor, history: &mut Hi
 fn job(folder: &HerdctlFolder, redactor: &Redactor, file: &Path) -> Result<Job, HerdctlFileError> {
     let text = folder.text(file)?.ok_or(HerdctlFileError::Gone)?;
     let node = yaml(&text)?;
-    let id: JobId = needed(&node, "id")?;
+    let id: JobId = required_field(&node, "id")?;
     if file.file_stem().and_then(|stem| stem.to_str()) != Some(id.as_str()) {
         return Err(HerdctlFileError::OtherJob(id));
     }
@@ -45,19 +45,19 @@ fn job(folder: &HerdctlFolder, redactor: &Redactor, file: &Path) -> Result<Job, 
     Ok(Job::try_from(record)?)
 }
 
-fn needed<T: std::str::FromStr>(node: &Node, key: &str) -> Result<T, HerdctlFileError> {
+fn required_field<T: std::str::FromStr>(node: &Node, key: &str) -> Result<T, HerdctlFileError> {
     field(node, key)?.ok_or_else(|| HerdctlFileError::Missing(key.to_owned()))
 }
 
 fn record(id: JobId, node: &Node) -> Result<JobRecord, HerdctlFileError> {
-    let started_at: Timestamp = needed(node, "started_at")?;
+    let started_at: Timestamp = required_field(node, "started_at")?;
     let finished_at = field(node, "finished_at")?.unwrap_or(started_at).max(started_at);
     let End { status, exit_reason, error, termination } = end(node)?;
     Ok(JobRecord {
         output_file: None,
         duration_seconds: None,
         id,
-        agent: needed(node, "agent")?,
+        agent: required_field(node, "agent")?,
         schedule: field(node, "schedule")?,
         // herdctl also has `spawned`, which cowhand does not have.
         trigger_type: field(node, "trigger_type").ok().flatten().unwrap_or(TriggerType::Manual),
@@ -102,7 +102,7 @@ fn end(node: &Node) -> Result<End, HerdctlFileError> {
     };
     let ended = |status, exit_reason, termination| End { status, exit_reason, error: None, termination };
     let exit_reason: Option<ExitReason> = field(node, "exit_reason").ok().flatten();
-    Ok(match needed(node, "status")? {
+    Ok(match required_field(node, "status")? {
         JobStatus::Completed => ended(JobStatus::Completed, ExitReason::Success, None),
         JobStatus::Cancelled => {
             ended(JobStatus::Cancelled, ExitReason::Cancelled, Some(Termination::Graceful))
@@ -130,11 +130,11 @@ fn usage(node: &Node) -> Result<JobUsage, HerdctlFileError> {
     };
     for (model, used) in node.get("per_model").and_then(Node::entries).into_iter().flatten() {
         let tokens = |key| Ok::<u64, HerdctlFileError>(field(&used.node, key)?.unwrap_or_default());
-        let own = usage.per_model.entry(model.clone()).or_default();
-        own.input_tokens = tokens("input_tokens")?;
-        own.output_tokens = tokens("output_tokens")?;
-        own.cache_creation_input_tokens = tokens("cache_creation_input_tokens")?;
-        own.cache_read_input_tokens = tokens("cache_read_input_tokens")?;
+        let model_usage = usage.per_model.entry(model.clone()).or_default();
+        model_usage.input_tokens = tokens("input_tokens")?;
+        model_usage.output_tokens = tokens("output_tokens")?;
+        model_usage.cache_creation_input_tokens = tokens("cache_creation_input_tokens")?;
+        model_usage.cache_read_input_tokens = tokens("cache_read_input_tokens")?;
     }
     Ok(usage.bounded())
 }

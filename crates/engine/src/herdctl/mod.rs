@@ -51,8 +51,8 @@ pub enum HerdctlError {
     Unreadable { file: PathBuf, why: String },
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("cannot use the state folder {place}: {source}")]
-    State { place: String, source: io::Error },
+    #[error("cannot use the state folder {folder}: {source}")]
+    State { folder: String, source: io::Error },
     #[error("the import from herdctl has ended in a way that nobody meant; the log says more")]
     Died,
 }
@@ -98,20 +98,20 @@ impl HerdctlFolder {
     /// Opens the output of a job that herdctl ran; `None` if there is none.
     pub fn output(&self, job: &JobId) -> io::Result<Option<fs::File>> {
         let opened = Root::open(&self.0).and_then(|root| root.file(Path::new(&format!("jobs/{job}.jsonl"))));
-        if_there(opened)
+        none_if_missing(opened)
     }
 
     /// Reads a small file below the folder; `None` if it does not exist.
     fn text(&self, path: impl AsRef<Path>) -> io::Result<Option<String>> {
         let read = Root::open(&self.0).and_then(|root| root.read(path.as_ref(), MAX_BYTES));
-        let text = if_there(read)?.map(String::from_utf8).transpose();
+        let text = none_if_missing(read)?.map(String::from_utf8).transpose();
         text.map_err(|_| io::Error::other("it is not UTF-8 text"))
     }
 
     /// Lists the files of a folder below this one that have this extension, by name.
     fn files(&self, folder: &str, extension: &str) -> io::Result<Vec<PathBuf>> {
         let listed = Root::open(&self.0).and_then(|root| root.directory(Path::new(folder))?.entries());
-        let names = if_there(listed)?.into_iter().flatten().map(|(name, _)| PathBuf::from(name));
+        let names = none_if_missing(listed)?.into_iter().flatten().map(|(name, _)| PathBuf::from(name));
         let mut files: Vec<_> = names
             .filter(|name| name.extension().is_some_and(|found| found == extension))
             .map(|name| Path::new(folder).join(name))
@@ -121,8 +121,9 @@ impl HerdctlFolder {
     }
 }
 
-/// Returns `None` if there is nothing to open. herdctl's agents could write to its folder, so no link in it is followed.
-fn if_there<T>(opened: Result<T, NotOpened>) -> io::Result<Option<T>> {
+/// Returns `None` if there is nothing to open. herdctl's agents could write to its folder, so no link in it is
+/// followed.
+fn none_if_missing<T>(opened: Result<T, NotOpened>) -> io::Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
         Err(NotOpened::Missing) => Ok(None),
@@ -133,8 +134,8 @@ fn if_there<T>(opened: Result<T, NotOpened>) -> io::Result<Option<T>> {
 /// Returns the command line of a living process. A zombie has none, and has ended.
 fn command_of(pid: u32) -> Option<String> {
     let raw = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let words: Vec<_> = raw.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    Some(words.join(" ").trim().to_owned()).filter(|command| !command.is_empty())
+    let parts: Vec<_> = raw.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    Some(parts.join(" ").trim().to_owned()).filter(|command| !command.is_empty())
 }
 
 /// Parses YAML of herdctl. The error states what is wrong and where.

@@ -15,7 +15,7 @@ use cowhand_store::{History, PastJob, PastSession};
 
 /// The file as herdctl writes it; other keys are not needed.
 #[derive(Debug, Deserialize)]
-struct Pointer {
+struct SessionFile {
     agent_name: AgentName,
     session_id: String,
     created_at: Timestamp,
@@ -35,27 +35,28 @@ pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
         }
     };
     for file in files {
-        match pointer(folder, &file) {
-            Ok(pointer) => attach(history, pointer),
+        match session_file(folder, &file) {
+            Ok(session_file) => attach(history, session_file),
             Err(why) => history.notes.push(format!("{} is left out: {why}", file.display())),
         }
     }
 }
 
-fn pointer(folder: &HerdctlFolder, file: &Path) -> Result<Pointer, HerdctlFileError> {
+fn session_file(folder: &HerdctlFolder, file: &Path) -> Result<SessionFile, HerdctlFileError> {
     let text = folder.text(file)?.ok_or(HerdctlFileError::Gone)?;
     Ok(serde_json::from_str(&text)?)
 }
 
-fn attach(history: &mut History, pointer: Pointer) {
-    let of_session = |past: &&mut PastJob| {
-        *past.job.agent() == pointer.agent_name && past.job.session_id() == Some(pointer.session_id.as_str())
+fn attach(history: &mut History, session_file: SessionFile) {
+    let has_session = |past: &&mut PastJob| {
+        *past.job.agent() == session_file.agent_name
+            && past.job.session_id() == Some(session_file.session_id.as_str())
     };
-    let session = Some(PastSession { directory: pointer.working_directory.clone() });
-    let newest = history.jobs.iter_mut().filter(of_session).max_by_key(|past| past.job.created_at());
+    let session = Some(PastSession { directory: session_file.working_directory.clone() });
+    let newest = history.jobs.iter_mut().filter(has_session).max_by_key(|past| past.job.created_at());
     match newest {
         Some(past) => past.session = session,
-        None => match stand_alone(pointer) {
+        None => match session_job(session_file) {
             Ok(job) => history.jobs.push(PastJob { job, session }),
             Err(why) => history.notes.push(why.to_string()),
         },
@@ -63,8 +64,8 @@ fn attach(history: &mut History, pointer: Pointer) {
 }
 
 /// Makes a finished job with the session. Its id is derived from the session, so that it is the same in every try.
-fn stand_alone(pointer: Pointer) -> Result<Job, HerdctlFileError> {
-    let Pointer { agent_name, session_id, created_at, last_used_at, .. } = pointer;
+fn session_job(session_file: SessionFile) -> Result<Job, HerdctlFileError> {
+    let SessionFile { agent_name, session_id, created_at, last_used_at, .. } = session_file;
     let digest = digest(&SHA256, session_id.as_bytes());
     let number = digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
     let record = JobRecord {

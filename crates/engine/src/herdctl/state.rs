@@ -26,14 +26,14 @@ fn schedules(text: &str) -> Result<Vec<PastSchedule>, HerdctlFileError> {
     let node = yaml(text)?;
     let mut schedules = Vec::new();
     for (agent, state) in node.get("agents").and_then(Node::entries).into_iter().flatten() {
-        let own = state.node.get("schedules").and_then(Node::entries).into_iter().flatten();
-        for (name, state) in own {
-            let whose = |why| HerdctlFileError::InSchedule {
+        let entries = state.node.get("schedules").and_then(Node::entries).into_iter().flatten();
+        for (name, state) in entries {
+            let in_schedule = |why| HerdctlFileError::InSchedule {
                 agent: agent.clone(),
                 name: name.clone(),
                 why: Box::new(why),
             };
-            schedules.push(schedule(agent, name, &state.node).map_err(whose)?);
+            schedules.push(schedule(agent, name, &state.node).map_err(in_schedule)?);
         }
     }
     Ok(schedules)
@@ -59,7 +59,7 @@ mod tests {
             hourly: {last_run_at: 2026-08-01T10:00:00.123Z, next_run_at: null, status: idle, last_error: boom}\n      \
             nightly: {status: disabled}\n  sub.other: {status: idle}\n";
         let read = schedules(text).unwrap();
-        let shown: Vec<_> = read
+        let values: Vec<_> = read
             .iter()
             .map(|past| {
                 let at = past.last_run_at.map(|at| at.to_string());
@@ -67,7 +67,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            shown,
+            values,
             [
                 ("hourly", false, Some("2026-08-01T10:00:00.123Z".to_owned()), Some("boom")),
                 ("nightly", true, None, None)

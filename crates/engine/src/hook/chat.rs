@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cowhand_core::cut::cut;
+use cowhand_core::duration::seconds_in_words;
 use cowhand_core::hook::{HOOK_RETRIES, HookEvent};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
@@ -10,13 +11,17 @@ use serde_json::{Value, json};
 
 use super::request::{Reply, Request};
 use super::webhook::value;
-use super::{HookCall, Tried};
+use super::{HookCall, HookResult};
 
 const CHAT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the text. Discord takes 4096 characters, Slack 3000 without a cut.
 const TEXT_CAP: usize = 2_800;
 
-pub(super) async fn discord(call: &HookCall<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
+pub(super) async fn discord(
+    call: &HookCall<'_>,
+    channel: &str,
+    token_env: &str,
+) -> Result<HookResult, HookResult> {
     let token = call.variable(token_env)?;
     let path =
         format!("channels/{}/messages", percent_encoding::utf8_percent_encode(channel, PERCENT_ENCODED));
@@ -24,42 +29,58 @@ pub(super) async fn discord(call: &HookCall<'_>, channel: &str, token_env: &str)
     let message = to_discord(&Message::of(call));
     match service.post(&path, &format!("Bot {token}"), &message).await? {
         Ok(reply) if reply.status == StatusCode::TOO_MANY_REQUESTS => {
-            let told: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-            let asked =
-                told["retry_after"].as_f64().and_then(|pause| Duration::try_from_secs_f64(pause).ok());
-            let asked = asked.map(|pause| pause.min(Duration::from_mins(5))).or(reply.retry_after);
+            let answer: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+            let retry_after =
+                answer["retry_after"].as_f64().and_then(|pause| Duration::try_from_secs_f64(pause).ok());
+            let retry_after =
+                retry_after.map(|pause| pause.min(Duration::from_mins(5))).or(reply.retry_after);
             let reason = "Discord wants it slower".to_owned();
-            Ok(Tried::Again { reason, said: Some(reply.body), asked, tries: HOOK_RETRIES + 1 })
+            Ok(HookResult::Retry {
+                reason,
+                output: Some(reply.body),
+                retry_after,
+                max_tries: HOOK_RETRIES + 1,
+            })
         }
-        Ok(reply) => Ok(reply.tried(HOOK_RETRIES)),
-        Err(tried) => Ok(tried),
+        Ok(reply) => Ok(reply.result(HOOK_RETRIES)),
+        Err(result) => Ok(result),
     }
 }
 
-pub(super) async fn slack(call: &HookCall<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
+pub(super) async fn slack(
+    call: &HookCall<'_>,
+    channel: &str,
+    token_env: &str,
+) -> Result<HookResult, HookResult> {
     let token = call.variable(token_env)?;
     let service = Service::of("COWHAND_SLACK_API", "https://slack.com/api/");
     let message = to_slack(channel, &Message::of(call));
     match service.post("chat.postMessage", &format!("Bearer {token}"), &message).await? {
         // Slack reports errors in the body.
-        Ok(reply) if reply.status == StatusCode::OK => Ok(slack_answered(&reply)),
-        Ok(reply) => Ok(reply.tried(HOOK_RETRIES)),
-        Err(tried) => Ok(tried),
+        Ok(reply) if reply.status == StatusCode::OK => Ok(slack_result(&reply)),
+        Ok(reply) => Ok(reply.result(HOOK_RETRIES)),
+        Err(result) => Ok(result),
     }
 }
 
-fn slack_answered(reply: &Reply) -> Tried {
-    let told: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-    if told["ok"] == true {
-        return Tried::Done { said: None, note: None };
+fn slack_result(reply: &Reply) -> HookResult {
+    let answer: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    if answer["ok"] == true {
+        return HookResult::Done { output: None, note: None };
     }
-    let error = told["error"].as_str().unwrap_or("its answer cannot be read");
-    let (reason, said) = (format!("Slack answered: {}", cut(error, 0, 200)), None);
-    let passing = ["ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"];
-    if passing.contains(&error) {
-        return Tried::Again { reason, said, asked: reply.retry_after, tries: HOOK_RETRIES + 1 };
+    let error = answer["error"].as_str().unwrap_or("its answer cannot be read");
+    let (reason, output) = (format!("Slack answered: {}", cut(error, 0, 200)), None);
+    let temporary =
+        ["ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"];
+    if temporary.contains(&error) {
+        return HookResult::Retry {
+            reason,
+            output,
+            retry_after: reply.retry_after,
+            max_tries: HOOK_RETRIES + 1,
+        };
     }
-    Tried::Failed { reason, said }
+    HookResult::Failed { reason, output }
 }
 
 /// Characters that are percent-encoded: everything but letters, digits and `-`, `_`, `.`.
@@ -80,20 +101,25 @@ impl Service {
         }
     }
 
-    async fn post(&self, path: &str, token: &str, message: &Value) -> Result<Result<Reply, Tried>, Tried> {
+    async fn post(
+        &self,
+        path: &str,
+        token: &str,
+        message: &Value,
+    ) -> Result<Result<Reply, HookResult>, HookResult> {
         let url = Url::parse(&self.base).and_then(|base| base.join(path));
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         let request = Request {
             method: Method::POST,
-            url: url.map_err(|error| Tried::failed(format!("no address of the chat: {error}")))?,
+            url: url.map_err(|error| HookResult::failed(format!("no address of the chat: {error}")))?,
             headers,
             own_headers: HeaderMap::from_iter([(AUTHORIZATION, value(token)?)]),
             body: message.to_string().into_bytes(),
             timeout: CHAT_TIMEOUT,
             allow_private: self.overridden,
         };
-        Ok(request.send().await.map_err(|unsent| unsent.tried(HOOK_RETRIES)))
+        Ok(request.send().await.map_err(|unsent| unsent.result(HOOK_RETRIES)))
     }
 }
 
@@ -111,23 +137,23 @@ struct Message {
 impl Message {
     fn of(call: &HookCall<'_>) -> Self {
         let context = &call.context;
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (job, result) = (&context["job"], &context["result"]);
         let event = call.taken.run.event;
         let error = result["error"].as_str().map(|error| format!("{error}\n\n"));
         let schedule = job["scheduleName"].as_str().map(|name| format!(" · {name}"));
-        let took = Duration::from_secs(job["durationMs"].as_u64().unwrap_or_default() / 1000);
+        let duration = seconds_in_words(job["durationMs"].as_u64().unwrap_or_default() / 1000);
         Self {
             id: format!("{}.{}", call.taken.job, call.taken.run.number),
             event,
-            title: format!("{}: {event}", word(&context["agent"]["name"])),
+            title: format!("{}: {event}", text_of(&context["agent"]["name"])),
             text: cut(
-                format!("{}{}", error.unwrap_or_default(), word(&result["output"])).trim(),
+                format!("{}{}", error.unwrap_or_default(), text_of(&result["output"])).trim(),
                 0,
                 TEXT_CAP,
             ),
-            footer: format!("{}{} · {took:?}", word(&job["id"]), schedule.unwrap_or_default()),
-            at: word(&job["completedAt"]),
+            footer: format!("{}{} · {duration}", text_of(&job["id"]), schedule.unwrap_or_default()),
+            at: text_of(&job["completedAt"]),
         }
     }
 
@@ -180,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_called() {
+    fn messages_mention_nobody() {
         let message = Message {
             id: "job-2026-01-01-000001.1".into(),
             event: HookEvent::Failed,
@@ -196,16 +222,16 @@ mod tests {
     }
 
     #[test]
-    fn what_slack_answers() {
+    fn slack_answers() {
         let answered = |body: &str| {
-            slack_answered(&Reply { status: StatusCode::OK, retry_after: None, body: body.to_owned() })
+            slack_result(&Reply { status: StatusCode::OK, retry_after: None, body: body.to_owned() })
         };
-        assert_eq!(answered(r#"{"ok":true}"#), Tried::Done { said: None, note: None });
+        assert_eq!(answered(r#"{"ok":true}"#), HookResult::Done { output: None, note: None });
         assert_eq!(
             answered(r#"{"ok":false,"error":"not_in_channel"}"#),
-            Tried::failed("Slack answered: not_in_channel")
+            HookResult::failed("Slack answered: not_in_channel")
         );
-        assert!(matches!(answered(r#"{"ok":false,"error":"ratelimited"}"#), Tried::Again { .. }));
-        assert!(matches!(answered("<html>"), Tried::Failed { .. }));
+        assert!(matches!(answered(r#"{"ok":false,"error":"ratelimited"}"#), HookResult::Retry { .. }));
+        assert!(matches!(answered("<html>"), HookResult::Failed { .. }));
     }
 }

@@ -12,7 +12,7 @@ const METADATA_CAP: u64 = 64 << 10;
 
 /// The places in which an agent can leave its metadata.
 #[derive(Debug)]
-pub struct MetadataPlaces<'a> {
+pub struct MetadataLocations<'a> {
     /// Value of `metadata_file`.
     pub file: &'a str,
     /// Working directory of the agent.
@@ -24,62 +24,62 @@ pub struct MetadataPlaces<'a> {
 }
 
 /// Reads the metadata. Returns `None` if there is no such file, or if it cannot be used, which is logged.
-pub fn read(place: &MetadataPlaces<'_>, job: &JobId) -> Option<Value> {
-    match contents(place) {
+pub fn read(locations: &MetadataLocations<'_>, job: &JobId) -> Option<Value> {
+    match contents(locations) {
         Ok(metadata) => metadata,
         Err(error) => {
-            let file = place.directory.join(place.file);
+            let file = locations.directory.join(locations.file);
             warn!(%job, "the metadata file {} is ignored: {error}", file.display());
             None
         }
     }
 }
 
-fn contents(place: &MetadataPlaces<'_>) -> Result<Option<Value>, NotOpened> {
-    let text = match text(place) {
+fn contents(locations: &MetadataLocations<'_>) -> Result<Option<Value>, NotOpened> {
+    let text = match text(locations) {
         Err(NotOpened::Missing) => return Ok(None),
         text => text?,
     };
     Ok(Some(serde_json::from_slice(&text).map_err(std::io::Error::from)?))
 }
 
-fn text(place: &MetadataPlaces<'_>) -> Result<Vec<u8>, NotOpened> {
-    let file = Path::new(place.file);
-    if let Some(below) = below_workspaces(place) {
-        return match Root::open(place.workspaces)?
-            .directory(&below.top)?
-            .read(&below.rest.join(file), METADATA_CAP)
+fn text(locations: &MetadataLocations<'_>) -> Result<Vec<u8>, NotOpened> {
+    let file = Path::new(locations.file);
+    if let Some(path) = path_in_workspaces(locations) {
+        return match Root::open(locations.workspaces)?
+            .directory(&path.top)?
+            .read(&path.rest.join(file), METADATA_CAP)
         {
-            Err(NotOpened::Outside) => elsewhere(place, file),
+            Err(NotOpened::Outside) => read_outside(locations, file),
             read => read,
         };
     }
-    match Root::configured(place.directory, place.writable)?.read(file, METADATA_CAP) {
-        Err(NotOpened::Outside) => elsewhere(place, file),
+    match Root::configured(locations.directory, locations.writable)?.read(file, METADATA_CAP) {
+        Err(NotOpened::Outside) => read_outside(locations, file),
         read => read,
     }
 }
 
 /// Reads a file that the config names outside of the agent's directory.
-fn elsewhere(place: &MetadataPlaces<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
-    let file = place.directory.join(file);
+fn read_outside(locations: &MetadataLocations<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
+    let file = locations.directory.join(file);
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(NotOpened::Outside);
     };
-    Root::configured(folder, place.writable)?.read(Path::new(name), METADATA_CAP)
+    Root::configured(folder, locations.writable)?.read(Path::new(name), METADATA_CAP)
 }
 
-struct Below {
+struct WorkspacePath {
     top: PathBuf,
     rest: PathBuf,
 }
 
 /// Returns the name of the workspace of the directory, and the rest of its path.
-fn below_workspaces(place: &MetadataPlaces<'_>) -> Option<Below> {
-    let folder = place.workspaces.canonicalize().ok()?;
-    let mut names = place.directory.strip_prefix(&folder).ok()?.components();
+fn path_in_workspaces(locations: &MetadataLocations<'_>) -> Option<WorkspacePath> {
+    let folder = locations.workspaces.canonicalize().ok()?;
+    let mut names = locations.directory.strip_prefix(&folder).ok()?.components();
     let top = PathBuf::from(names.next()?.as_os_str());
-    Some(Below { top, rest: names.as_path().to_owned() })
+    Some(WorkspacePath { top, rest: names.as_path().to_owned() })
 }
 
 #[cfg(test)]
@@ -91,17 +91,17 @@ mod tests {
 
     use super::*;
 
-    fn said(file: &str, directory: &Path, workspaces: &Path) -> Result<Option<Value>, String> {
-        let place = MetadataPlaces { file, directory, workspaces, writable: &[directory.to_owned()] };
-        contents(&place).map_err(|error| error.to_string())
+    fn read_in(file: &str, directory: &Path, workspaces: &Path) -> Result<Option<Value>, String> {
+        let locations = MetadataLocations { file, directory, workspaces, writable: &[directory.to_owned()] };
+        contents(&locations).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn whatever_the_agent_left() {
+    fn contents_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let work_dir = folder.path().canonicalize().unwrap();
         let path = work_dir.join("metadata.json");
-        let found = || said(METADATA_FILE, &work_dir, Path::new("/nowhere"));
+        let found = || read_in(METADATA_FILE, &work_dir, Path::new("/nowhere"));
         assert_eq!(found(), Ok(None));
         fs::write(&path, r#"{"notify": true}"#).unwrap();
         assert_eq!(found(), Ok(Some(serde_json::json!({"notify": true}))));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_config_says() {
+    fn files_outside_of_the_directory() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
@@ -138,12 +138,12 @@ mod tests {
             ("../desk/led/m.json", "desk", Err(&link)),
             ("../m.json", "workspaces/job/sub", Ok("workspaces/job/m.json")),
         ] {
-            let found = said(file, &at(directory), &at("workspaces"));
+            let found = read_in(file, &at(directory), &at("workspaces"));
             assert_eq!(found, expected.map(|text| Some(text.into())).map_err(Clone::clone), "{file}");
         }
         // The agent works below the top of its workspace, and can replace everything in between.
         fs::remove_dir(at("workspaces/job/sub")).unwrap();
         symlink(at("outside"), at("workspaces/job/sub")).unwrap();
-        assert_eq!(said("m.json", &at("workspaces/job/sub"), &at("workspaces")), Err(link));
+        assert_eq!(read_in("m.json", &at("workspaces/job/sub"), &at("workspaces")), Err(link));
     }
 }

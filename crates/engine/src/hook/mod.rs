@@ -24,30 +24,32 @@ use cowhand_store::TakenHook;
 
 /// Result of one try.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Tried {
+pub enum HookResult {
     Done {
-        said: Option<String>,
+        output: Option<String>,
         note: Option<String>,
     },
     Failed {
         reason: String,
-        said: Option<String>,
+        output: Option<String>,
     },
-    /// The hook may succeed later; `tries` is the total number of tries.
-    Again {
+    /// The hook may succeed later.
+    Retry {
         reason: String,
-        said: Option<String>,
-        asked: Option<Duration>,
-        tries: u32,
+        output: Option<String>,
+        /// Pause that the receiver asks for.
+        retry_after: Option<Duration>,
+        /// Number of tries after which the hook has failed, including the first one.
+        max_tries: u32,
     },
     Skipped {
         reason: String,
     },
 }
 
-impl Tried {
+impl HookResult {
     pub fn failed(reason: impl Into<String>) -> Self {
-        Self::Failed { reason: reason.into(), said: None }
+        Self::Failed { reason: reason.into(), output: None }
     }
 
     fn skipped(reason: impl Into<String>) -> Self {
@@ -57,15 +59,17 @@ impl Tried {
     /// Masks secrets and cuts output, so that the result can be stored.
     fn redacted(self, redactor: &Redactor) -> Self {
         let hide = |text: String| redactor.redact(&text).into_owned();
-        let said_in_short = |said: Option<String>| {
-            let said = said.map(|said| cut(redactor.redact(&said).trim(), 0, SAID_CAP));
-            said.filter(|said| !said.is_empty())
+        let short_output = |output: Option<String>| {
+            let output = output.map(|output| cut(redactor.redact(&output).trim(), 0, HOOK_OUTPUT_CAP));
+            output.filter(|output| !output.is_empty())
         };
         match self {
-            Self::Done { said, note } => Self::Done { said: said_in_short(said), note: note.map(hide) },
-            Self::Failed { reason, said } => Self::Failed { reason: hide(reason), said: said_in_short(said) },
-            Self::Again { reason, said, asked, tries } => {
-                Self::Again { reason: hide(reason), said: said_in_short(said), asked, tries }
+            Self::Done { output, note } => Self::Done { output: short_output(output), note: note.map(hide) },
+            Self::Failed { reason, output } => {
+                Self::Failed { reason: hide(reason), output: short_output(output) }
+            }
+            Self::Retry { reason, output, retry_after, max_tries } => {
+                Self::Retry { reason: hide(reason), output: short_output(output), retry_after, max_tries }
             }
             Self::Skipped { reason } => Self::Skipped { reason: hide(reason) },
         }
@@ -73,9 +77,9 @@ impl Tried {
 }
 
 /// Longest stored output of a hook.
-const SAID_CAP: usize = 16 << 10;
+const HOOK_OUTPUT_CAP: usize = 16 << 10;
 /// Longest output of the job that is passed to a hook.
-const OUTPUT_CAP: usize = 1 << 20;
+const JOB_OUTPUT_CAP: usize = 1 << 20;
 
 /// A hook with its job and its context.
 struct HookCall<'a> {
@@ -89,42 +93,43 @@ struct HookCall<'a> {
 
 impl HookCall<'_> {
     /// Returns an environment variable, or one of `.env`.
-    fn variable(&self, name: &str) -> Result<String, Tried> {
+    fn variable(&self, name: &str) -> Result<String, HookResult> {
         let found = self.loaded.sources.setting().variable(name);
-        found.ok_or_else(|| Tried::failed(format!("the environment variable {name} is not set")))
+        found.ok_or_else(|| HookResult::failed(format!("the environment variable {name} is not set")))
     }
 }
 
 /// Tries the hook once, or follows the process that an earlier daemon started for it.
-pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> Tried {
+pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResult {
     let loaded = engine.loaded();
     let redactor = redactor_over(&loaded, loaded.roster.agent(&taken.agent));
-    if let Some(begun) = shell::take_up(engine, taken).await {
+    if let Some(begun) = shell::follow_begun(engine, taken).await {
         return begun.redacted(&redactor);
     }
     let agent = loaded.roster.agent(&taken.agent);
     let Some((agent, hook)) =
         agent.and_then(|agent| Some((agent, HookOutline::find(&agent.hooks, &taken.run)?)))
     else {
-        return Tried::skipped("it is no longer in the config");
+        return HookResult::skipped("it is no longer in the config");
     };
     let context = match context(engine, job, agent).await {
         Ok(context) => context,
         Err(error) => {
-            let (reason, said) = (format!("cannot say what it is about: {error:#}"), None);
-            return Tried::Again { reason, said, asked: None, tries: HOOK_RETRIES + 1 }.redacted(&redactor);
+            let (reason, output) = (format!("cannot say what it is about: {error:#}"), None);
+            return HookResult::Retry { reason, output, retry_after: None, max_tries: HOOK_RETRIES + 1 }
+                .redacted(&redactor);
         }
     };
     if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
-        return Tried::skipped(format!("`when: {path}` does not hold"));
+        return HookResult::skipped(format!("`when: {path}` does not hold"));
     }
     let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
     call.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
 }
 
 impl HookCall<'_> {
-    async fn go(&self, hook: &Hook) -> Tried {
-        let tried = match &hook.action {
+    async fn go(&self, hook: &Hook) -> HookResult {
+        let result = match &hook.action {
             HookAction::Shell { command, timeout } => shell::run(self, command, *timeout).await,
             HookAction::Webhook { .. } => webhook::send(self, &hook.action).await,
             HookAction::Discord { channel_id, bot_token_env } => {
@@ -134,14 +139,14 @@ impl HookCall<'_> {
                 chat::slack(self, channel_id, bot_token_env).await
             }
         };
-        tried.unwrap_or_else(|ended| ended)
+        result.unwrap_or_else(|failure| failure)
     }
 }
 
 async fn context(engine: &Engine, job: &Job, agent: &Agent) -> anyhow::Result<Value> {
     let metadata = engine.store.hook_metadata(job.id().clone()).await?;
     let output = output::result(&engine.home.state, job.id().clone()).await?;
-    let output = output.map(|output| cut(&output, 0, OUTPUT_CAP));
+    let output = output.map(|output| cut(&output, 0, JOB_OUTPUT_CAP));
     let context = HookContext::of(job, Some(&agent.display_name), output, metadata);
     let context = context.ok_or_else(|| anyhow::anyhow!("the job has not ended"))?;
     let report = engine.store.report_of(job.id().clone(), job.attempts()).await?;

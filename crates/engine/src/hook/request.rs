@@ -7,11 +7,11 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 
-use super::Tried;
+use super::HookResult;
 use cowhand_run::address::{self, Unreachable};
 use cowhand_system::http;
 
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
 /// Longest pause between tries, even if the server asks for a longer one.
 const MAX_REQUEST_PAUSE: Duration = Duration::from_mins(5);
@@ -44,30 +44,32 @@ pub(super) enum Unsent {
 }
 
 impl Unsent {
-    pub(super) fn tried(self, retries: u32) -> Tried {
+    pub(super) fn result(self, retries: u32) -> HookResult {
         match self {
-            Self::Refused(reason) => Tried::failed(reason),
-            Self::Trouble(reason) => Tried::Again { reason, said: None, asked: None, tries: retries + 1 },
+            Self::Refused(reason) => HookResult::failed(reason),
+            Self::Trouble(reason) => {
+                HookResult::Retry { reason, output: None, retry_after: None, max_tries: retries + 1 }
+            }
         }
     }
 }
 
 impl Reply {
     /// Interprets the answer of a server.
-    pub(super) fn tried(self, retries: u32) -> Tried {
-        let (status, said) = (self.status, Some(self.body));
+    pub(super) fn result(self, retries: u32) -> HookResult {
+        let (status, output) = (self.status, Some(self.body));
         let reason = format!("it answered {status}");
-        if status.is_success() || status == StatusCode::SEE_OTHER {
-            Tried::Done { said, note: None }
-        } else if is_passing(status) {
-            Tried::Again { reason, said, asked: self.retry_after, tries: retries + 1 }
+        if status.is_success() {
+            HookResult::Done { output, note: None }
+        } else if is_temporary(status) {
+            HookResult::Retry { reason, output, retry_after: self.retry_after, max_tries: retries + 1 }
         } else {
-            Tried::Failed { reason, said }
+            HookResult::Failed { reason, output }
         }
     }
 }
 
-fn is_passing(status: StatusCode) -> bool {
+fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
@@ -80,39 +82,38 @@ impl Request {
 
     async fn follow(self) -> Result<Reply, Unsent> {
         let mut url = self.url.clone();
-        for _ in 0..=MOST_REDIRECTS {
-            let response = self.ask(&url).await?;
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send_to(&url).await?;
             let Some(next) = redirect(&url, &response)? else { return reply(response).await };
             if url.scheme() == "https" && next.scheme() == "http" {
                 return Err(Unsent::Refused("it redirects from https to http".to_owned()));
             }
             url = next;
         }
-        Err(Unsent::Refused(format!("it redirects more than {MOST_REDIRECTS} times")))
+        Err(Unsent::Refused(format!("it redirects more than {MAX_REDIRECTS} times")))
     }
 
-    async fn ask(&self, url: &Url) -> Result<Response, Unsent> {
-        let (redirected, at_home) = (*url != self.url, url.origin() == self.url.origin());
+    async fn send_to(&self, url: &Url) -> Result<Response, Unsent> {
+        let (is_redirected, is_configured_host) = (*url != self.url, url.origin() == self.url.origin());
         // The config allows the configured address, not the target of a redirect.
-        let addresses =
-            address::addresses(url, self.allow_private && at_home).await.map_err(|unreachable| {
-                match unreachable {
-                    Unreachable::Refused(why) | Unreachable::Private(why) if redirected => {
-                        Unsent::Refused(format!("it redirects to where it may not: {why}"))
-                    }
-                    Unreachable::Refused(why) => Unsent::Refused(why),
-                    Unreachable::Private(why) => {
-                        Unsent::Refused(format!("{why}; `allow_private: true` lets this hook reach it"))
-                    }
-                    Unreachable::NotFound(why) => Unsent::Trouble(why),
+        let addresses = address::addresses(url, self.allow_private && is_configured_host).await.map_err(
+            |unreachable| match unreachable {
+                Unreachable::Refused(why) | Unreachable::Private(why) if is_redirected => {
+                    Unsent::Refused(format!("it redirects to where it may not: {why}"))
                 }
-            })?;
-        let client = client(addresses).map_err(|error| Unsent::Refused(told(error)))?;
+                Unreachable::Refused(why) => Unsent::Refused(why),
+                Unreachable::Private(why) => {
+                    Unsent::Refused(format!("{why}; `allow_private: true` lets this hook reach it"))
+                }
+                Unreachable::NotFound(why) => Unsent::Trouble(why),
+            },
+        )?;
+        let client = client(addresses).map_err(|error| Unsent::Refused(error_text(error)))?;
         let mut request = client.request(self.method.clone(), url.clone()).headers(self.headers.clone());
-        if at_home {
+        if is_configured_host {
             request = request.headers(self.own_headers.clone());
         }
-        request.body(self.body.clone()).send().await.map_err(|error| Unsent::Trouble(told(error)))
+        request.body(self.body.clone()).send().await.map_err(|error| Unsent::Trouble(error_text(error)))
     }
 }
 
@@ -121,7 +122,8 @@ fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
     http::connect_only_to(http::client().user_agent(http::USER_AGENT), addresses).build()
 }
 
-/// Returns the target of a redirect. `See Other` is an answer, not a redirect: the request has arrived.
+/// Returns the target of a redirect. `See Other` asks for a GET of another page instead of repeating the request, so it
+/// is not followed, and fails as every answer but 2xx does.
 fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
     if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
         return Ok(None);
@@ -149,7 +151,7 @@ async fn reply(mut response: Response) -> Result<Reply, Unsent> {
 
 /// Describes an error without the URL, which may contain a secret, and with its cause, which says more than "error
 /// sending request".
-fn told(error: reqwest::Error) -> String {
+fn error_text(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;
     while let Some(cause) = last.source() {

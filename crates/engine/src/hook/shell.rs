@@ -10,7 +10,7 @@ use cowhand_core::hook::{HookKind, SHELL_HOOK_TIMEOUT};
 use jiff::SignedDuration;
 use tracing::warn;
 
-use super::{HookCall, Tried};
+use super::{HookCall, HookResult};
 use crate::context::Engine;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
@@ -34,10 +34,10 @@ const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
 /// Follows a hook that was already started. It is never started again, because nobody knows how far it came. Returns
 /// `None` if it never began.
-pub(super) async fn take_up(engine: &Engine, taken: &TakenHook) -> Option<Tried> {
-    let before = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
-    if *before != engine.home.node {
-        return Some(Tried::failed(format!("lost: the node {before} ran it and is gone")));
+pub(super) async fn follow_begun(engine: &Engine, taken: &TakenHook) -> Option<HookResult> {
+    let node = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
+    if *node != engine.home.node {
+        return Some(HookResult::failed(format!("lost: the node {node} ran it and is gone")));
     }
     let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
     if is_missing(attempt.folder()) {
@@ -49,11 +49,15 @@ pub(super) async fn take_up(engine: &Engine, taken: &TakenHook) -> Option<Tried>
     }
 }
 
-pub(super) async fn run(call: &HookCall<'_>, command: &str, timeout: Duration) -> Result<Tried, Tried> {
+pub(super) async fn run(
+    call: &HookCall<'_>,
+    command: &str,
+    timeout: Duration,
+) -> Result<HookResult, HookResult> {
     let (engine, taken) = (call.engine, call.taken);
     let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
-    let own = launch::own_environment();
-    let environment = launch::environment(call.agent, call.job, own, &call.loaded.variables);
+    let inherited = launch::own_environment();
+    let environment = launch::environment(call.agent, call.job, inherited, &call.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
     let start = StartSpec {
         // From a file, not as an argument: a variable that the config put into the command may be a secret.
@@ -62,7 +66,7 @@ pub(super) async fn run(call: &HookCall<'_>, command: &str, timeout: Duration) -
         stop_signal: StopSignal::Terminate,
         grace_ms: GRACE_MS,
         reader: None,
-        limits: Some(KeeperLimits { lifetime_ms: millis(timeout), output_bytes: OUTPUT_BYTES }),
+        limits: Some(KeeperLimits { lifetime_ms: to_millis(timeout), output_bytes: OUTPUT_BYTES }),
         sandbox: None,
     };
     let launched = attempt
@@ -83,28 +87,28 @@ const COMMAND: &str = "command";
 const SHORTAGE_TRIES: u32 = 20;
 
 /// Returns the result of a hook that never began. If the machine has run out of something, it is tried again.
-fn not_launched(error: &io::Error) -> Tried {
+fn not_launched(error: &io::Error) -> HookResult {
     let reason = format!("cannot start a keeper for it: {error}");
     if shortage::is_named_in(&reason) {
-        return Tried::Again { reason, said: None, asked: None, tries: SHORTAGE_TRIES };
+        return HookResult::Retry { reason, output: None, retry_after: None, max_tries: SHORTAGE_TRIES };
     }
-    Tried::failed(reason)
+    HookResult::failed(reason)
 }
 
-fn millis(timeout: Duration) -> u64 {
+fn to_millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
 }
 
-async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> Tried {
+async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookResult {
     let wake = engine.watch.folder(attempt.folder());
     let limits = attempt.start().ok().and_then(|start| start.limits);
-    let limit = limits.map_or_else(|| millis(SHELL_HOOK_TIMEOUT), |limits| limits.lifetime_ms);
+    let limit = limits.map_or_else(|| to_millis(SHELL_HOOK_TIMEOUT), |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
         let state = attempt.on_blocking_thread(Attempt::state).await;
         let ending = match state {
             Ok(AttemptState::Ended(ending)) => ending,
-            Ok(AttemptState::Gone) => return ended(attempt, None, limit),
+            Ok(AttemptState::Gone) => return result_of(attempt, None, limit),
             Ok(AttemptState::Kept | AttemptState::Unkept) => {
                 let began = taken.run.started_at.unwrap_or_else(|| engine.clock.now());
                 let age = engine.clock.now().duration_since(began);
@@ -125,35 +129,35 @@ async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> Tried 
                 }
                 continue;
             }
-            Err(error) => return Tried::failed(format!("lost: its folder cannot be read: {error}")),
+            Err(error) => return HookResult::failed(format!("lost: its folder cannot be read: {error}")),
         };
-        return ended(attempt, Some(&ending), limit);
+        return result_of(attempt, Some(&ending), limit);
     }
 }
 
-fn ended(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) -> Tried {
-    let said = Some([attempt.stdout(), attempt.stderr()].map(|path| text(&path)).concat());
-    let left = ending.map(|ending| ending.leftovers).filter(|left| *left > 0);
-    let left = left.map(|left| match left {
+fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) -> HookResult {
+    let output = Some([attempt.stdout(), attempt.stderr()].map(|path| read_text(&path)).concat());
+    let leftover_note = ending.map(|ending| ending.leftovers).filter(|count| *count > 0);
+    let leftover_note = leftover_note.map(|count| match count {
         1 => "a process that it left behind was ended".to_owned(),
         more => format!("{more} processes that it left behind were ended"),
     });
-    let and_left = |reason: String| match &left {
-        Some(left) => format!("{reason}; {left}"),
+    let with_note = |reason: String| match &leftover_note {
+        Some(note) => format!("{reason}; {note}"),
         None => reason,
     };
-    let failed = |reason: String| Tried::Failed { reason: and_left(reason), said: said.clone() };
+    let failed = |reason: String| HookResult::Failed { reason: with_note(reason), output: output.clone() };
     match ending.map(|ending| (&ending.status, ending.stopped)) {
         None | Some((ExitStatus::Lost, _)) => failed("lost: nobody saw how it ended".to_owned()),
         Some((ExitStatus::StartFailed { message }, _)) => failed(message.clone()),
         Some((_, Some(_))) => failed(format!("it ran longer than {limit:#} and was ended")),
-        Some((ExitStatus::Code { code: 0 }, None)) => Tried::Done { said, note: left },
+        Some((ExitStatus::Code { code: 0 }, None)) => HookResult::Done { output, note: leftover_note },
         Some((ExitStatus::Code { code }, None)) => failed(format!("exit code {code}")),
         Some((ExitStatus::Signal { signal }, None)) => failed(format!("ended by signal {signal}")),
     }
 }
 
 /// Returns the text of a file, or nothing if it cannot be read: the exit status is what counts.
-fn text(path: &Path) -> String {
+fn read_text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

@@ -8,17 +8,17 @@ use reqwest::{Method, Url};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
 use super::request::{Reply, Request, Unsent};
-use super::{HookCall, Tried};
+use super::{HookCall, HookResult};
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
 /// Header with an id that is the same for each try, so that a receiver can distinguish a repetition from another job.
 const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
 
-pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Tried, Tried> {
+pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<HookResult, HookResult> {
     let HookAction::Webhook { url, method, headers, timeout, secret, secret_env, retries, allow_private } =
         action
     else {
-        return Err(Tried::failed("it is no webhook"));
+        return Err(HookResult::failed("it is no webhook"));
     };
     let body = call.context.to_string().into_bytes();
     let secret = match (secret, secret_env) {
@@ -26,40 +26,42 @@ pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Tri
         (None, Some(name)) => Some(call.variable(name)?),
         (None, None) => None,
     };
-    let mut public = HeaderMap::new();
-    public.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    public.insert(DELIVERY, value(&format!("{}.{}", call.taken.job, call.taken.run.number))?);
+    let mut public_headers = HeaderMap::new();
+    public_headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    public_headers.insert(DELIVERY, value(&format!("{}.{}", call.taken.job, call.taken.run.number))?);
     if let Some(secret) = secret {
-        public.insert(SIGNATURE, value(&signature(secret.as_bytes(), &body))?);
+        public_headers.insert(SIGNATURE, value(&signature(secret.as_bytes(), &body))?);
     }
-    let mut own = HeaderMap::new();
+    let mut own_headers = HeaderMap::new();
     for (name, text) in headers {
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| Tried::failed(format!("{name:?} is not the name of a header")))?;
-        own.insert(name, value(text)?);
+            .map_err(|_| HookResult::failed(format!("{name:?} is not the name of a header")))?;
+        own_headers.insert(name, value(text)?);
     }
     let request = Request {
         method: match method {
             HookMethod::Put => Method::PUT,
             HookMethod::Post => Method::POST,
         },
-        url: Url::parse(url).map_err(|error| Tried::failed(format!("`url` is no web address: {error}")))?,
-        headers: public,
-        own_headers: own,
+        url: Url::parse(url)
+            .map_err(|error| HookResult::failed(format!("`url` is no web address: {error}")))?,
+        headers: public_headers,
+        own_headers,
         body,
         timeout: *timeout,
         allow_private: *allow_private,
     };
-    let sent: Result<Reply, Unsent> = request.send().await;
-    Ok(match sent {
-        Ok(reply) => reply.tried(*retries),
-        Err(unsent) => unsent.tried(*retries),
+    let reply: Result<Reply, Unsent> = request.send().await;
+    Ok(match reply {
+        Ok(reply) => reply.result(*retries),
+        Err(unsent) => unsent.result(*retries),
     })
 }
 
 /// Parses a header value. The error does not contain the value, which may be a secret.
-pub(super) fn value(text: &str) -> Result<HeaderValue, Tried> {
-    HeaderValue::from_str(text).map_err(|_| Tried::failed("a header has characters that headers cannot have"))
+pub(super) fn value(text: &str) -> Result<HeaderValue, HookResult> {
+    HeaderValue::from_str(text)
+        .map_err(|_| HookResult::failed("a header has characters that headers cannot have"))
 }
 
 fn signature(secret: &[u8], body: &[u8]) -> String {

@@ -61,17 +61,17 @@ pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()>
         if matches!(attempt.state(), Ok(AttemptState::Kept | AttemptState::Unkept)) {
             return Err(io::Error::other(format!("{job} is pruned, but its processes still run")));
         }
-        named(attempt.folder(), remove_folder(attempt.folder()))?;
+        ignore_missing(attempt.folder(), remove_folder(attempt.folder()))?;
     }
     fault::place("removing");
     for file in [state.output(job), state.view(job), state.diff(job)] {
-        named(&file, fs::remove_file(&file))?;
+        ignore_missing(&file, fs::remove_file(&file))?;
     }
     let folder = state.folder(job);
-    named(&folder, remove_folder(&folder))
+    ignore_missing(&folder, remove_folder(&folder))
 }
 
-fn named(path: &Path, removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(path: &Path, removed: io::Result<()>) -> io::Result<()> {
     absent_is_ok(removed)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_job_has_is_counted_and_removed_and_nothing_else() {
+    fn only_files_of_the_job_are_counted_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path().join(".cowhand"));
         assert!(measure(&state).unwrap().is_empty(), "there is no folder yet");
@@ -115,7 +115,7 @@ mod tests {
 
     /// A check of an attempt's state takes its lock, and the views and a prune remove the same job.
     #[test]
-    fn several_remove_the_same_job_while_others_look_at_it() {
+    fn a_job_can_be_removed_several_times_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path().join(".cowhand"));
         state.create().unwrap();
@@ -127,19 +127,19 @@ mod tests {
             for name in ["stdout", "start.json", "private/x"] {
                 fs::write(attempt.folder().join(name), "text").unwrap();
             }
-            let both = std::sync::Barrier::new(4);
+            let barrier = std::sync::Barrier::new(4);
             std::thread::scope(|scope| {
                 let removers: Vec<_> = (0..2)
                     .map(|_| {
                         scope.spawn(|| {
-                            both.wait();
+                            barrier.wait();
                             remove(&state, &job, 1)
                         })
                     })
                     .collect();
                 for _ in 0..2 {
                     scope.spawn(|| {
-                        both.wait();
+                        barrier.wait();
                         for _ in 0..20 {
                             // The attempt may or may not exist: the check must not disturb the removal.
                             attempt.state().ok();

@@ -76,28 +76,28 @@ pub async fn prune(
     now: Timestamp,
 ) -> anyhow::Result<Vec<Excess>> {
     let mut pruned = Vec::new();
-    let mut left = Ok(());
+    let mut result = Ok(());
     for part in excess.chunks(MAX_JOBS_PER_TRANSACTION) {
-        let asked = part.iter().map(|excess| (excess.job.id.clone(), excess.limit)).collect();
-        let gone = store.prune(asked, now).await?;
+        let limits = part.iter().map(|excess| (excess.job.id.clone(), excess.limit)).collect();
+        let removed = store.prune(limits, now).await?;
         fault::place("pruned");
-        let went = |excess: &&Excess| gone.iter().any(|job| *job.id() == excess.job.id);
-        pruned.extend(part.iter().filter(went).cloned());
+        let is_removed = |excess: &&Excess| removed.iter().any(|job| *job.id() == excess.job.id);
+        pruned.extend(part.iter().filter(is_removed).cloned());
         // A job with files that cannot be removed does not prevent the removal of others.
-        left = left.and(remove_files(state, gone).await);
+        result = result.and(remove_files(state, removed).await);
     }
-    left.map(|()| pruned)
+    result.map(|()| pruned)
 }
 
 /// Removes the files of jobs without rows, as many as possible even if some fail.
-pub async fn remove_files(state: &StateFolder, gone: Vec<Job>) -> anyhow::Result<()> {
+pub async fn remove_files(state: &StateFolder, jobs: Vec<Job>) -> anyhow::Result<()> {
     let state = state.clone();
-    let removed = tokio::task::spawn_blocking(move || {
-        let mut all = Ok(());
-        for job in &gone {
-            all = all.and(files::remove(&state, job.id(), job.attempts()));
+    let removal = tokio::task::spawn_blocking(move || {
+        let mut result = Ok(());
+        for job in &jobs {
+            result = result.and(files::remove(&state, job.id(), job.attempts()));
         }
-        all
+        result
     });
-    removed.await?.context("the jobs are pruned, but not all of their files could be removed")
+    removal.await?.context("the jobs are pruned, but not all of their files could be removed")
 }

@@ -13,19 +13,20 @@ use jiff::Timestamp;
 use super::files;
 use crate::state::StateFolder;
 use cowhand_run::workspace::{self, Left, WorkspaceError};
-use cowhand_store::{KnownWorkspace, Store, StoreError, WorkspaceState};
+use cowhand_store::{Store, StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::fault;
 
 /// Returns the directories that this machine has for these jobs. A branch without a directory is not among them.
-pub(crate) async fn of(
+pub(crate) async fn workspaces_of(
     store: &Store,
     node: String,
     jobs: impl IntoIterator<Item = JobId>,
-) -> Result<Vec<KnownWorkspace>, StoreError> {
+) -> Result<Vec<StoredWorkspace>, StoreError> {
     let jobs: HashSet<JobId> = jobs.into_iter().collect();
-    let mut known = store.workspaces(node).await?;
-    known.retain(|known| known.state != WorkspaceState::Branch && jobs.contains(&known.workspace.job));
-    Ok(known)
+    let mut workspaces = store.workspaces(node).await?;
+    workspaces
+        .retain(|stored| stored.state != WorkspaceState::Branch && jobs.contains(&stored.workspace.job));
+    Ok(workspaces)
 }
 
 /// Returns the size of the workspace of each of these jobs on this machine. One that cannot be measured counts as 0.
@@ -37,11 +38,11 @@ pub(crate) async fn sizes(
     if !state.workspaces().exists() {
         return Ok(HashMap::new());
     }
-    let known = of(store, state.node()?, jobs).await?;
+    let workspaces = workspaces_of(store, state.node()?, jobs).await?;
     let measure = move || {
-        let sizes = known.into_iter().map(|known| {
-            let bytes = files::size(&known.workspace.path).unwrap_or_default();
-            (known.workspace.job, bytes)
+        let sizes = workspaces.into_iter().map(|stored| {
+            let bytes = files::size(&stored.workspace.path).unwrap_or_default();
+            (stored.workspace.job, bytes)
         });
         sizes.collect()
     };
@@ -77,17 +78,17 @@ pub(crate) async fn remove_all(
         return Ok(());
     }
     let node = state.node()?;
-    let mut all = Ok(());
-    for known in of(store, node, jobs).await? {
-        if known.job_status.is_none() {
-            let removed = remove(store, state, &known.workspace, now).await;
-            all = all.and(removed.map_err(|why| WorkspacesError::StillThere {
-                job: known.workspace.job.clone(),
+    let mut result = Ok(());
+    for stored in workspaces_of(store, node, jobs).await? {
+        if stored.job_status.is_none() {
+            let removed = remove(store, state, &stored.workspace, now).await;
+            result = result.and(removed.map_err(|why| WorkspacesError::StillThere {
+                job: stored.workspace.job.clone(),
                 why: Box::new(why),
             }));
         }
     }
-    all
+    result
 }
 
 /// Removes the directory of a workspace, and its branch if that has no commits of its own.
@@ -97,14 +98,14 @@ pub(crate) async fn remove(
     workspace: &Workspace,
     now: Timestamp,
 ) -> Result<(), WorkspacesError> {
-    let (folder, known) = (folder(state)?, workspace.clone());
-    let left = run_git(move || workspace::remove(&known, &folder)).await;
+    let (folder, removed) = (folder(state)?, workspace.clone());
+    let leftover = run_git(move || workspace::remove(&removed, &folder)).await;
     fault::place("workspace-removed");
-    let written = match left? {
+    let result = match leftover? {
         Left::Nothing => store.forget_workspace(workspace).await,
         Left::Branch => store.keep_workspace(workspace, WorkspaceState::Branch, now).await,
     };
-    Ok(written?)
+    Ok(result?)
 }
 
 /// Returns the folder of all workspaces, without links in its path, because git prints such paths.
@@ -114,7 +115,8 @@ pub(crate) fn folder(state: &StateFolder) -> Result<PathBuf, WorkspacesError> {
     made.and_then(|()| folder.canonicalize()).map_err(|error| WorkspacesError::Folder { folder, error })
 }
 
-/// Runs a function that calls git on a blocking thread. A panic there is an error, because a workspace must not end the caller.
+/// Runs a function that calls git on a blocking thread. A panic there is an error, because a workspace must not end the
+/// caller.
 pub(crate) async fn run_git<T, E>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, WorkspacesError>

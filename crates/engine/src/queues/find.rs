@@ -10,11 +10,11 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ItemRows, ItemView, Queue, places};
+use super::{ItemRows, ItemView, Queue, source_owners};
 use cowhand_store::Store;
-use cowhand_work::{For, SOURCE_READ_TIMEOUT, WorkSourceError, within};
+use cowhand_work::{SOURCE_READ_TIMEOUT, SourceOwner, WorkSourceError, within};
 
-/// Queues in which an item is searched that a request names.
+/// The queues in which the item of a request is searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ItemPlace<'a> {
     /// Only the queues of this agent.
@@ -23,8 +23,8 @@ pub struct ItemPlace<'a> {
     pub queue: Option<&'a str>,
 }
 
-/// Names beside its id with which a request names an item, because another queue of the fleet may have an item of the same
-/// id.
+/// Names that a request has to give in addition to the id of an item, because another queue may have an item with the
+/// same id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NeededNames {
     /// Agent that a request about it has to name, because another queue of the fleet may have an item of the same id.
@@ -58,17 +58,17 @@ pub(crate) async fn holders(
     id: &WorkItemId,
     store: &Store,
 ) -> Result<Vec<(Queue, ItemView)>, WorkSourceError> {
-    let known = ItemRows::read(store).await?;
+    let rows = ItemRows::read(store).await?;
     let (mut found, mut unreadable) = (Vec::new(), None);
     for queue in queues {
         if queue.source.source_type() != id.source() {
             continue;
         }
-        let view = within(SOURCE_READ_TIMEOUT, queue.find(id, &known)).await;
+        let view = within(SOURCE_READ_TIMEOUT, queue.find(id, &rows)).await;
         match view.map_err(|error| error.of_queue(&queue.name)) {
             Ok(Some(view)) => found.push((queue, view)),
             Ok(None) => {}
-            Err(error) if known.of(&queue.name).failed.iter().any(|failed| failed.id == *id) => {
+            Err(error) if rows.of(&queue.name).failed.iter().any(|failed| failed.id == *id) => {
                 return Err(error);
             }
             Err(error) => unreadable = unreadable.or(Some(error)),
@@ -88,7 +88,7 @@ impl<'r> QueueAgents<'r> {
     pub(crate) fn of(roster: &'r Roster, base: &Path) -> Self {
         let mut queues: IndexMap<String, (&str, Vec<&AgentName>)> = IndexMap::new();
         for agent in &roster.agents {
-            for config in places(agent).filter_map(For::config) {
+            for config in source_owners(agent).filter_map(SourceOwner::config) {
                 let (_, agents) =
                     queues.entry(config.queue(base)).or_insert_with(|| (config.name(), Vec::new()));
                 if !agents.contains(&&agent.name) {
@@ -99,8 +99,8 @@ impl<'r> QueueAgents<'r> {
         Self(queues)
     }
 
-    /// Returns what a request about an item of this queue has to name, because other queues may have an item of the same
-    /// id: an agent that has none of the other queues, else the queue.
+    /// Returns the names that a request about an item of this queue has to give, because other queues may have an item
+    /// with the same id: an agent that has none of the other queues, or else the queue.
     pub(crate) fn needed_for(&self, queue: &str) -> NeededNames {
         let Some((source_type, agents)) = self.0.get(queue) else { return NeededNames::default() };
         let others =
@@ -121,7 +121,7 @@ mod tests {
     use cowhand_core::roster::{Agent, Schedule};
 
     #[test]
-    fn an_agent_or_a_queue_is_named_only_where_it_tells_queues_apart() {
+    fn an_agent_or_a_queue_is_named_only_if_ids_can_clash() {
         let agent = |name: &str, path: &str| {
             let source = serde_json::json!({"type": "files", "path": path});
             let work_source = serde_json::from_value(source).unwrap();
@@ -144,14 +144,14 @@ mod tests {
         };
         assert_eq!(needed(vec![agent("a", "qa")], "files /f/qa"), None);
         assert_eq!(needed(vec![agent("a", "qa"), agent("b", "qa")], "files /f/qa"), None);
-        let two = || vec![agent("a", "qa"), agent("b", "qb")];
-        assert_eq!(needed(two(), "files /f/qa").as_deref(), Some("--agent a"));
-        assert_eq!(needed(two(), "files /f/qb").as_deref(), Some("--agent b"));
-        assert_eq!(needed(two(), "files /f/other"), None);
-        let both = || vec![with_schedule(agent("a", "qa"), "qs"), agent("b", "qb")];
-        assert_eq!(needed(both(), "files /f/qa").as_deref(), Some("--queue 'files /f/qa'"));
-        assert_eq!(needed(both(), "files /f/qs").as_deref(), Some("--queue 'files /f/qs'"));
-        assert_eq!(needed(both(), "files /f/qb").as_deref(), Some("--agent b"));
+        let two_agents = || vec![agent("a", "qa"), agent("b", "qb")];
+        assert_eq!(needed(two_agents(), "files /f/qa").as_deref(), Some("--agent a"));
+        assert_eq!(needed(two_agents(), "files /f/qb").as_deref(), Some("--agent b"));
+        assert_eq!(needed(two_agents(), "files /f/other"), None);
+        let with_two_queues = || vec![with_schedule(agent("a", "qa"), "qs"), agent("b", "qb")];
+        assert_eq!(needed(with_two_queues(), "files /f/qa").as_deref(), Some("--queue 'files /f/qa'"));
+        assert_eq!(needed(with_two_queues(), "files /f/qs").as_deref(), Some("--queue 'files /f/qs'"));
+        assert_eq!(needed(with_two_queues(), "files /f/qb").as_deref(), Some("--agent b"));
         let shared = vec![with_schedule(agent("a", "qa"), "qs"), agent("b", "qs")];
         assert_eq!(needed(shared, "files /f/qs").as_deref(), Some("--agent b"));
     }

@@ -1,15 +1,18 @@
 //! Items that were given up: no agent works on them before a person has acted.
 
+use std::path::Path;
+
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::trigger::Driver;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{NeededNames, QueueAgents, places};
+use super::{NeededNames, QueueAgents, source_owners};
 use cowhand_store::{ItemFailures, Store, StoreError};
-use cowhand_work::SourceContext;
+use cowhand_work::{SourceContext, SourceOwner};
 
 /// Reason why an item was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +23,9 @@ pub struct GivenUp {
     pub reason: Option<String>,
     pub job: Option<JobId>,
     pub at: Option<Timestamp>,
+    /// Schedule that has to be triggered after a retry, because the clock fires none that takes from the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_trigger: Option<TakenBy>,
 }
 
 /// An item that was given up, as the store has it.
@@ -38,13 +44,16 @@ pub struct GivenUpItem {
 }
 
 impl GivenUpItem {
-    /// Says why it was given up and what has it tried again.
+    /// Returns a sentence with the reason why it was given up, and the command that has it tried again.
     pub fn sentence(&self) -> String {
         let (id, why) = (&self.id, self.given_up.sentence());
-        let nobody =
-            if self.taken_by.is_empty() { ", once a schedule takes from its queue again" } else { "" };
+        let condition = if self.taken_by.is_empty() {
+            ", once a schedule takes from its queue again".to_owned()
+        } else {
+            self.given_up.condition()
+        };
         let named = self.needed.command_words(id);
-        format!("{id} {why}; `cowhand work retry {named}` has it tried again{nobody}")
+        format!("{id} {why}; `cowhand work retry {named}` has it tried again{condition}")
     }
 }
 
@@ -58,7 +67,7 @@ pub struct TakenBy {
 impl From<&ItemFailures> for GivenUp {
     fn from(failed: &ItemFailures) -> Self {
         let ItemFailures { failures, reason, job, failed_at, .. } = failed.clone();
-        Self { failures, reason, job, at: failed_at }
+        Self { failures, reason, job, at: failed_at, to_trigger: None }
     }
 }
 
@@ -72,6 +81,28 @@ impl GivenUp {
             more => format!("failed {more} times in a row, the last time: {reason}"),
         }
     }
+
+    /// Returns what a retry needs in addition, such as `, once ... fires it`; empty if it needs nothing.
+    pub fn condition(&self) -> String {
+        let Some(TakenBy { agent, schedule }) = &self.to_trigger else { return String::new() };
+        format!(", once `cowhand trigger {agent} {schedule}` fires its schedule")
+    }
+}
+
+/// Returns the schedule that has to be triggered so that an item of the queue is taken. Returns `None` if the clock
+/// fires one that takes from the queue, or if no schedule does.
+pub(super) fn to_trigger(roster: &Roster, base: &Path, queue: &str) -> Option<TakenBy> {
+    let takes = |owner: &SourceOwner<'_>| owner.config().is_some_and(|config| config.queue(base) == queue);
+    let schedules: Vec<(&Agent, &Schedule)> = roster
+        .agents
+        .iter()
+        .flat_map(source_owners)
+        .filter(takes)
+        .filter_map(|owner| Some((owner.agent, owner.schedule?)))
+        .collect();
+    let is_by_clock = schedules.iter().any(|(_, schedule)| schedule.trigger.driver() == Driver::Clock);
+    let (agent, schedule) = schedules.first().filter(|_| !is_by_clock)?;
+    Some(TakenBy { agent: agent.name.clone(), schedule: schedule.name.clone() })
 }
 
 /// Returns the items that the fleet has given up, without a request to the sources.
@@ -91,24 +122,25 @@ pub async fn given_up(
     let mut items = Vec::new();
     let names = QueueAgents::of(roster, &setting.base);
     for failed in failed.iter().filter(|failed| !is_held(failed)) {
-        let (mut most_attempts, mut taken_by, mut agents) = (0, Vec::new(), Vec::new());
+        let (mut max_failures, mut taken_by, mut agents) = (0, Vec::new(), Vec::new());
         for agent in &roster.agents {
-            for whose in places(agent) {
-                let Some(config) = whose.config() else { continue };
+            for owner in source_owners(agent) {
+                let Some(config) = owner.config() else { continue };
                 if config.queue(&setting.base) == failed.queue {
-                    most_attempts = most_attempts.max(config.rules().most_attempts());
+                    max_failures = max_failures.max(config.rules().max_attempts());
                     if !agents.contains(&agent.name) {
                         agents.push(agent.name.clone());
                     }
-                    let schedule = whose.schedule.map(|schedule| schedule.name.clone());
-                    let by = |schedule| TakenBy { agent: agent.name.clone(), schedule };
-                    taken_by.extend(schedule.map(by));
+                    let schedule = owner.schedule.map(|schedule| schedule.name.clone());
+                    let taken = |schedule| TakenBy { agent: agent.name.clone(), schedule };
+                    taken_by.extend(schedule.map(taken));
                 }
             }
         }
-        if !agents.is_empty() && failed.is_given_up(most_attempts) {
+        if !agents.is_empty() && failed.is_given_up(max_failures) {
             let title = failed.item.as_ref().map(|item| item.title.clone()).unwrap_or_default();
-            let (id, given_up) = (failed.id.clone(), failed.into());
+            let to_trigger = to_trigger(roster, &setting.base, &failed.queue);
+            let (id, given_up) = (failed.id.clone(), GivenUp { to_trigger, ..failed.into() });
             let needed = names.needed_for(&failed.queue);
             items.push(GivenUpItem { id, title, given_up, taken_by, agents, needed });
         }

@@ -1,4 +1,5 @@
-//! The queues of a fleet as people see them: available items, claimed items with their holders, and undelivered results.
+//! The queues of a fleet as people see them: available items, claimed items with their holders, and undelivered
+//! results.
 
 mod find;
 pub mod given_up;
@@ -18,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
-use cowhand_work::{Claimer, For, QueueState, WorkSource, WorkSourceError, WorkSources};
+use cowhand_work::{Claimer, QueueState, SourceOwner, WorkSource, WorkSourceError, WorkSources};
 pub use find::{ItemPlace, NeededNames};
 pub(crate) use find::{QueueAgents, holders};
-use given_up::GivenUp;
+use given_up::{GivenUp, TakenBy};
 pub(crate) use not_taken::not_taken;
 
 /// Time for which a claim of a person is valid without a renewal. A person takes longer than a job.
@@ -35,9 +36,11 @@ pub struct Queue {
     pub agents: Vec<AgentName>,
     pub source: Arc<dyn WorkSource>,
     /// Number of failures of an item after which it is given up.
-    pub most_attempts: u32,
-    /// What a request about its items has to name, because another queue may have an item of the same id.
+    pub max_attempts: u32,
+    /// Names that a request about its items has to give, because another queue may have an item with the same id.
     pub needed: NeededNames,
+    /// Schedule that has to be triggered so that an item is taken, if the clock fires none.
+    pub to_trigger: Option<TakenBy>,
 }
 
 /// A work item and its status.
@@ -124,24 +127,25 @@ impl ItemStatus {
 }
 
 /// Returns all queues from which the fleet's agents take items, or those of one agent.
-pub fn queues(sources: &WorkSources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
+pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     let names = QueueAgents::of(roster, &sources.setting().base);
-    for agent in roster.agents.iter().filter(|agent| only.is_none_or(|only| agent.name == *only)) {
-        for whose in places(agent) {
-            let Some(config) = whose.config() else { continue };
+    for agent in roster.agents.iter().filter(|agent| agent_filter.is_none_or(|name| agent.name == *name)) {
+        for owner in source_owners(agent) {
+            let Some(config) = owner.config() else { continue };
             let name = config.queue(&sources.setting().base);
             match queues.iter_mut().find(|queue| queue.name == name) {
                 Some(queue) => {
-                    queue.most_attempts = queue.most_attempts.max(config.rules().most_attempts());
+                    queue.max_attempts = queue.max_attempts.max(config.rules().max_attempts());
                     if !queue.agents.contains(&agent.name) {
                         queue.agents.push(agent.name.clone());
                     }
                 }
                 None => queues.push(Queue {
                     needed: names.needed_for(&name),
+                    to_trigger: given_up::to_trigger(roster, &sources.setting().base, &name),
                     name,
-                    most_attempts: config.rules().most_attempts(),
+                    max_attempts: config.rules().max_attempts(),
                     config: config.clone(),
                     agents: vec![agent.name.clone()],
                     source: sources.source(&agent.name, config).unwrap_or_else(|error| {
@@ -158,27 +162,27 @@ pub fn queues(sources: &WorkSources, roster: &Roster, only: Option<&AgentName>) 
 /// Returns the schedules that take items from a queue.
 pub fn takers(sources: &WorkSources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
     let base = &sources.setting().base;
-    let takes = |whose: &For<'_>| whose.config().is_some_and(|config| config.queue(base) == queue);
-    let all = roster.agents.iter().flat_map(places).filter(takes);
-    all.filter_map(|whose| whose.schedule.map(|schedule| schedule.id)).collect()
+    let takes = |owner: &SourceOwner<'_>| owner.config().is_some_and(|config| config.queue(base) == queue);
+    let owners = roster.agents.iter().flat_map(source_owners).filter(takes);
+    owners.filter_map(|owner| owner.schedule.map(|schedule| schedule.id)).collect()
 }
 
 /// Returns each work source of the config once, with an agent that uses it.
 pub fn named(roster: &Roster) -> Vec<(&AgentName, &ConfiguredSource)> {
-    let mut named: Vec<(&AgentName, &ConfiguredSource)> = Vec::new();
+    let mut sources: Vec<(&AgentName, &ConfiguredSource)> = Vec::new();
     for agent in &roster.agents {
-        for config in places(agent).filter_map(For::config) {
-            if !named.iter().any(|(_, known)| *known == config) {
-                named.push((&agent.name, config));
+        for config in source_owners(agent).filter_map(SourceOwner::config) {
+            if !sources.iter().any(|(_, earlier)| *earlier == config) {
+                sources.push((&agent.name, config));
             }
         }
     }
-    named
+    sources
 }
 
-fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
-    let of_schedules = agent.schedules.iter().map(move |schedule| For::schedule(agent, schedule));
-    [For::agent(agent)].into_iter().chain(of_schedules)
+fn source_owners(agent: &Agent) -> impl Iterator<Item = SourceOwner<'_>> {
+    let schedules = agent.schedules.iter().map(move |schedule| SourceOwner::schedule(agent, schedule));
+    [SourceOwner::agent(agent)].into_iter().chain(schedules)
 }
 
 /// Returns the available and given-up items of a queue; with `claimed`, also those that somebody holds.
@@ -188,33 +192,34 @@ pub async fn items(
     store: &Store,
     claimed: bool,
 ) -> Result<Vec<ItemView>, WorkSourceError> {
-    let known = ItemRows::read(store).await?.of(&queue.name);
+    let rows = ItemRows::read(store).await?.of(&queue.name);
     let available = sources.all(queue.source.as_ref(), &FetchOptions::default()).await?;
     let mut views: Vec<ItemView> =
-        available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &known)).collect();
-    let shown = |views: &[ItemView], id: &WorkItemId| views.iter().any(|view| view.item.id == *id);
+        available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &rows)).collect();
+    let is_listed = |views: &[ItemView], id: &WorkItemId| views.iter().any(|view| view.item.id == *id);
     if claimed {
         let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
-        let others = sources.all(queue.source.as_ref(), &options).await?;
-        let is_there = |held: &HeldItem| others.iter().any(|item| claims(queue.source.as_ref(), held, item));
-        let ours = known.held.iter().filter(|held| !is_there(held)).map(|held| held.item.clone());
-        let ours: Vec<WorkItem> = ours.collect();
-        for item in others.into_iter().chain(ours) {
-            if !shown(&views, &item.id) {
-                views.push(queue.view(item, ItemStatus::Claimed, &known));
+        let all_items = sources.all(queue.source.as_ref(), &options).await?;
+        let is_in_source =
+            |held: &HeldItem| all_items.iter().any(|item| names_holder(queue.source.as_ref(), held, item));
+        let missing = rows.held.iter().filter(|held| !is_in_source(held)).map(|held| held.item.clone());
+        let missing: Vec<WorkItem> = missing.collect();
+        for item in all_items.into_iter().chain(missing) {
+            if !is_listed(&views, &item.id) {
+                views.push(queue.view(item, ItemStatus::Claimed, &rows));
             }
         }
     }
-    for failed in known.failed.iter().filter(|failed| failed.is_given_up(queue.most_attempts)) {
-        if shown(&views, &failed.id) {
+    for failed in rows.failed.iter().filter(|failed| failed.is_given_up(queue.max_attempts)) {
+        if is_listed(&views, &failed.id) {
             continue;
         }
-        if let Some(held) = known.held.iter().find(|held| held.item.id == failed.id) {
+        if let Some(held) = rows.held.iter().find(|held| held.item.id == failed.id) {
             // Until its source has been told, it is given up in our store only.
             if matches!(held.state, ItemState::Closing { .. }) {
                 let item = queue.source.get_work(&failed.id).await.ok().flatten();
                 let item = item.unwrap_or_else(|| held.item.clone());
-                views.push(queue.view(item, ItemStatus::Closing, &known));
+                views.push(queue.view(item, ItemStatus::Closing, &rows));
             }
             continue;
         }
@@ -222,7 +227,7 @@ pub async fn items(
             QueueState::Withdrawn => {
                 // The store has it as it was when it was claimed.
                 let item = queue.source.get_work(&failed.id).await?.or_else(|| failed.item.clone());
-                views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &known)));
+                views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &rows)));
             }
             // Somebody holds it, has completed it, or has just put it back.
             QueueState::Available | QueueState::Claimed | QueueState::Done => {}
@@ -233,14 +238,15 @@ pub async fn items(
 
 /// Returns the items of a queue that this fleet holds, for a source that cannot be reached.
 pub async fn in_hand(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
-    let known = ItemRows::read(store).await?.of(&queue.name);
-    let items = known.held.iter().map(|held| held.item.clone());
-    Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &known)).collect())
+    let rows = ItemRows::read(store).await?.of(&queue.name);
+    let items = rows.held.iter().map(|held| held.item.clone());
+    Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &rows)).collect())
 }
 
 /// A result that could not be delivered to its source yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct UntoldItem {
+#[schemars(rename = "UntoldItem")]
+pub struct UndeliveredItem {
     pub id: WorkItemId,
     pub title: String,
     /// Name of its queue.
@@ -256,15 +262,15 @@ pub struct UntoldItem {
 const UNDELIVERED_LISTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns the results that could not be delivered yet, without a request to the sources.
-pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, StoreError> {
+pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UndeliveredItem>, StoreError> {
     let is_late = |since: Option<Timestamp>| {
         since.is_some_and(|since| now.duration_since(since) >= UNDELIVERED_LISTED_AFTER)
     };
     let items = store.items().await?.into_iter().filter_map(|held| {
         let ItemState::Closing { last_error, since, .. } = held.state else { return None };
-        let not_yet = || is_late(since).then(|| "its source has not answered yet".to_owned());
-        Some(UntoldItem {
-            last_error: last_error.or_else(not_yet)?,
+        let no_answer = || is_late(since).then(|| "its source has not answered yet".to_owned());
+        Some(UndeliveredItem {
+            last_error: last_error.or_else(no_answer)?,
             id: held.item.id,
             title: held.item.title,
             queue: held.queue,
@@ -284,20 +290,21 @@ pub(crate) async fn seen_again(
     sources: &WorkSources,
     store: &Store,
 ) -> Result<Vec<String>, WorkSourceError> {
-    let mut untold = ItemRows::read(store).await?.of(queue).held;
-    untold.retain(|held| matches!(&held.state, ItemState::Closing { last_error: Some(_), .. }));
-    if untold.is_empty() {
+    let mut undelivered = ItemRows::read(store).await?.of(queue).held;
+    undelivered.retain(|held| matches!(&held.state, ItemState::Closing { last_error: Some(_), .. }));
+    if undelivered.is_empty() {
         return Ok(Vec::new());
     }
     let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
-    let there = sources.all(source, &options).await?;
-    let is_its = |held: &HeldItem, item: &WorkItem| item.id == held.item.id || claims(source, held, item);
-    untold.retain(|held| there.iter().any(|item| is_its(held, item)));
-    Ok(untold.into_iter().map(|held| held.holder).collect())
+    let items = sources.all(source, &options).await?;
+    let is_same =
+        |held: &HeldItem, item: &WorkItem| item.id == held.item.id || names_holder(source, held, item);
+    undelivered.retain(|held| items.iter().any(|item| is_same(held, item)));
+    Ok(undelivered.into_iter().map(|held| held.holder).collect())
 }
 
-/// Returns whether the item itself names the holder. Its id may have changed since it was claimed.
-fn claims(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
+/// Returns whether the item itself names the holder as its claimer. Its id may have changed since it was claimed.
+fn names_holder(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
     source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder)
 }
 
@@ -310,9 +317,9 @@ pub struct ItemRows {
 
 impl ItemRows {
     pub async fn read(store: &Store) -> Result<Self, WorkSourceError> {
-        let other = |error: StoreError| WorkSourceError::Other(error.into());
-        let held = store.items().await.map_err(other)?;
-        Ok(Self { held, failed: store.item_failures().await.map_err(other)? })
+        let store_error = |error: StoreError| WorkSourceError::Other(error.into());
+        let held = store.items().await.map_err(store_error)?;
+        Ok(Self { held, failed: store.item_failures().await.map_err(store_error)? })
     }
 
     /// Returns the rows of one queue.
@@ -327,12 +334,13 @@ impl ItemRows {
 impl Queue {
     /// Describes an item. A row of the store has precedence over a list from outside, which may be a moment old. A
     /// given-up item that is offered again is available, because a person has put it back.
-    pub fn view(&self, item: WorkItem, status: ItemStatus, known: &ItemRows) -> ItemView {
-        let row = known.held.iter().find(|held| held.item.id == item.id);
-        let row = row.or_else(|| known.held.iter().find(|held| claims(self.source.as_ref(), held, &item)));
-        let failed = known.failed.iter().find(|failed| failed.id == item.id);
+    pub fn view(&self, item: WorkItem, status: ItemStatus, rows: &ItemRows) -> ItemView {
+        let row = rows.held.iter().find(|held| held.item.id == item.id);
+        let row =
+            row.or_else(|| rows.held.iter().find(|held| names_holder(self.source.as_ref(), held, &item)));
+        let failed = rows.failed.iter().find(|failed| failed.id == item.id);
         let failed =
-            failed.filter(|failed| failed.is_given_up(self.most_attempts)).filter(|failed| match status {
+            failed.filter(|failed| failed.is_given_up(self.max_attempts)).filter(|failed| match status {
                 ItemStatus::Available => failed.state == FailedItem::Offered,
                 ItemStatus::GivenUp => true,
                 ItemStatus::Claimed | ItemStatus::Closing | ItemStatus::Withdrawn | ItemStatus::Done => false,
@@ -345,6 +353,7 @@ impl Queue {
         };
         let held_by = row.map(|held| held.holder.clone());
         let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
+        let given_up = given_up.map(|why| GivenUp { to_trigger: self.to_trigger.clone(), ..why });
         let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
         let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
         let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
@@ -376,9 +385,9 @@ impl Queue {
     }
 
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.
-    async fn find(&self, id: &WorkItemId, known: &ItemRows) -> Result<Option<ItemView>, WorkSourceError> {
-        let known = known.of(&self.name);
-        let held = known.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
+    async fn find(&self, id: &WorkItemId, rows: &ItemRows) -> Result<Option<ItemView>, WorkSourceError> {
+        let rows = rows.of(&self.name);
+        let held = rows.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
         let is_held = held.is_some();
         let item = match (self.source.get_work(id).await, held) {
             (Ok(Some(item)), _) | (Ok(None) | Err(_), Some(item)) => item,
@@ -387,10 +396,10 @@ impl Queue {
         };
         // A row of the store has precedence.
         if is_held {
-            return Ok(Some(self.view(item, ItemStatus::Claimed, &known)));
+            return Ok(Some(self.view(item, ItemStatus::Claimed, &rows)));
         }
         let has_failed =
-            known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
+            rows.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.max_attempts));
         let status = match self.source.queue_state(&item.id).await? {
             QueueState::Available => ItemStatus::Available,
             QueueState::Claimed => ItemStatus::Claimed,
@@ -398,6 +407,6 @@ impl Queue {
             QueueState::Withdrawn => ItemStatus::Withdrawn,
             QueueState::Done => ItemStatus::Done,
         };
-        Ok(Some(self.view(item, status, &known)))
+        Ok(Some(self.view(item, status, &rows)))
     }
 }

@@ -4,11 +4,11 @@ use cowhand_core::id::ScheduleId;
 
 use crate::schedule_view::{ScheduleStatus, ScheduleView};
 
-/// Returns why none of the schedules that take from a queue does so now, and what changes that. Returns `None` if one of
-/// them does.
+/// Returns why none of the schedules that take from a queue does so now, and what changes that. Returns `None` if one
+/// of them does.
 pub(crate) fn not_taken(takers: &[ScheduleId], schedules: &[ScheduleView]) -> Option<String> {
     let takers: Vec<&ScheduleView> = schedules.iter().filter(|view| takers.contains(&view.id)).collect();
-    let reasons: Option<Vec<String>> = takers.iter().map(|view| held_back(view)).collect();
+    let reasons: Option<Vec<String>> = takers.iter().map(|view| obstacle(view)).collect();
     let reasons = reasons?;
     if reasons.is_empty() {
         return Some("no schedule takes from its queue, so nothing takes it until there is one".to_owned());
@@ -17,15 +17,19 @@ pub(crate) fn not_taken(takers: &[ScheduleId], schedules: &[ScheduleView]) -> Op
 }
 
 /// Returns why a schedule does not fire until a person acts, or until the end of its pause.
-fn held_back(view: &ScheduleView) -> Option<String> {
+fn obstacle(view: &ScheduleView) -> Option<String> {
     let name = format!("{}/{}", view.agent, view.schedule);
     let enable = format!("`cowhand schedule enable {name}`");
     match view.status {
-        ScheduleStatus::Idle | ScheduleStatus::Running => None,
+        ScheduleStatus::Idle | ScheduleStatus::Running if view.is_by_clock() => None,
+        ScheduleStatus::Idle | ScheduleStatus::Running => {
+            let (agent, schedule, kind) = (&view.agent, &view.schedule, &view.kind);
+            Some(format!("{name} is of type {kind}, and `cowhand trigger {agent} {schedule}` fires it"))
+        }
         ScheduleStatus::Finished => Some(format!("{name} has finished")),
         ScheduleStatus::Disabled if view.over => Some(format!("{name} is turned off and has finished")),
         ScheduleStatus::Disabled => Some(match &view.off_in_file {
-            Some(place) => format!("{name} is turned off by `enabled: false` in {place}"),
+            Some(location) => format!("{name} is turned off by `enabled: false` in {location}"),
             None => format!("{name} is turned off, and {enable} turns it on"),
         }),
         ScheduleStatus::Error => Some(format!("{name} has given up, and {enable} lets it try again")),

@@ -19,18 +19,18 @@ struct Holders {
     /// Holders with a result to be tried.
     to_try: HashSet<String>,
     /// Time of the last report of each holder.
-    noticed_at: HashMap<String, Timestamp>,
+    reported_at: HashMap<String, Timestamp>,
 }
 
 impl SeenAgain {
-    /// Records that the item of this holder is there. Returns whether its result is to be tried for that.
+    /// Records that the item of this holder is in its source. Returns whether its result is to be delivered now.
     pub fn see(&self, holder: String, now: Timestamp) -> bool {
         let mut holders = self.lock();
-        holders.noticed_at.retain(|_, at| now.duration_since(*at).abs() < REPORT_AGAIN_AFTER);
-        if holders.noticed_at.contains_key(&holder) {
+        holders.reported_at.retain(|_, at| now.duration_since(*at).abs() < REPORT_AGAIN_AFTER);
+        if holders.reported_at.contains_key(&holder) {
             return false;
         }
-        holders.noticed_at.insert(holder.clone(), now);
+        holders.reported_at.insert(holder.clone(), now);
         holders.to_try.insert(holder);
         true
     }
@@ -49,13 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_is_seen_all_the_time_is_tried_now_and_then() {
-        let noticed = SeenAgain::default();
+    fn a_holder_is_reported_again_only_after_a_pause() {
+        let seen = SeenAgain::default();
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
-        let see = |holder: &str, seconds| noticed.see(holder.to_owned(), at(seconds));
+        let see = |holder: &str, seconds| seen.see(holder.to_owned(), at(seconds));
         assert_eq!([see("a", 0), see("a", 1), see("b", 1), see("a", 14)], [true, false, true, false]);
-        assert_eq!(noticed.take().len(), 2);
-        assert!(noticed.take().is_empty());
+        assert_eq!(seen.take().len(), 2);
+        assert!(seen.take().is_empty());
         assert!(see("a", 15), "the pause is over");
         assert!(see("a", -3600), "the clock was set back");
     }

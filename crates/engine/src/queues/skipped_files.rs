@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::given_up::TakenBy;
-use super::{places, queues};
+use super::{queues, source_owners};
 use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSources, within};
 
 /// Files of a queue that are no items.
@@ -23,7 +23,7 @@ pub struct SkippedFiles {
 }
 
 impl SkippedFiles {
-    /// Says how many files nobody takes, and what says why.
+    /// Returns a sentence with the number of files, and the command that explains them.
     pub fn sentence(&self) -> String {
         let files = match self.files {
             1 => "1 file that is no item".to_owned(),
@@ -35,26 +35,26 @@ impl SkippedFiles {
 
 /// Returns the queues with files that are no items. A source that cannot be read is left out: others report that.
 pub async fn skipped_files(sources: &WorkSources, roster: &Roster) -> Vec<SkippedFiles> {
-    let mut all = Vec::new();
+    let mut found = Vec::new();
     for queue in queues(sources, roster, None) {
         let files = within(SOURCE_READ_TIMEOUT, queue.source.skipped()).await.unwrap_or_default();
         if files == 0 {
             continue;
         }
         let base = &sources.setting().base;
-        let whose = roster.agents.iter().flat_map(places);
-        let whose =
-            whose.filter(|whose| whose.config().is_some_and(|config| config.queue(base) == queue.name));
-        let taken_by = whose.filter_map(|whose| {
-            let schedule = whose.schedule?.name.clone();
-            Some(TakenBy { agent: whose.agent.name.clone(), schedule })
+        let owners = roster.agents.iter().flat_map(source_owners);
+        let owners =
+            owners.filter(|owner| owner.config().is_some_and(|config| config.queue(base) == queue.name));
+        let taken_by = owners.filter_map(|owner| {
+            let schedule = owner.schedule?.name.clone();
+            Some(TakenBy { agent: owner.agent.name.clone(), schedule })
         });
-        all.push(SkippedFiles {
+        found.push(SkippedFiles {
             taken_by: taken_by.collect(),
             files,
             agents: queue.agents,
             queue: queue.name,
         });
     }
-    all
+    found
 }

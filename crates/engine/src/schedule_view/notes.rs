@@ -1,6 +1,8 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
-use cowhand_core::plan::{AwaitedStart, LiveJob, LiveState, SlotWait, Snapshot, free_places};
+use cowhand_core::plan::{
+    AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, SlotWait, Snapshot, free_places,
+};
 use cowhand_core::policy::ClosedBy;
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -13,9 +15,10 @@ use super::{ScheduleStatus, ScheduleView};
 use cowhand_store::LedgerRow;
 
 impl ScheduleView {
-    /// Adds the explanation of a pause, a budget, a calendar or a used-up provider. A schedule that waits for something
-    /// else gets the note as well, because it has to wait for this afterwards.
-    pub(super) fn explained(
+    /// Adds the explanation of what holds the schedule back: a pause, a budget, a provider's limit, a requeue, a slot
+    /// or a calendar. A schedule that already waits for something else gets the note, too, because it has to wait for
+    /// this afterwards.
+    pub(super) fn with_explanation(
         mut self,
         roster: &Roster,
         agent: &Agent,
@@ -26,40 +29,49 @@ impl ScheduleView {
         let state = snapshot.schedules.get(&schedule.id).map(|record| &record.state);
         if let (ScheduleStatus::Paused, Some(ScheduleState::Paused { reason, until })) = (self.status, state)
         {
-            return self.noted(SkipReason::Paused, Some(*until), reason.clone());
+            return self.with_note(SkipReason::Paused, Some(*until), reason.clone());
         }
         let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
-        let done = snapshot.schedules.get(&schedule.id).is_some_and(ScheduleRecord::is_done);
-        if self.status == ScheduleStatus::Finished && is_delay && !done {
-            return self.noted(SkipReason::NotDue, None, ClosedBy::EndAt.sentence());
+        let is_done = snapshot.schedules.get(&schedule.id).is_some_and(ScheduleRecord::is_done);
+        if self.status == ScheduleStatus::Finished && is_delay && !is_done {
+            return self.with_note(SkipReason::NotDue, None, ClosedBy::EndAt.sentence());
+        }
+        if self.status == ScheduleStatus::Disabled
+            && let Some(sentence) = waiting_work_note(agent, schedule, snapshot, now)
+        {
+            return self.with_note(SkipReason::Disabled, None, sentence);
         }
         if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return self;
         }
         if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
-            let is_put_off = self.skip_reason == Some(SkipReason::NotDue)
+            let is_delayed = self.skip_reason == Some(SkipReason::NotDue)
                 && !over.fits_after_running()
-                && self.is_put_off(schedule, over.until, now);
-            if is_put_off || matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
+                && self.fires_before(schedule, over.until, now);
+            if is_delayed || matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
                 self.skip_reason = Some(SkipReason::OverBudget);
             }
-            return self.noted(SkipReason::OverBudget, over.until, over.sentence(&agent.name, roster.zone()));
+            return self.with_note(
+                SkipReason::OverBudget,
+                over.until,
+                over.sentence(&agent.name, roster.zone()),
+            );
         }
-        if let Some(parked) = limit(agent, schedule, snapshot, now) {
+        if let Some(parked) = usage_limit(agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::UsageLimit);
-            return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
+            return self.with_note(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
         }
-        let put_back = put_back(schedule, snapshot, now);
-        if let Some((until, sentence)) = put_back.or_else(|| tried_again(schedule, snapshot, now)) {
+        let requeue = requeue_note(schedule, snapshot, now);
+        if let Some((until, sentence)) = requeue.or_else(|| retry_note(schedule, snapshot, now)) {
             self.skip_reason = Some(SkipReason::Requeued);
-            return self.noted(SkipReason::Requeued, Some(until), sentence);
+            return self.with_note(SkipReason::Requeued, Some(until), sentence);
         }
-        if let Some(slot) = slot(roster, agent, schedule, snapshot, now) {
+        if let Some(wait) = slot_wait(roster, agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::AtCapacity);
-            return self.noted(SkipReason::AtCapacity, slot.until, slot.sentence);
+            return self.with_note(SkipReason::AtCapacity, wait.until, wait.sentence);
         }
         if self.status != ScheduleStatus::Running
-            && let Some(job) = ready(schedule, snapshot, now)
+            && let Some(job) = snapshot.first_ready(agent, schedule.id, now)
         {
             let awaited = snapshot.awaited_start(roster, agent, job, now);
             let reason = awaited.as_ref().and_then(|awaited| awaited.reason);
@@ -68,8 +80,8 @@ impl ScheduleView {
                 let retry = job.retry_due(now).map(|_| SkipReason::Requeued);
                 let reason = reason.or(retry).unwrap_or(SkipReason::AlreadyRunning);
                 self.skip_reason = Some(reason);
-                let (until, sentence) = pending(job, awaited, now);
-                return self.noted(reason, until, sentence);
+                let (until, sentence) = pending_note(job, awaited, now);
+                return self.with_note(reason, until, sentence);
             }
         }
         if let Some(parked) = snapshot.limit(agent, now) {
@@ -80,18 +92,18 @@ impl ScheduleView {
             {
                 self.skip_reason = Some(SkipReason::UsageLimit);
             }
-            return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
+            return self.with_note(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
         }
         if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, schedule, snapshot) > 0
         {
             let note = "the agent has a free place again, and it fires at the daemon's next tick";
-            return self.noted(SkipReason::AtCapacity, None, note.to_owned());
+            return self.with_note(SkipReason::AtCapacity, None, note.to_owned());
         }
         self.with_calendar(schedule, snapshot, now)
     }
 
     /// Returns whether the schedule would fire before the budget allows spending again.
-    fn is_put_off(&self, schedule: &Schedule, until: Option<Timestamp>, now: Timestamp) -> bool {
+    fn fires_before(&self, schedule: &Schedule, until: Option<Timestamp>, now: Timestamp) -> bool {
         let Some(until) = until else { return self.next_run_at.is_none() };
         match &schedule.trigger {
             TriggerConfig::Cron { expression, .. } => {
@@ -104,9 +116,9 @@ impl ScheduleView {
     /// Adds the key of the calendar that keeps the schedule from firing. A person can still trigger it.
     fn with_calendar(mut self, schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
-        if let Some(passed_over) = self.passed_over(schedule, now) {
+        if let Some(calendar_skip_note) = self.calendar_skip_note(schedule, now) {
             let next = self.next_run_at;
-            return self.noted(SkipReason::NotDue, next, passed_over);
+            return self.with_note(SkipReason::NotDue, next, calendar_skip_note);
         }
         let Some(closed) = schedule.timing.closed_by(now, zone) else {
             if self.skip_reason != Some(SkipReason::OutsideHours) {
@@ -116,80 +128,81 @@ impl ScheduleView {
             let when =
                 if snapshot.is_watched(now) { "at the daemon's next tick" } else { "when a daemon starts" };
             let note = format!("its calendar was closed and is open now; it fires {when}");
-            return self.noted(SkipReason::OutsideHours, None, note);
+            return self.with_note(SkipReason::OutsideHours, None, note);
         };
         let opens = schedule.timing.next_allowed(now, zone);
         match (schedule.trigger.driver(), self.skip_reason, closed) {
             (Driver::Clock, Some(SkipReason::NotDue), ClosedBy::StartAt(_)) => {
-                self.noted(SkipReason::NotDue, opens, closed.sentence())
+                self.with_note(SkipReason::NotDue, opens, closed.sentence())
             }
             (Driver::Clock, Some(SkipReason::OutsideHours), _) => {
-                self.noted(SkipReason::OutsideHours, opens, closed.sentence())
+                self.with_note(SkipReason::OutsideHours, opens, closed.sentence())
             }
             (Driver::Delivery | Driver::Strategy, Some(SkipReason::UnsupportedType) | None, _) => {
                 self.skip_reason = Some(SkipReason::OutsideHours);
-                self.noted(SkipReason::OutsideHours, opens, closed.sentence())
+                self.with_note(SkipReason::OutsideHours, opens, closed.sentence())
             }
             _ => self,
         }
     }
 
     /// Explains which key of the calendar skips the next time of the cron expression.
-    fn passed_over(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
+    fn calendar_skip_note(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
         let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
         if self.skip_reason != Some(SkipReason::NotDue) {
             return None;
         }
         let zone = schedule.zone.time_zone();
-        let named = expression.next_after(now, zone)?;
-        if self.next_run_at.is_some_and(|next| next <= named) {
+        let time = expression.next_after(now, zone)?;
+        if self.next_run_at.is_some_and(|next| next <= time) {
             return None;
         }
-        match schedule.timing.closed_by(named, zone)? {
+        match schedule.timing.closed_by(time, zone)? {
             ClosedBy::EndAt => None,
             closed @ ClosedBy::StartAt(_) => Some(closed.sentence()),
-            closed => Some(format!("{named:.0} is skipped: {}", closed.sentence())),
+            closed => Some(format!("{time:.0} is skipped: {}", closed.sentence())),
         }
     }
 
-    fn noted(self, reason: SkipReason, until: Option<Timestamp>, note: String) -> Self {
+    fn with_note(self, reason: SkipReason, until: Option<Timestamp>, note: String) -> Self {
         Self { skip_until: until, skip_note: Some(note), skip_note_reason: Some(reason), ..self }
     }
 }
 
 /// Returns the usage limit for which a job of the schedule waits, if there is one; the oldest job comes first.
-fn limit<'a>(
+fn usage_limit<'a>(
     agent: &Agent,
     schedule: &Schedule,
     snapshot: &'a Snapshot,
     now: Timestamp,
 ) -> Option<&'a Parked> {
-    let waits =
+    let is_pending =
         |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
-    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.limit_of(agent, job, now))
+    snapshot.jobs.iter().filter(is_pending).find_map(|job| snapshot.limit_of(agent, job, now))
 }
 
 /// Returns the provider slot for which a job of the schedule waits, if there is one and the agent has a free place.
-fn slot(
+fn slot_wait(
     roster: &Roster,
     agent: &Agent,
     schedule: &Schedule,
     snapshot: &Snapshot,
     now: Timestamp,
 ) -> Option<SlotWait> {
-    let runs = |job: &&LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Running { .. });
-    if snapshot.jobs.iter().filter(runs).count() >= agent.max_concurrent as usize {
+    let is_running =
+        |job: &&LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Running { .. });
+    if snapshot.jobs.iter().filter(is_running).count() >= agent.max_concurrent as usize {
         return None;
     }
-    let waits = |job: &&LiveJob| {
+    let is_ready = |job: &&LiveJob| {
         job.schedule == Some(schedule.id)
             && matches!(job.state, LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now))
     };
-    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.slot_wait(roster, agent, job, now))
+    snapshot.jobs.iter().filter(is_ready).find_map(|job| snapshot.slot_wait(roster, agent, job, now))
 }
 
 /// Explains why the oldest requeued job of the schedule waits, and until when.
-fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
+fn requeue_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
     jobs.filter_map(|job| Some((job, job.put_back(now)?)))
         .map(|(job, (until, sentence))| (until, format!("{}: {sentence}", job.id)))
@@ -197,19 +210,57 @@ fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<
 }
 
 /// Explains why the oldest job of the schedule with a failed attempt waits, and until when.
-fn tried_again(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
+fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let (job, until) = snapshot.tried_again(schedule.id, now)?;
     Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
 }
 
-/// Returns the oldest pending job of the schedule that may start now.
-fn ready<'a>(schedule: &Schedule, snapshot: &'a Snapshot, now: Timestamp) -> Option<&'a LiveJob> {
-    snapshot.jobs.iter().find(|job| job.schedule == Some(schedule.id) && job.is_ready(now))
+/// Explains which of the waiting jobs and accepted firings of a disabled schedule will start and which will not.
+fn waiting_work_note(
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Option<String> {
+    let holds = Holds::of(agent, snapshot, now);
+    let is_pending =
+        |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
+    let (held_jobs, free_jobs): (Vec<_>, Vec<_>) =
+        snapshot.jobs.iter().filter(is_pending).map(|job| holds.job(job)).partition(Option::is_some);
+    let firings = snapshot.to_prepare(schedule.id).filter(|firing| !firing.key.is_dropped_when_off());
+    let (held_firings, free_firings): (Vec<_>, Vec<_>) =
+        firings.map(|firing| holds.firing(firing)).partition(Option::is_some);
+    let held = held_jobs.iter().chain(&held_firings).copied().flatten().next().map(|hold| {
+        let until = if hold == ScheduleHold::Off { "until it is on again" } else { "yet" };
+        let counted = counted(held_jobs.len(), held_firings.len());
+        format!("{counted} of it will not start {until}: {}", hold.sentence())
+    });
+    let (agent_name, schedule_name) = (&agent.name, &schedule.name);
+    let free = (!free_jobs.is_empty() || !free_firings.is_empty()).then(|| {
+        let cancel =
+            format!("`cowhand cancel --agent {agent_name} --schedule {schedule_name} --status pending`");
+        let counted = counted(free_jobs.len(), free_firings.len());
+        format!("{counted} of it will start all the same; {cancel} cancels what waits")
+    });
+    let sentences: Vec<String> = held.into_iter().chain(free).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
+/// Formats counts: `1 waiting job`, `2 accepted firings`, `2 waiting jobs and 1 accepted firing`.
+fn counted(jobs: usize, firings: usize) -> String {
+    let in_words = |count: usize, what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        more => Some(format!("{more} {what}s")),
+    };
+    let parts: Vec<String> =
+        in_words(jobs, "waiting job").into_iter().chain(in_words(firings, "accepted firing")).collect();
+    parts.join(" and ")
 }
 
 /// Explains what a pending job waits for after its due time, and until when.
-fn pending(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Option<Timestamp>, String) {
-    let (until, waits) = awaited.map_or_else(
+fn pending_note(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Option<Timestamp>, String) {
+    let (until, wait) = awaited.map_or_else(
         || (None, "it starts at the daemon's next tick".to_owned()),
         |awaited| (awaited.until, awaited.sentence),
     );
@@ -217,17 +268,18 @@ fn pending(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Opt
     let sentence = match (job.retry_due(now), job.requeued.sentence()) {
         (Some(since), _) => {
             format!(
-                "{id}: its last attempt failed; the retry has been due since {since:.0}, and waits: {waits}"
+                "{id}: its last attempt failed; the retry has been due since {since:.0}, and waits: {wait}"
             )
         }
-        (None, Some(put_back)) => format!("{id} is pending: {put_back}; {waits}"),
-        (None, None) => format!("{id} is pending: {waits}"),
+        (None, Some(requeued)) => format!("{id} is pending: {requeued}; {wait}"),
+        (None, None) => format!("{id} is pending: {wait}"),
     };
     (until, sentence)
 }
 
-/// Lists what prepares a firing of the schedule, in this order.
-pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
+/// Lists the checks and sources that prepare a firing of the schedule, in their order. Returns `None` if the config has
+/// none of them any more.
+pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
     let source = schedule.work_source.as_ref().map(|source| match source {
         ConfiguredSource::Github { repo, .. } => {
             format!("the work source github {}", repo.as_deref().unwrap_or_default())
@@ -237,8 +289,8 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
     });
     let trust = (!agent.trusts(Some(schedule)).is_empty()).then(|| "`trust`".to_owned());
     let command = schedule.when_command.as_ref().map(|_| "`when_command`".to_owned());
-    let asked: Vec<String> = trust.into_iter().chain(command).chain(source).collect();
-    asked.join(", ")
+    let parts: Vec<String> = trust.into_iter().chain(command).chain(source).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Explains why a firing ran or did not run, from its row alone: the config may have changed since then.
@@ -314,5 +366,6 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::UsageLimit => "its provider was used up",
         SkipReason::SessionBusy => "an earlier job with the same session has not ended",
         SkipReason::Requeued => "its job could not be started, and is tried again",
+        SkipReason::Cancelled => "somebody cancelled it before it had a job",
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cowhand_core::config::looks_secret;
 use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::trigger::TriggerConfig;
+use cowhand_core::trigger::TriggerKind;
 
 use crate::loaded::Loaded;
 use cowhand_run::redact::Redactor;
@@ -58,18 +58,9 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
         password.into_iter().chain(looks_secret(&name).then_some(value))
     });
     let schedules = agents().flat_map(|agent| &agent.schedules);
-    let of_schedules = schedules.filter_map(|schedule| match &schedule.trigger {
-        TriggerConfig::Webhook { secret, .. } => secret.clone(),
-        TriggerConfig::Interval { .. }
-        | TriggerConfig::Cron { .. }
-        | TriggerConfig::Delay { .. }
-        | TriggerConfig::Chat { .. }
-        | TriggerConfig::Manual {}
-        | TriggerConfig::GithubIssues { .. }
-        | TriggerConfig::GithubPullRequests { .. }
-        | TriggerConfig::AgentLifecycle { .. }
-        | TriggerConfig::DispatchResult { .. }
-        | TriggerConfig::Custom { .. } => None,
+    let of_schedules = schedules.filter_map(|schedule| match schedule.trigger.kind() {
+        TriggerKind::Webhook { secret, .. } => secret.map(str::to_owned),
+        _ => None,
     });
     let named = fleet.named.iter().filter_map(|name| fleet.setting.variable(name));
     let store = fleet.roster.store.as_deref().and_then(password).map(str::to_owned);

@@ -8,23 +8,23 @@ use std::path::Path;
 /// Symbolic links that cowhand itself makes, to sockets that need a shorter path.
 const OWN_LINKS: [&str; 2] = ["sock", "talk"];
 /// Folders of which each entry is checked. The contents of a workspace belong to its repository.
-const LOOKED_INTO: [&str; 2] = ["jobs", "attempts"];
+const SEARCHED_FOLDERS: [&str; 2] = ["jobs", "attempts"];
 
 /// Refuses a folder that belongs to another user or contains a symbolic link. A missing folder is accepted.
 pub(super) fn check(folder: &Path) -> io::Result<()> {
-    each(folder, &mut |path, found| {
+    for_each_entry(folder, &mut |path, metadata| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if found.is_symlink() {
-            let ours = path.parent() == Some(folder) && OWN_LINKS.contains(&name);
-            return if ours { Ok(()) } else { Err(refused(path, LINK)) };
+        if metadata.is_symlink() {
+            let is_own_link = path.parent() == Some(folder) && OWN_LINKS.contains(&name);
+            return if is_own_link { Ok(()) } else { Err(refused(path, LINK)) };
         }
         let me = rustix::process::geteuid().as_raw();
-        if found.uid() == me {
+        if metadata.uid() == me {
             return Ok(());
         }
         let why = format!(
             "belongs to user {}, and this is user {me}; run cowhand as the owner, or take the folder over with `chown -R`",
-            found.uid()
+            metadata.uid()
         );
         Err(refused(path, &why))
     })
@@ -41,65 +41,71 @@ fn refused(path: &Path, why: &str) -> io::Error {
 
 /// Removes all rights of other users, including those that an older version or another umask has left.
 pub(super) fn close(folder: &Path) -> io::Result<()> {
-    each(folder, &mut |path, found| {
-        let open = found.mode() & 0o077 != 0;
-        if !open || found.is_symlink() {
+    for_each_entry(folder, &mut |path, metadata| {
+        let is_open = metadata.mode() & 0o077 != 0;
+        if !is_open || metadata.is_symlink() {
             return Ok(());
         }
-        if found.is_dir() && path.parent() != Some(folder) && path != folder {
+        if metadata.is_dir() && path.parent() != Some(folder) && path != folder {
             // The folder of an attempt or a job. Other users cannot reach anything inside a closed folder.
             return close_all(path);
         }
-        narrow(path, found)
+        close_one(path, metadata)
     })
 }
 
 fn close_all(folder: &Path) -> io::Result<()> {
-    narrow(folder, &fs::symlink_metadata(folder)?)?;
+    close_one(folder, &fs::symlink_metadata(folder)?)?;
     for entry in entries(folder)? {
         let found = entry.metadata()?;
         if found.is_dir() {
             close_all(&entry.path())?;
         } else if !found.is_symlink() {
-            narrow(&entry.path(), &found)?;
+            close_one(&entry.path(), &found)?;
         }
     }
     Ok(())
 }
 
 /// Removes the rights of other users from one file or folder; the owner's rights stay.
-fn narrow(path: &Path, found: &Metadata) -> io::Result<()> {
+fn close_one(path: &Path, found: &Metadata) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(found.mode() & 0o700))
 }
 
-/// Calls `see` for the folder, for each entry, and for each entry of its folders of jobs and attempts.
-fn each(folder: &Path, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
+/// Calls `visit` for the folder, for each entry, and for each entry of its folders of jobs and attempts.
+fn for_each_entry(
+    folder: &Path,
+    visit: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>,
+) -> io::Result<()> {
     match fs::metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Ok(found) if !found.is_dir() => {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, NO_FOLDER));
         }
-        found => see(folder, &found?)?,
+        found => visit(folder, &found?)?,
     }
     for entry in entries(folder)? {
-        see_one(&entry, see)?;
+        visit_entry(&entry, visit)?;
         let name = entry.file_name();
-        if LOOKED_INTO.iter().any(|known| name == *known) && entry.file_type()?.is_dir() {
-            entries(&entry.path())?.iter().try_for_each(|inner| see_one(inner, see))?;
+        if SEARCHED_FOLDERS.iter().any(|searched| name == *searched) && entry.file_type()?.is_dir() {
+            entries(&entry.path())?.iter().try_for_each(|inner| visit_entry(inner, visit))?;
         }
     }
     Ok(())
 }
 
-/// Calls `see` for one entry. An entry that no longer exists is skipped, because a daemon may be removing it.
-fn see_one(entry: &DirEntry, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
-    let seen = entry.metadata().and_then(|found| {
+/// Calls `visit` for one entry. An entry that no longer exists is skipped, because a daemon may be removing it.
+fn visit_entry(
+    entry: &DirEntry,
+    visit: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>,
+) -> io::Result<()> {
+    let result = entry.metadata().and_then(|found| {
         // The process that binds a socket sets its mode, and may be doing so now.
-        if found.file_type().is_socket() { Ok(()) } else { see(&entry.path(), &found) }
+        if found.file_type().is_socket() { Ok(()) } else { visit(&entry.path(), &found) }
     });
-    match seen {
+    match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        seen => seen,
+        result => result,
     }
 }
 

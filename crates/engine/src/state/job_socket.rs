@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
+use super::{MAX_SOCKET_PATH, StateFolder, short_socket_path};
 use cowhand_system::remove::absent_is_ok;
 
 const FOLDER: &str = "talk";
@@ -21,12 +21,12 @@ pub fn job_socket(state: &StateFolder) -> io::Result<PathBuf> {
 /// for a socket, the folder is elsewhere and a link in the state folder points to it. The place stays the same as long
 /// as the folder belongs to this user, because running agents know its path.
 pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
-    let known_as = std::path::absolute(state.path())?.join(FOLDER);
-    if known_as.join(SOCKET).as_os_str().len() <= LONGEST_SOCKET_PATH {
-        make(&known_as)?;
-        return Ok(known_as);
+    let linked = std::path::absolute(state.path())?.join(FOLDER);
+    if linked.join(SOCKET).as_os_str().len() <= MAX_SOCKET_PATH {
+        make(&linked)?;
+        return Ok(linked);
     }
-    if let Ok(real) = fs::read_link(&known_as)
+    if let Ok(real) = fs::read_link(&linked)
         && is_ours(&real)
     {
         return Ok(real);
@@ -35,8 +35,8 @@ pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     real.push("-talk");
     let real = PathBuf::from(real);
     make(&real)?;
-    absent_is_ok(fs::remove_file(&known_as))?;
-    symlink(&real, &known_as)?;
+    absent_is_ok(fs::remove_file(&linked))?;
+    symlink(&real, &linked)?;
     Ok(real)
 }
 

@@ -32,8 +32,8 @@ static LOGGED_PATHS: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 pub(crate) fn restore(paths: &[&Path]) {
     for path in paths {
         let Ok(Some(mode)) = reopen(path) else { continue };
-        let mut told = LOGGED_PATHS.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get_or_insert_default().insert((*path).to_owned()) {
+        let mut logged = LOGGED_PATHS.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.get_or_insert_default().insert((*path).to_owned()) {
             let (path, kind) = (path.display(), if path.is_dir() { 700 } else { 600 });
             warn!(
                 "{path} had mode {mode:03o}, and its mode is {kind} again: it is for its owner alone, and cowhand cannot \
@@ -52,7 +52,7 @@ pub(crate) struct Modes {
 
 impl Modes {
     /// Restores the modes, and logs when the folder becomes unreachable or reachable again.
-    pub(crate) fn look(&mut self, state: &StateFolder) {
+    pub(crate) fn check(&mut self, state: &StateFolder) {
         state.restore_modes();
         let closed = closed_folder(&state.lock_file());
         match (&closed, &self.closed) {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::StateFolder;
 
 /// Longest path of a socket that every system accepts.
-pub const LONGEST_SOCKET_PATH: usize = 100;
+pub const MAX_SOCKET_PATH: usize = 100;
 
 /// Returns a short path in a folder of this user. The same state folder always gets the same path.
 pub fn short_socket_path(state: &StateFolder) -> io::Result<PathBuf> {

@@ -17,33 +17,33 @@ const PATH: &str = "v1/traces";
 
 impl Collector {
     /// Returns the configured collector; `None` if there is none.
-    pub(super) fn wanted(
+    pub(super) fn configured(
         config: Option<&TracesConfig>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, TraceError> {
         if let Some(traces) = config {
             let Some(endpoint) = &traces.endpoint else { return Ok(None) };
-            let url = address("`traces.endpoint`", &below(endpoint))?;
+            let url = address("`traces.endpoint`", &traces_url(endpoint))?;
             let headers = traces.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
-            return Ok(Some(Self { url, headers: collect("`traces.headers`", headers)? }));
+            return Ok(Some(Self { url, headers: header_map("`traces.headers`", headers)? }));
         }
         let (name, endpoint) = match variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
             // This variable is the whole address; the general one is the base address of all signals.
             Some(endpoint) => ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint),
             None => match variable("OTEL_EXPORTER_OTLP_ENDPOINT") {
-                Some(endpoint) => ("OTEL_EXPORTER_OTLP_ENDPOINT", below(&endpoint)),
+                Some(endpoint) => ("OTEL_EXPORTER_OTLP_ENDPOINT", traces_url(&endpoint)),
                 None => return Ok(None),
             },
         };
         let url = address(name, &endpoint)?;
         let headers = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
         let headers = headers.into_iter().find_map(|name| Some((name, variable(name)?)));
-        let headers = headers.map(|(name, written)| collect(name, pairs(&written))).transpose()?;
+        let headers = headers.map(|(name, text)| header_map(name, parse_pairs(&text))).transpose()?;
         Ok(Some(Self { url, headers: headers.unwrap_or_default() }))
     }
 
     /// Returns the address for display: without user, password and query.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn display_address(&self) -> String {
         let mut url = self.url.clone();
         // Neither can fail for an address with a host.
         let _ = (url.set_username(""), url.set_password(None));
@@ -52,32 +52,32 @@ impl Collector {
     }
 }
 
-fn below(endpoint: &str) -> String {
+fn traces_url(endpoint: &str) -> String {
     format!("{}/{PATH}", endpoint.trim_end_matches('/'))
 }
 
 /// Parses an address. An error names the location and not the value, which may contain a key.
-fn address(place: &str, text: &str) -> Result<Url, TraceError> {
+fn address(setting: &str, text: &str) -> Result<Url, TraceError> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.filter(|url| url.host().is_some());
-    url.ok_or_else(|| TraceError::NotAnAddress { place: place.to_owned() })
+    url.ok_or_else(|| TraceError::NotAnAddress { setting: setting.to_owned() })
 }
 
 /// Parses `name=value,other=value`, with percent-encoded values.
-fn pairs(written: &str) -> impl Iterator<Item = (String, String)> {
-    written.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
+fn parse_pairs(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = percent_decode_str(value.trim()).decode_utf8_lossy().into_owned();
         (name.trim().to_owned(), value)
     })
 }
 
-fn collect(place: &str, pairs: impl Iterator<Item = (String, String)>) -> Result<HeaderMap, TraceError> {
+fn header_map(setting: &str, pairs: impl Iterator<Item = (String, String)>) -> Result<HeaderMap, TraceError> {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
         let parsed = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(&value).ok());
         let Some((name, mut value)) = parsed else {
-            return Err(TraceError::NotAHeader { place: place.to_owned() });
+            return Err(TraceError::NotAHeader { setting: setting.to_owned() });
         };
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -89,12 +89,19 @@ fn collect(place: &str, pairs: impl Iterator<Item = (String, String)>) -> Result
 mod tests {
     use super::*;
 
-    fn wanted(config: Option<&str>, variables: &[(&str, &str)]) -> Result<Option<(String, String)>, String> {
+    fn collector_of(
+        config: Option<&str>,
+        variables: &[(&str, &str)],
+    ) -> Result<Option<(String, String)>, String> {
         let config: Option<TracesConfig> = config.map(|json| serde_json::from_str(json).unwrap());
         let variable = |name: &str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            variables
+                .iter()
+                .find(|(variable_name, _)| *variable_name == name)
+                .map(|(_, value)| (*value).to_owned())
         };
-        let collector = Collector::wanted(config.as_ref(), variable).map_err(|error| error.to_string())?;
+        let collector =
+            Collector::configured(config.as_ref(), variable).map_err(|error| error.to_string())?;
         Ok(collector.map(|collector| {
             let headers = collector.headers.iter();
             let headers = headers.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
@@ -103,52 +110,52 @@ mod tests {
     }
 
     #[test]
-    fn where_they_go() {
+    fn address_and_headers_of_the_collector() {
         const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         const ONLY: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
-        let to = |url: &str, headers: &str| Ok(Some((url.to_owned(), headers.to_owned())));
+        let collector = |url: &str, headers: &str| Ok(Some((url.to_owned(), headers.to_owned())));
         let all = (ALL, "http://a:4318/");
         for (config, variables, expected) in [
             (None, &[][..], Ok(None)),
             (None, &[(HEADERS, "a=b")], Ok(None)),
-            (None, &[all], to("http://a:4318/v1/traces", "")),
-            (None, &[(ALL, "https://a/otlp")], to("https://a/otlp/v1/traces", "")),
-            (None, &[all, (ONLY, "http://b:1/x")], to("http://b:1/x", "")),
+            (None, &[all], collector("http://a:4318/v1/traces", "")),
+            (None, &[(ALL, "https://a/otlp")], collector("https://a/otlp/v1/traces", "")),
+            (None, &[all, (ONLY, "http://b:1/x")], collector("http://b:1/x", "")),
             (
                 None,
                 &[all, (HEADERS, "Api-Key=a%20b, other = c=d ,,")],
-                to("http://a:4318/v1/traces", "api-key: a b; other: c=d"),
+                collector("http://a:4318/v1/traces", "api-key: a b; other: c=d"),
             ),
             (
                 None,
                 &[all, (HEADERS, "a=1"), ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "b=2")],
-                to("http://a:4318/v1/traces", "b: 2"),
+                collector("http://a:4318/v1/traces", "b: 2"),
             ),
             (Some("{}"), &[all], Ok(None)),
             (
                 Some(r#"{"endpoint":"http://c:1/base/","headers":{"X-Key":"k"}}"#),
                 &[all, (HEADERS, "a=1")],
-                to("http://c:1/base/v1/traces", "x-key: k"),
+                collector("http://c:1/base/v1/traces", "x-key: k"),
             ),
         ] {
-            assert_eq!(wanted(config, variables), expected, "{config:?} {variables:?}");
+            assert_eq!(collector_of(config, variables), expected, "{config:?} {variables:?}");
         }
     }
 
     #[test]
-    fn what_is_wrong_shows_no_value() {
+    fn errors_and_addresses_show_no_secret() {
         const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         let bad_headers = [(ALL, "http://a"), ("OTEL_EXPORTER_OTLP_HEADERS", "canary key=canary")];
         for variables in [&[(ALL, "canary:4317")][..], &[(ALL, "grpc://canary")], &bad_headers] {
-            let trouble = wanted(None, variables).unwrap_err();
-            assert!(trouble.contains("OTEL_") && !trouble.contains("canary"), "{trouble}");
+            let error = collector_of(None, variables).unwrap_err();
+            assert!(error.contains("OTEL_") && !error.contains("canary"), "{error}");
         }
         let variable = |_: &str| Some("http://canary:canary@a:1/b?key=canary".to_owned());
-        let place =
-            Collector::wanted(None, variable).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(!place.contains("canary"), "{place}");
+        let error =
+            Collector::configured(None, variable).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(!error.contains("canary"), "{error}");
         let url = Url::parse("http://canary:canary@a:1/b?key=canary").unwrap();
-        assert_eq!(Collector { url, headers: HeaderMap::new() }.place(), "http://a:1/b");
+        assert_eq!(Collector { url, headers: HeaderMap::new() }.display_address(), "http://a:1/b");
     }
 }

@@ -32,8 +32,8 @@ use tool::Calls;
 
 /// Number of events that are read at once.
 const EVENTS_PER_READ: u32 = 500;
-/// Number of spans after which they are sent; those of the last job may exceed it.
-const MANY_SPANS: usize = 2000;
+/// Number of pending spans from which on they are sent. A request may have more, because a job is not split.
+const SPANS_PER_REQUEST: usize = 2000;
 /// Time before a failed store is asked again.
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Time limit at the stop. Traces that are not sent by then are sent at the next start.
@@ -50,10 +50,11 @@ impl Traces {
     pub async fn start(engine: &Arc<Engine>) -> Result<Self, StoreError> {
         let loaded = engine.loaded();
         let variable = |name: &str| loaded.sources.setting().variable(name);
-        let exporter = Collector::wanted(loaded.roster.traces.as_ref(), variable)
-            .and_then(|collector| collector.map(|to| Exporter::new(to, &engine.home.node)).transpose());
-        let exporter = exporter.unwrap_or_else(|trouble| {
-            warn!("no traces are sent: {trouble}");
+        let exporter = Collector::configured(loaded.roster.traces.as_ref(), variable).and_then(|collector| {
+            collector.map(|collector| Exporter::new(collector, &engine.home.node)).transpose()
+        });
+        let exporter = exporter.unwrap_or_else(|error| {
+            warn!("no traces are sent: {error}");
             None
         });
         let Some(exporter) = exporter else {
@@ -63,15 +64,15 @@ impl Traces {
             }
             return Ok(Self(None));
         };
-        info!("traces go to {}", exporter.place());
+        info!("traces go to {}", exporter.display_address());
         let follower = Follower {
             fleet: engine.store.fleet_id().await?,
-            cursor: first(engine).await?,
+            cursor: first_cursor(engine).await?,
             engine: Arc::clone(engine),
             exporter,
             pending: Vec::new(),
         };
-        follower.remember();
+        follower.save_cursor();
         let (stop, stopped) = watch::channel(false);
         Ok(Self(Some((stop, tokio::spawn(follower.follow(stopped))))))
     }
@@ -99,11 +100,11 @@ impl Drop for Traces {
 }
 
 /// Returns the cursor of the last daemon, unless it sent no traces or the store is a different one.
-async fn first(engine: &Engine) -> Result<i64, StoreError> {
-    let known = fs::read_to_string(engine.home.state.path().join(TRACE_CURSOR)).ok();
-    let known = known.and_then(|text| text.trim().parse().ok());
+async fn first_cursor(engine: &Engine) -> Result<i64, StoreError> {
+    let stored = fs::read_to_string(engine.home.state.path().join(TRACE_CURSOR)).ok();
+    let stored = stored.and_then(|text| text.trim().parse().ok());
     let newest = engine.store.last_event().await?;
-    Ok(known.filter(|known| (0..=newest).contains(known)).unwrap_or(engine.home.first_event))
+    Ok(stored.filter(|stored| (0..=newest).contains(stored)).unwrap_or(engine.home.first_event))
 }
 
 struct Follower {
@@ -120,12 +121,12 @@ impl Follower {
     async fn follow(mut self, mut stop: watch::Receiver<bool>) {
         loop {
             // Before the read, so that the next one sees what comes meanwhile.
-            let (stopping, seen) = (*stop.borrow_and_update(), self.engine.store.committed());
-            let looked = self.catch_up().await;
-            if stopping {
+            let (is_stopping, seen) = (*stop.borrow_and_update(), self.engine.store.committed());
+            let result = self.catch_up().await;
+            if is_stopping {
                 return;
             }
-            if let Err(error) = looked {
+            if let Err(error) = result {
                 warn!("cannot look for jobs to trace: {error}");
                 // If a stop is requested meanwhile, the loop reads once more.
                 let _ = tokio::time::timeout(STORE_RETRY_AFTER, stop.changed()).await;
@@ -143,17 +144,17 @@ impl Follower {
             self.pending.clear();
             let events = self.engine.store.events_after(self.cursor, EVENTS_PER_READ).await?;
             let Some(last) = events.last().map(|event| event.seq) else { return Ok(()) };
-            let mut any = false;
+            let mut has_spans = false;
             for event in events {
-                any |= self.take(event).await?;
-                if self.pending.len() >= MANY_SPANS {
+                has_spans |= self.take(event).await?;
+                if self.pending.len() >= SPANS_PER_REQUEST {
                     self.send().await;
                 }
             }
             self.send().await;
             self.cursor = last;
-            if any {
-                self.remember();
+            if has_spans {
+                self.save_cursor();
             }
         }
     }
@@ -167,7 +168,7 @@ impl Follower {
         };
         let Some(id) = &event.job else { return Ok(false) };
         let history = match self.engine.store.history(id.clone()).await {
-            Ok(Some(history)) if is_ours(&history, &self.engine.home.node) => history,
+            Ok(Some(history)) if is_sent_here(&history, &self.engine.home.node) => history,
             // The job was pruned, or belongs to another node.
             Ok(_) => return Ok(false),
             // The row will not be readable later either.
@@ -211,7 +212,7 @@ impl Follower {
         self.pending.clear();
     }
 
-    fn remember(&self) {
+    fn save_cursor(&self) {
         let path = self.engine.home.state.path().join(TRACE_CURSOR);
         if let Err(error) = write_whole(&path, self.cursor.to_string().as_bytes()) {
             warn!("traces may be sent again: {}: {error}", path.display());
@@ -221,10 +222,10 @@ impl Follower {
 
 /// Returns whether this node sends the trace: the node that ran the job has its output. A job that never ran, or with a
 /// lost node, is sent by every node: the trace is the same each time.
-fn is_ours(history: &JobHistory, node: &str) -> bool {
-    let lost = matches!(
+fn is_sent_here(history: &JobHistory, node: &str) -> bool {
+    let is_lost = matches!(
         history.job.state(),
         JobState::Ended { outcome: Outcome::Failed { error, .. }, .. } if error.kind == ErrorKind::Lost
     );
-    lost || history.attempts.last().is_none_or(|attempt| attempt.node == node)
+    is_lost || history.attempts.last().is_none_or(|attempt| attempt.node == node)
 }

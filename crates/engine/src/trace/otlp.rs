@@ -19,7 +19,7 @@ pub(super) struct Exporter {
     collector: Collector,
     node: String,
     /// False after a failure: while a collector is not available, it is not tried several times for each trace.
-    well: bool,
+    is_available: bool,
 }
 
 /// Time limit of one try.
@@ -29,88 +29,88 @@ const EXPORT_TRIES: u32 = 4;
 const FIRST_EXPORT_PAUSE: Duration = Duration::from_millis(500);
 const MAX_EXPORT_PAUSE: Duration = Duration::from_secs(30);
 /// Longest part of an answer that is read.
-const LONGEST_ANSWER: usize = 64 << 10;
+const MAX_ANSWER: usize = 64 << 10;
 
 /// Error of one try.
 #[derive(Debug)]
-enum Trouble {
+enum ExportError {
     /// A temporary error, perhaps with the pause that the collector asked for.
-    Passing {
+    Temporary {
         message: String,
-        after: Option<Duration>,
+        retry_after: Option<Duration>,
     },
-    Lasting(String),
+    Permanent(String),
 }
 
 impl Exporter {
     pub(super) fn new(collector: Collector, node: &str) -> Result<Self, TraceError> {
         let client = http::client().user_agent(http::USER_AGENT).timeout(EXPORT_TIMEOUT);
         let http = client.build().map_err(TraceError::NoClient)?;
-        Ok(Self { http, collector, node: node.to_owned(), well: true })
+        Ok(Self { http, collector, node: node.to_owned(), is_available: true })
     }
 
-    pub(super) fn place(&self) -> String {
-        self.collector.place()
+    pub(super) fn display_address(&self) -> String {
+        self.collector.display_address()
     }
 
     /// Sends spans, with a few tries if necessary. After a failure, only one try is made.
     pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), TraceError> {
         let body = document(spans, &self.node).to_string();
-        let tries = if self.well { EXPORT_TRIES } else { 1 };
+        let tries = if self.is_available { EXPORT_TRIES } else { 1 };
         let mut pause = FIRST_EXPORT_PAUSE;
-        for left in (0..tries).rev() {
+        for tries_left in (0..tries).rev() {
             let message = match self.post(body.clone()).await {
                 Ok(()) => {
-                    self.well = true;
+                    self.is_available = true;
                     return Ok(());
                 }
-                Err(Trouble::Passing { message, after }) if left > 0 => {
-                    // Never sooner than the own pause.
-                    let wait = after.unwrap_or_default().max(pause).min(MAX_EXPORT_PAUSE);
+                Err(ExportError::Temporary { message, retry_after }) if tries_left > 0 => {
+                    // The wait is never shorter than the exporter's own pause.
+                    let wait = retry_after.unwrap_or_default().max(pause).min(MAX_EXPORT_PAUSE);
                     debug!(?wait, "traces are sent again: {message}");
                     tokio::time::sleep(wait).await;
                     pause *= 2;
                     continue;
                 }
-                Err(Trouble::Passing { message, .. }) => {
-                    self.well = false;
+                Err(ExportError::Temporary { message, .. }) => {
+                    self.is_available = false;
                     message
                 }
                 // The collector is available and refuses these spans.
-                Err(Trouble::Lasting(message)) => message,
+                Err(ExportError::Permanent(message)) => message,
             };
             return Err(TraceError::NotSent(message));
         }
         Ok(())
     }
 
-    async fn post(&self, body: String) -> Result<(), Trouble> {
+    async fn post(&self, body: String) -> Result<(), ExportError> {
         let request = self.http.post(self.collector.url.clone()).headers(self.collector.headers.clone());
         let json = HeaderValue::from_static("application/json");
-        let answer = request.header(CONTENT_TYPE, json).body(body).send().await.map_err(away)?;
-        let (status, after) = (answer.status(), retry_after(&answer));
+        let answer = request.header(CONTENT_TYPE, json).body(body).send().await.map_err(no_answer)?;
+        let (status, retry_after) = (answer.status(), retry_after(&answer));
         if status.is_success() {
-            note_rejected(&read(answer).await.map_err(away)?);
+            note_rejected(&read(answer).await.map_err(no_answer)?);
             return Ok(());
         }
         let message = format!("the collector answered {status}");
         // OTLP allows retries for these status codes only.
         if [429, 502, 503, 504].map(|code| StatusCode::from_u16(code).ok()).contains(&Some(status)) {
-            return Err(Trouble::Passing { message, after });
+            return Err(ExportError::Temporary { message, retry_after });
         }
-        Err(Trouble::Lasting(message))
+        Err(ExportError::Permanent(message))
     }
 }
 
 /// Converts an error without the address, which may contain a key.
-fn away(error: reqwest::Error) -> Trouble {
+fn no_answer(error: reqwest::Error) -> ExportError {
     let error = error.without_url();
     let (mut message, mut cause) = (error.to_string(), std::error::Error::source(&error));
-    while let Some(deeper) = cause {
-        message = format!("{message}: {deeper}");
-        cause = deeper.source();
+    while let Some(source) = cause {
+        message = format!("{message}: {source}");
+        cause = source.source();
     }
-    Trouble::Passing { message, after: None }
+    ExportError::Temporary { message, retry_after: None }
 }
 
 /// Returns the pause in seconds; a date is ignored.
@@ -122,7 +122,7 @@ async fn read(mut answer: Response) -> reqwest::Result<Vec<u8>> {
     let mut body = Vec::new();
     while let Some(part) = answer.chunk().await? {
         body.extend_from_slice(&part);
-        if body.len() > LONGEST_ANSWER {
+        if body.len() > MAX_ANSWER {
             break;
         }
     }
@@ -151,14 +151,14 @@ fn document(spans: &[Span], node: &str) -> Value {
         ("service.version", Attribute::Text(env!("CARGO_PKG_VERSION").to_owned())),
         ("service.instance.id", Attribute::Text(node.to_owned())),
     ];
-    let spans: Vec<Value> = spans.iter().map(written).collect();
+    let spans: Vec<Value> = spans.iter().map(span_json).collect();
     json!({"resourceSpans": [{
         "resource": {"attributes": attributes(&resource)},
         "scopeSpans": [{"scope": {"name": "cowhand", "version": env!("CARGO_PKG_VERSION")}, "spans": spans}],
     }]})
 }
 
-fn written(span: &Span) -> Value {
+fn span_json(span: &Span) -> Value {
     const INTERNAL: u32 = 1;
     let mut json = json!({
         "traceId": hex(&span.trace),
@@ -184,7 +184,7 @@ fn written(span: &Span) -> Value {
     json
 }
 
-fn attributes(all: &[(&'static str, Attribute)]) -> Vec<Value> {
+fn attributes(pairs: &[(&'static str, Attribute)]) -> Vec<Value> {
     let value = |attribute: &Attribute| match attribute {
         Attribute::Text(text) => json!({"stringValue": text}),
         // A 64-bit integer is written as text, and is signed.
@@ -192,7 +192,7 @@ fn attributes(all: &[(&'static str, Attribute)]) -> Vec<Value> {
         Attribute::Number(number) => json!({"doubleValue": number}),
         Attribute::Truth(truth) => json!({"boolValue": truth}),
     };
-    all.iter().map(|(key, attribute)| json!({"key": key, "value": value(attribute)})).collect()
+    pairs.iter().map(|(key, attribute)| json!({"key": key, "value": value(attribute)})).collect()
 }
 
 /// Returns the time as text, because JSON has no such numbers; times before 1970 become 0.

@@ -46,7 +46,7 @@ pub(super) enum SpanStatus {
 }
 
 /// Longest message of a status; the original may be a page of the agent's output.
-const LONGEST_MESSAGE: usize = 1000;
+const MAX_MESSAGE: usize = 1000;
 
 impl Span {
     pub(super) fn is_root(&self) -> bool {
@@ -67,18 +67,18 @@ impl Ids {
     }
 
     fn trace(&self) -> TraceId {
-        self.cut("trace")
+        self.derive("trace")
     }
 
     fn span(&self, part: &str) -> SpanId {
-        self.cut(part)
+        self.derive(part)
     }
 
     fn root(&self) -> SpanId {
         self.span("job")
     }
 
-    fn cut<const N: usize>(&self, part: &str) -> [u8; N] {
+    fn derive<const N: usize>(&self, part: &str) -> [u8; N] {
         let hash = digest(&SHA256, format!("{}\n{}\n{part}", self.fleet, self.job).as_bytes());
         let mut id = [0; N];
         id.copy_from_slice(&hash.as_ref()[..N]);
@@ -113,31 +113,31 @@ pub(super) fn of_job(
     began: impl Fn(u32) -> Option<Timestamp>,
 ) -> Vec<Span> {
     let record = JobRecord::from(history.job.clone());
-    let made = record.started_at;
-    let end = record.finished_at.unwrap_or(made);
+    let created = record.started_at;
+    let end = record.finished_at.unwrap_or(created);
     let mut spans =
-        vec![root(ids, history, &record, calls, (history.due.map_or(made, |due| due.min(made)), end))];
+        vec![root(ids, history, &record, calls, (history.due.map_or(created, |due| due.min(created)), end))];
     let first = history.attempts.first().map_or(end, |attempt| attempt.started_at);
-    spans.push(ids.make("wait", Some(ids.root()), "wait".to_owned(), (made, first)));
+    spans.push(ids.make("wait", Some(ids.root()), "wait".to_owned(), (created, first)));
     let window_of = window_of(history);
     for attempt in &history.attempts {
         let window = window_of(attempt);
         let span = of_attempt(ids, attempt, window);
         if let Some(began) = began(attempt.number) {
             let part = format!("spawn {}", attempt.number);
-            let until_began = (window.0, began.min(window.1));
-            spans.push(ids.make(&part, Some(span.id), "spawn".to_owned(), until_began));
+            let until_start = (window.0, began.min(window.1));
+            spans.push(ids.make(&part, Some(span.id), "spawn".to_owned(), until_start));
         }
         spans.push(span);
     }
-    spans.extend(calls.all.iter().enumerate().filter_map(|(place, call)| {
+    spans.extend(calls.all.iter().enumerate().filter_map(|(index, call)| {
         let attempt = history.attempts.get(call.attempt)?;
         let parent = ids.span(&attempt_part(attempt));
         // An answer may have been read after the end of its agent.
         let latest = window_of(attempt).1;
         let (start, end) = (call.start.min(latest), call.end.map_or(latest, |end| end.min(latest)));
         let name = format!("tool {}", call.name);
-        let mut span = ids.make(&format!("tool {place}"), Some(parent), name, (start, end));
+        let mut span = ids.make(&format!("tool {index}"), Some(parent), name, (start, end));
         span.attributes.push(("cowhand.tool", Attribute::Text(call.name.clone())));
         span.attributes.push(("cowhand.answered", Attribute::Truth(call.end.is_some())));
         if call.failed {
@@ -153,7 +153,7 @@ fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, wind
     span.status = match record.status {
         JobStatus::Completed => SpanStatus::Ok,
         JobStatus::Failed => {
-            SpanStatus::Error(record.error.as_ref().map(|error| cut(&error.message, 0, LONGEST_MESSAGE)))
+            SpanStatus::Error(record.error.as_ref().map(|error| cut(&error.message, 0, MAX_MESSAGE)))
         }
         JobStatus::Cancelled | JobStatus::Pending | JobStatus::Running => SpanStatus::Unset,
     };
@@ -171,7 +171,7 @@ fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, wind
     text("cowhand.work_item", record.work_item.as_ref().map(|item| item.id.to_string()));
     span.attributes.push(("cowhand.attempts", Attribute::Whole(record.attempt.into())));
     span.attributes.push(("cowhand.tool_calls", Attribute::Whole(calls.count)));
-    span.attributes.extend(spent(record));
+    span.attributes.extend(usage_attributes(record));
     span.link = history.job.origin().map(|(Origin::ForkOf(id) | Origin::RetryOf(id))| {
         let origin = Ids::of(&ids.fleet, id);
         (origin.trace(), origin.root())
@@ -180,21 +180,21 @@ fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, wind
 }
 
 /// Returns the usage; empty if the agent reported none.
-fn spent(record: &JobRecord) -> Vec<(&'static str, Attribute)> {
+fn usage_attributes(record: &JobRecord) -> Vec<(&'static str, Attribute)> {
     let Some(usage) = &record.usage else { return Vec::new() };
-    let mut all = ModelUsage::default();
+    let mut total = ModelUsage::default();
     for model in usage.per_model.values() {
-        all.add(model);
+        total.add(model);
     }
-    let mut spent = vec![
-        ("cowhand.tokens.input", Attribute::Whole(all.input_tokens)),
-        ("cowhand.tokens.output", Attribute::Whole(all.output_tokens)),
-        ("cowhand.tokens.cache_creation", Attribute::Whole(all.cache_creation_input_tokens)),
-        ("cowhand.tokens.cache_read", Attribute::Whole(all.cache_read_input_tokens)),
+    let mut attributes = vec![
+        ("cowhand.tokens.input", Attribute::Whole(total.input_tokens)),
+        ("cowhand.tokens.output", Attribute::Whole(total.output_tokens)),
+        ("cowhand.tokens.cache_creation", Attribute::Whole(total.cache_creation_input_tokens)),
+        ("cowhand.tokens.cache_read", Attribute::Whole(total.cache_read_input_tokens)),
     ];
-    spent.extend(usage.num_turns.map(|turns| ("cowhand.turns", Attribute::Whole(turns))));
-    spent.extend(usage.total_cost_usd.map(|dollars| ("cowhand.cost_usd", Attribute::Number(dollars))));
-    spent
+    attributes.extend(usage.num_turns.map(|turns| ("cowhand.turns", Attribute::Whole(turns))));
+    attributes.extend(usage.total_cost_usd.map(|dollars| ("cowhand.cost_usd", Attribute::Number(dollars))));
+    attributes
 }
 
 fn attempt_part(attempt: &PastAttempt) -> String {
@@ -213,7 +213,7 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
         Outcome::Completed { .. } => SpanStatus::Ok,
         Outcome::Failed { error, .. } => {
             span.attributes.push(("cowhand.error_kind", Attribute::Text(error.kind.to_string())));
-            SpanStatus::Error(Some(cut(&error.message, 0, LONGEST_MESSAGE)))
+            SpanStatus::Error(Some(cut(&error.message, 0, MAX_MESSAGE)))
         }
         Outcome::Cancelled { .. } => SpanStatus::Unset,
     };
@@ -224,7 +224,7 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
 /// the event was about something else. It is sent alone, because a source may be unavailable for hours.
 pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Option<Span> {
     let ended = JobRecord::from(history.job.clone()).finished_at?;
-    let (item, word, outcome) = match &event.fact {
+    let (item, action, outcome) = match &event.fact {
         Fact::WorkReported { item, outcome } => (item, "reported", Some(outcome.to_string())),
         Fact::WorkReleased { item, .. } => (item, "released", None),
         Fact::WorkDropped { item, .. } => (item, "dropped", None),
@@ -232,7 +232,7 @@ pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Optio
     };
     let mut span = ids.make("report", Some(ids.root()), "report".to_owned(), (ended, event.at));
     span.attributes.push(("cowhand.work_item", Attribute::Text(item.to_string())));
-    span.attributes.push(("cowhand.report", Attribute::Text(word.to_owned())));
+    span.attributes.push(("cowhand.report", Attribute::Text(action.to_owned())));
     span.attributes.extend(outcome.map(|outcome| ("cowhand.outcome", Attribute::Text(outcome))));
     Some(span)
 }

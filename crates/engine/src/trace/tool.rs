@@ -14,9 +14,9 @@ use cowhand_run::jsonl::Jsonl;
 /// Largest number of calls with a span; further calls are only counted.
 const MAX_TOOL_SPANS: usize = 1000;
 /// Longest name of a tool. The agent chooses it, so it can be anything.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME: usize = 100;
 /// Longest id of a call; a longer one is treated as missing.
-const LONGEST_ID: usize = 256;
+const MAX_ID: usize = 256;
 
 /// Start and end of an attempt.
 pub(super) type TimeSpan = (Timestamp, Timestamp);
@@ -60,15 +60,15 @@ impl Calls {
             if part.is_empty() {
                 return Ok(());
             }
-            self.hear_all(&part);
+            self.add_lines(&part);
         }
     }
 
-    fn hear_all(&mut self, part: &[u8]) {
-        let word = memmem::Finder::new(b"\"tool_");
+    fn add_lines(&mut self, part: &[u8]) {
+        let finder = memmem::Finder::new(b"\"tool_");
         for line in part.split(|byte| *byte == b'\n') {
             // Most lines are other messages, and long.
-            if word.find(line).is_some()
+            if finder.find(line).is_some()
                 && let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(line))
             {
                 self.add(message);
@@ -82,18 +82,18 @@ impl Calls {
             OutputMessage::ToolUse { tool_name, tool_use_id, .. } => {
                 self.count += 1;
                 if let (Some(at), true) = (at, self.all.len() < MAX_TOOL_SPANS)
-                    && let Some((attempt, at)) = self.place(at)
+                    && let Some((attempt, at)) = self.attempt_at(at)
                 {
-                    self.open.insert(short(tool_use_id), self.all.len());
-                    let name = cut(&tool_name, 0, LONGEST_NAME);
+                    self.open.insert(usable_id(tool_use_id), self.all.len());
+                    let name = cut(&tool_name, 0, MAX_NAME);
                     self.all.push(Call { attempt, name, start: at, end: None, failed: false });
                 }
             }
             OutputMessage::ToolResult { tool_use_id, success, error, .. } => {
                 if let Some(at) = at
-                    && let Some(place) = self.open.remove(&short(tool_use_id))
+                    && let Some(index) = self.open.remove(&usable_id(tool_use_id))
                 {
-                    let call = &mut self.all[place];
+                    let call = &mut self.all[index];
                     let (_, latest) = self.attempts[call.attempt];
                     call.end = Some(at.min(latest).max(call.start));
                     call.failed = success == Some(false) || error.is_some();
@@ -105,15 +105,15 @@ impl Calls {
 
     /// Returns the attempt of a call, and its time within that attempt: agents write their own times, and no call may
     /// lie outside its attempt.
-    fn place(&self, at: Timestamp) -> Option<(usize, Timestamp)> {
+    fn attempt_at(&self, at: Timestamp) -> Option<(usize, Timestamp)> {
         let last = self.attempts.iter().rposition(|(start, _)| *start <= at).unwrap_or_default();
         let (earliest, latest) = *self.attempts.get(last)?;
         Some((last, at.min(latest).max(earliest)))
     }
 }
 
-fn short(id: Option<String>) -> Option<String> {
-    id.filter(|id| id.len() <= LONGEST_ID)
+fn usable_id(id: Option<String>) -> Option<String> {
+    id.filter(|id| id.len() <= MAX_ID)
 }
 
 #[cfg(test)]
@@ -130,12 +130,12 @@ mod tests {
 
     fn calls(attempts: &[(i64, i64)], lines: &[String]) -> Calls {
         let mut calls = Calls::within(attempts.iter().map(|(from, to)| (at(*from), at(*to))).collect());
-        calls.hear_all(lines.concat().as_bytes());
+        calls.add_lines(lines.concat().as_bytes());
         calls
     }
 
     #[test]
-    fn calls_and_answers_find_each_other() {
+    fn answers_are_matched_to_their_calls() {
         let used =
             |id: &str| format!(r#""type":"tool_use","tool_name":"Bash","tool_use_id":"{id}","input":{{}}"#);
         let answered = |id: &str| format!(r#""type":"tool_result","tool_use_id":"{id}","result":1"#);
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_kept() {
+    fn spans_and_names_are_limited() {
         let long = "x".repeat(5000);
         let lines: Vec<_> =
             (0..3000).map(|n| line(n, &format!(r#""type":"tool_use","tool_name":"{long}""#))).collect();
         let calls = calls(&[(0, 9)], &lines);
         assert_eq!((calls.all.len(), calls.count), (MAX_TOOL_SPANS, 3000));
-        assert!(calls.all.iter().all(|call| call.name.len() <= LONGEST_NAME && call.start <= at(9)));
+        assert!(calls.all.iter().all(|call| call.name.len() <= MAX_NAME && call.start <= at(9)));
         assert_eq!(super::tests::calls(&[], &lines).all, [], "without an attempt nothing was called");
     }
 }

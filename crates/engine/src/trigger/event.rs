@@ -10,7 +10,7 @@ use cowhand_core::event::Event;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
 use cowhand_core::roster::{EventListener, end_status};
-use cowhand_core::trigger::{CONFINED, LifecycleEvent, TriggerConfig};
+use cowhand_core::trigger::{CONFINED_KEY, LifecycleEvent, TriggerConfig};
 use tokio::sync::watch;
 
 use super::setting::Setting;
@@ -24,7 +24,7 @@ const MAX_EVENTS_READ_AGAIN: i64 = 1_000;
 /// Longest wait before the next read, because other nodes write to the same log without a signal to this one.
 const READ_LOG_EVERY: Duration = Duration::from_secs(30);
 /// Largest number of schedules that may have triggered each other before a firing counts as part of a cycle.
-const MOST_IN_A_CHAIN: u32 = 10;
+const MAX_IN_A_CHAIN: u32 = 10;
 
 /// Follows the log for one schedule.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl EventStrategy {
         let (mut job, mut chain) = (None, 0);
         if let Some(id) = &event.job {
             job = self.setting.store().job(id.clone()).await?;
-            chain = self.setting.store().chain_length(id.clone(), MOST_IN_A_CHAIN).await?;
+            chain = self.setting.store().chain_length(id.clone(), MAX_IN_A_CHAIN).await?;
         }
         let mut task = match trigger {
             TriggerConfig::AgentLifecycle { event: kind, .. } => of_session(&event, *kind, job.as_ref()),
@@ -121,7 +121,7 @@ impl EventStrategy {
             None if event.job.is_some() && self.setting.roster().asks_for_trust() => Some("its job is gone"),
             None => None,
         };
-        task.metadata.extend(why.map(|why| (CONFINED.to_owned(), why.to_owned())));
+        task.metadata.extend(why.map(|why| (CONFINED_KEY.to_owned(), why.to_owned())));
         Ok(task)
     }
 
@@ -173,7 +173,7 @@ pub(super) fn is_too_long(task: &Task) -> bool {
     task.metadata
         .get(CHAIN)
         .and_then(|length| length.parse().ok())
-        .is_some_and(|length: u32| length >= MOST_IN_A_CHAIN)
+        .is_some_and(|length: u32| length >= MAX_IN_A_CHAIN)
 }
 
 #[async_trait]

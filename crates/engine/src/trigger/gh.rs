@@ -82,7 +82,7 @@ impl Gh {
     pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<AuthorPermission> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
         match self.answer::<CollaboratorPermission>(self.api(&path, host)).await {
-            Ok(answer) => Ok(answer.standing()),
+            Ok(answer) => Ok(answer.permission()),
             // The person does not exist or has no permission, unless the repository itself is not visible.
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;

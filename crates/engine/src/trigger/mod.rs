@@ -27,7 +27,7 @@ pub use polling::PollingStrategy;
 pub use polling::retry_after;
 pub use registry::{Factory, Registry};
 pub use setting::Setting;
-pub use setting::Surroundings;
+pub use setting::TriggerServices;
 pub use strategy::{FatalTriggerError, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
 pub use strategy::{Paced, is_stopped, marker};
 pub use timer::Timer;

@@ -20,7 +20,7 @@ use cowhand_system::clock::Clock;
 
 /// The parts of the fleet that all strategies get.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct TriggerServices {
     pub config: Current,
     pub clock: Clock,
     pub store: Store,
@@ -30,7 +30,7 @@ pub struct Surroundings {
 /// The schedule of a strategy, and the parts of the fleet that it can use.
 #[derive(Clone)]
 pub struct Setting {
-    surroundings: Surroundings,
+    surroundings: TriggerServices,
     agent: AgentName,
     id: ScheduleId,
     trigger: TriggerConfig,
@@ -47,7 +47,7 @@ impl fmt::Debug for Setting {
 
 impl Setting {
     /// Returns the setting of a schedule; `None` if the roster no longer has it.
-    pub fn of(surroundings: Surroundings, id: ScheduleId) -> Option<Self> {
+    pub fn of(surroundings: TriggerServices, id: ScheduleId) -> Option<Self> {
         let loaded = surroundings.config.get();
         let (agent, schedule) = loaded.roster.schedule(id)?;
         let (agent, trigger) = (agent.name.clone(), schedule.trigger.clone());

@@ -12,8 +12,8 @@ pub fn one_line(text: &str, longest: usize) -> String {
     let text = plain(text);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default().replace('\t', " ");
-    let more = lines.next().is_some();
-    if !more && first.chars().count() <= longest {
+    let has_more = lines.next().is_some();
+    if !has_more && first.chars().count() <= longest {
         return first;
     }
     let mut short: String = first.chars().take(longest.saturating_sub(1)).collect();
@@ -30,18 +30,18 @@ pub fn whole(text: &str) -> String {
 /// Folds a whole text into one line, for a person who decides about it: line breaks and control characters are shown,
 /// blanks cannot push anything out of sight, and the number of omitted characters is stated.
 pub fn folded(text: &str, longest: usize) -> String {
-    let mut shown = String::new();
+    let mut visible = String::new();
     for c in text.chars() {
-        if matches!(c, '\n' | '\r' | '\t') { shown.push(c) } else { push_shown(&mut shown, c) }
+        if matches!(c, '\n' | '\r' | '\t') { visible.push(c) } else { push_visible(&mut visible, c) }
     }
-    let lines = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines = visible.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let folded = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ");
-    let left_out = folded.chars().count().saturating_sub(longest);
-    if left_out == 0 {
+    let omitted = folded.chars().count().saturating_sub(longest);
+    if omitted == 0 {
         return folded;
     }
     let short: String = folded.chars().take(longest).collect();
-    format!("{short}… (+{left_out})")
+    format!("{short}… (+{omitted})")
 }
 
 /// Removes terminal escape sequences and control characters from a text; characters that change the writing direction
@@ -52,17 +52,17 @@ pub fn plain(text: &str) -> String {
         if matches!(c, '\n' | '\t') {
             plain.push(c);
         } else if !c.is_control() {
-            push_shown(&mut plain, c);
+            push_visible(&mut plain, c);
         }
     }
     plain
 }
 
 /// Appends a character; control characters and characters that change the writing direction are shown by their number.
-fn push_shown(text: &mut String, c: char) {
-    let turns =
+fn push_visible(text: &mut String, c: char) {
+    let changes_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if turns || c.is_control() {
+    if changes_direction || c.is_control() {
         let _ = write!(text, "‹U+{:04X}›", u32::from(c));
     } else {
         text.push(c);
@@ -86,12 +86,12 @@ pub fn readable(line: &str) -> Option<String> {
             text.or_else(|| subtype.map(|word| format!("[{word}]"))).map(|text| styled(text, FAINT))
         }
         OutputMessage::ToolUse { tool_name, input, .. } => {
-            let input = input.map(|input| one_line(&shown(&input), 120)).unwrap_or_default();
+            let input = input.map(|input| one_line(&to_text(&input), 120)).unwrap_or_default();
             Some(format!("{} {input}", styled(format!("→ {}", plain(&tool_name)), BUSY)))
         }
         OutputMessage::ToolResult { result, success, error, .. } => {
             let (mark, style) = if success == Some(false) { ("✗", BAD) } else { ("←", GOOD) };
-            let text = error.or_else(|| result.as_ref().map(shown)).unwrap_or_default();
+            let text = error.or_else(|| result.as_ref().map(to_text)).unwrap_or_default();
             Some(format!("{} {}", styled(mark, style), one_line(&text, 120)))
         }
         OutputMessage::Error { message, .. } => {
@@ -100,7 +100,8 @@ pub fn readable(line: &str) -> Option<String> {
     }
 }
 
-/// The display of a followed job: parts of a message appear as they arrive, and are not repeated with the whole message.
+/// The display of a followed job: parts of a message appear as they arrive, and are not repeated with the whole
+/// message.
 #[derive(Debug, Default)]
 pub struct FollowedOutput {
     /// Displayed parts of a message that is not complete yet.
@@ -132,7 +133,7 @@ impl FollowedOutput {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn to_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -145,7 +146,8 @@ mod tests {
 
     #[test]
     fn each_type_of_message_has_its_form() {
-        let seen = |line: &str| readable(line).map(|text| anstream::adapter::strip_str(&text).to_string());
+        let displayed =
+            |line: &str| readable(line).map(|text| anstream::adapter::strip_str(&text).to_string());
         let table = [
             (r#"{"type":"assistant","content":"Hello\nyou\n"}"#, Some("Hello\nyou")),
             (r#"{"type":"assistant","content":"Hello","partial":true}"#, None),
@@ -166,35 +168,35 @@ mod tests {
             ("no JSON", Some("no JSON")),
         ];
         for (line, text) in table {
-            assert_eq!(seen(line).as_deref(), text, "{line}");
+            assert_eq!(displayed(line).as_deref(), text, "{line}");
         }
     }
 
     #[test]
-    fn pieces_grow_and_are_not_told_twice() {
+    fn displayed_pieces_are_not_repeated() {
         let piece = |text: &str| format!(r#"{{"type":"assistant","content":"{text}","partial":true}}"#);
         let whole = |text: &str| format!(r#"{{"type":"assistant","content":"{text}"}}"#);
         let tool = r#"{"type":"tool_result","result":"a"}"#.to_owned();
-        let unsaid = r#"{"type":"assistant","partial":true,"line":{}}"#.to_owned();
+        let empty = r#"{"type":"assistant","partial":true,"line":{}}"#.to_owned();
         for (lines, expected) in [
             (
-                vec![piece("Good "), unsaid.clone(), piece("day"), whole("Good day"), whole("again")],
+                vec![piece("Good "), empty.clone(), piece("day"), whole("Good day"), whole("again")],
                 "Good day\nagain\n",
             ),
             (vec![piece("a\\n"), whole("a\\n"), tool.clone()], "a\n← a\n"),
             (vec![piece("One"), whole("Other")], "One\nOther\n"),
             (vec![piece("cut"), tool], "cut\n← a\n"),
-            (vec![unsaid, whole("x")], "x\n"),
+            (vec![empty, whole("x")], "x\n"),
             (vec![piece("\\u001b[2Jx"), whole("\\u001b[2Jx")], "x\n"),
         ] {
-            let mut growing = FollowedOutput::default();
-            let seen: String = lines.iter().map(|line| growing.add(line)).collect();
-            assert_eq!(anstream::adapter::strip_str(&seen).to_string(), expected, "{lines:?}");
+            let mut display = FollowedOutput::default();
+            let displayed: String = lines.iter().map(|line| display.add(line)).collect();
+            assert_eq!(anstream::adapter::strip_str(&displayed).to_string(), expected, "{lines:?}");
         }
     }
 
     #[test]
-    fn text_from_elsewhere_is_kept_in_its_place() {
+    fn control_characters_are_removed_and_lines_cut() {
         for (text, longest, expected) in [
             ("\n  first\u{1b}[31m \n\n", 40, "first"),
             ("\n  first\u{1b}[31m \nsecond", 40, "first…"),
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_hides_from_whoever_decides() {
+    fn folded_text_hides_nothing() {
         for (text, expected) in [
             ("git status\nrm -rf ~", "git status ⏎ rm -rf ~"),
             ("git status                    \t  ; rm -rf ~", "git status ; rm -rf ~"),

@@ -44,7 +44,7 @@ pub struct Views {
     /// Jobs that were removed according to the log since the last call of [`Self::take_removed`].
     removed: Vec<JobId>,
     /// True if the delay was logged.
-    told: bool,
+    is_delay_logged: bool,
     /// Redactor for the secrets of the current config.
     redactor: Arc<Redactor>,
 }
@@ -69,7 +69,7 @@ impl Views {
             fs::read_to_string(state.path().join(VIEW_CURSOR)).ok().and_then(|text| text.trim().parse().ok());
         let (cursor, behind, redactor) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
         let removed = Vec::new();
-        Self { state, started_at, cursor, behind, removed, told: false, redactor }
+        Self { state, started_at, cursor, behind, removed, is_delay_logged: false, redactor }
     }
 
     /// Returns the number of the last event that the files show.
@@ -131,7 +131,7 @@ impl Views {
             }
             self.cursor = last;
         }
-        self.told = !self.behind.is_empty();
+        self.is_delay_logged = !self.behind.is_empty();
         state::write(self, store, &fleet.roster, now).await?;
         write_whole(&self.state.path().join(VIEW_CURSOR), self.cursor.to_string().as_bytes())?;
         Ok(())
@@ -161,7 +161,7 @@ impl Views {
 
     /// Writes or removes the files of one job. Errors with files are put off; only errors of the store are returned.
     async fn change(&mut self, store: &Store, id: JobId, change: Change) -> anyhow::Result<()> {
-        let done = match (store.job(id.clone()).await?, change) {
+        let result = match (store.job(id.clone()).await?, change) {
             (Some(job), _) => self.write_job(&id, &JobFile::of(store, job).await?),
             (None, Change::Remove(attempts)) => {
                 self.removed.push(id.clone());
@@ -170,15 +170,15 @@ impl Views {
             // The event of its removal is still to come.
             (None, Change::Write) => Ok(()),
         };
-        if let Err(error) = done {
+        if let Err(error) = result {
             self.put_off(id, change, &error);
         }
         Ok(())
     }
 
-    /// Logs the delay once, until no job is waiting any more.
+    /// Keeps a failed change for the next call. The delay is logged once, until no change is pending any more.
     fn put_off(&mut self, id: JobId, change: Change, error: &anyhow::Error) {
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.is_delay_logged, true) {
             warn!(job = %id, "its files are not up to date and are tried again: {error:#}");
         }
         self.behind.insert(id, change);
@@ -193,9 +193,9 @@ impl Views {
         let path = self.state.view(id);
         let yaml = to_yaml(&path, "", record, &self.redactor)?;
         let found = fs::symlink_metadata(&path);
-        let same = found.is_ok_and(|found| found.is_file() && found.len() == yaml.len() as u64)
+        let is_current = found.is_ok_and(|found| found.is_file() && found.len() == yaml.len() as u64)
             && fs::read(&path).is_ok_and(|found| found == yaml.as_bytes());
-        if same { Ok(()) } else { write_text(&path, &yaml) }
+        if is_current { Ok(()) } else { write_text(&path, &yaml) }
     }
 }
 
@@ -239,8 +239,8 @@ fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redac
 /// Serialises a view with masked secrets, because the text of a job may come from anywhere.
 fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redactor) -> anyhow::Result<String> {
     let mut view = serde_json::to_value(value)?;
-    let hid = redactor.redact_view(&mut view);
-    let yaml = if hid { serde_saphyr::to_string(&view) } else { serde_saphyr::to_string(value) };
+    let has_secret = redactor.redact_view(&mut view);
+    let yaml = if has_secret { serde_saphyr::to_string(&view) } else { serde_saphyr::to_string(value) };
     let yaml = yaml.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("{head}{yaml}"))
 }
@@ -307,16 +307,20 @@ output_file: job-2024-01-19-abc123.jsonl
         }))
         .unwrap();
         // A job that ran at once, as each job in the documentation does.
-        let ran = JobRecord { attempt: 1, run_started_at: Some(read.started_at), ..read };
-        let job = Job::try_from(ran.clone()).unwrap();
-        assert_eq!(JobRecord::from(job), ran, "nothing of it is lost in a job, and the duration comes out");
+        let record = JobRecord { attempt: 1, run_started_at: Some(read.started_at), ..read };
+        let job = Job::try_from(record.clone()).unwrap();
+        assert_eq!(
+            JobRecord::from(job),
+            record,
+            "nothing of it is lost in a job, and the duration comes out"
+        );
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path());
         state.create().unwrap();
         let views = Views::new(state, Timestamp::UNIX_EPOCH);
-        views.write_job(&ran.id.clone(), &JobFile { job: ran.clone(), cancellation: None }).unwrap();
-        let written = fs::read_to_string(views.state.view(&ran.id)).unwrap();
+        views.write_job(&record.id.clone(), &JobFile { job: record.clone(), cancellation: None }).unwrap();
+        let text = fs::read_to_string(views.state.view(&record.id)).unwrap();
         // Quotes are optional; cowhand's own fields come after the documented ones.
-        assert!(written.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{written}");
+        assert!(text.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{text}");
     }
 }

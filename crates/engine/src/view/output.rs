@@ -18,11 +18,11 @@ pub(crate) struct OutputLog {
     folder: PathBuf,
     jsonl: PathBuf,
     /// State of the log; `None` before the first write.
-    written: Option<Written>,
+    state: Option<LogState>,
 }
 
 #[derive(Debug)]
-struct Written {
+struct LogState {
     log: File,
     bytes: u64,
     /// Number of bytes of the JSONL that the log contains.
@@ -33,7 +33,7 @@ impl OutputLog {
     const NAME: &str = "output.log";
 
     pub(crate) fn new(state: &StateFolder, job: &JobId) -> Self {
-        Self { folder: state.folder(job), jsonl: state.output(job), written: None }
+        Self { folder: state.folder(job), jsonl: state.output(job), state: None }
     }
 
     pub(crate) fn exists(&self) -> bool {
@@ -49,36 +49,36 @@ impl OutputLog {
             file => file?,
         };
         let length = jsonl.metadata()?.len();
-        match self.written.take() {
-            Some(mut written) if self.is_ours(&written)? && written.jsonl <= length => {
-                if written.jsonl < length {
-                    written.append(jsonl)?;
+        match self.state.take() {
+            Some(mut state) if self.is_ours(&state)? && state.jsonl <= length => {
+                if state.jsonl < length {
+                    state.append(jsonl)?;
                 }
-                self.written = Some(written);
+                self.state = Some(state);
             }
-            _ => self.written = Some(self.begin(jsonl)?),
+            _ => self.state = Some(self.begin(jsonl)?),
         }
         Ok(())
     }
 
     /// Returns whether the log on disk is still the file that was written, with the same length.
-    fn is_ours(&self, written: &Written) -> io::Result<bool> {
-        let (ours, found) = (written.log.metadata()?, fs::metadata(self.folder.join(Self::NAME)));
-        Ok(found.is_ok_and(|found| found.ino() == ours.ino() && found.len() == written.bytes))
+    fn is_ours(&self, state: &LogState) -> io::Result<bool> {
+        let (own, found) = (state.log.metadata()?, fs::metadata(self.folder.join(Self::NAME)));
+        Ok(found.is_ok_and(|found| found.ino() == own.ino() && found.len() == state.bytes))
     }
 
     /// Writes the log from the beginning. The new file replaces the old one atomically.
-    fn begin(&self, jsonl: File) -> io::Result<Written> {
+    fn begin(&self, jsonl: File) -> io::Result<LogState> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let (log, path) = NamedTempFile::new_in(&self.folder)?.into_parts();
-        let mut written = Written { log, bytes: 0, jsonl: 0 };
-        written.append(jsonl)?;
+        let mut state = LogState { log, bytes: 0, jsonl: 0 };
+        state.append(jsonl)?;
         path.persist(self.folder.join(Self::NAME))?;
-        Ok(written)
+        Ok(state)
     }
 }
 
-impl Written {
+impl LogState {
     /// Appends only complete lines. An incomplete line is appended by a later call.
     fn append(&mut self, mut jsonl: File) -> io::Result<()> {
         jsonl.seek(SeekFrom::Start(self.jsonl))?;
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_the_jsonl_is_whatever_happens_to_it() {
+    fn the_log_always_matches_the_jsonl() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path());
         state.create().unwrap();
         let job: JobId = "job-2026-01-01-abc123".parse().unwrap();
         let (jsonl, path) = (state.output(&job), state.jobs().join("job-2026-01-01-abc123/output.log"));
         let mut log = OutputLog::new(&state, &job);
-        let mut then = |what: &str, expected: Option<&str>| {
+        let mut check = |what: &str, expected: Option<&str>| {
             log.catch_up().unwrap();
             assert_eq!(fs::read_to_string(&path).ok().as_deref(), expected, "{what}");
         };
@@ -124,22 +124,22 @@ mod tests {
             let mut file = OpenOptions::new().create(true).append(true).open(&jsonl).unwrap();
             file.write_all(text.as_bytes()).unwrap();
         };
-        then("nothing was said", None);
+        check("nothing was said", None);
         append(&line("one"));
-        then("a line", Some("one\n"));
+        check("a line", Some("one\n"));
         append(&line("two")[..10]);
-        then("half a line", Some("one\n"));
+        check("half a line", Some("one\n"));
         append(&line("two")[10..]);
-        then("its rest", Some("one\ntwo\n"));
+        check("its rest", Some("one\ntwo\n"));
         fs::remove_file(&path).unwrap();
-        then("deleted", Some("one\ntwo\n"));
+        check("deleted", Some("one\ntwo\n"));
         fs::write(&path, "what nobody said").unwrap();
         append(&line("three"));
-        then("overwritten", Some("one\ntwo\nthree\n"));
+        check("overwritten", Some("one\ntwo\nthree\n"));
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
-        then("deleted with its folder", Some("one\ntwo\nthree\n"));
+        check("deleted with its folder", Some("one\ntwo\nthree\n"));
         File::options().write(true).open(&jsonl).unwrap().set_len(line("one").len() as u64).unwrap();
-        then("after a crash the JSONL is cut back", Some("one\n"));
+        check("after a crash the JSONL is cut back", Some("one\n"));
         fs::write(&path, "from an earlier daemon\n").unwrap();
         OutputLog::new(&state, &job).catch_up().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\n", "never believed");

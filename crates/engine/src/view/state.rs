@@ -54,35 +54,35 @@ pub(super) async fn write(
 ) -> anyhow::Result<()> {
     let snapshot = store.snapshot_of(roster, now).await?;
     let schedules = schedules_of(roster, &snapshot, now);
-    let last = store.last_ended().await?;
-    let last: HashMap<&AgentName, &Job> = last.iter().map(|job| (job.agent(), job)).collect();
-    let look = Look { snapshot: &snapshot, schedules: &schedules, last };
-    let agents = roster.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
+    let last_jobs = store.last_ended().await?;
+    let last_jobs: HashMap<&AgentName, &Job> = last_jobs.iter().map(|job| (job.agent(), job)).collect();
+    let input = StateInput { snapshot: &snapshot, schedules: &schedules, last_jobs };
+    let agents = roster.agents.iter().map(|agent| (&agent.name, input.agent(agent))).collect();
     let state = State { fleet: FleetState { started_at: views.started_at }, agents };
     write_yaml(&views.state.path().join("state.yaml"), FILE_HEAD, &state, &views.redactor)
 }
 
-struct Look<'a> {
+struct StateInput<'a> {
     snapshot: &'a Snapshot,
     schedules: &'a [schedule_view::ScheduleView],
-    last: HashMap<&'a AgentName, &'a Job>,
+    last_jobs: HashMap<&'a AgentName, &'a Job>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> StateInput<'a> {
     fn agent(&self, agent: &'a Agent) -> AgentState<'a> {
-        let running = |job: &&cowhand_core::plan::LiveJob| {
+        let is_running = |job: &&cowhand_core::plan::LiveJob| {
             job.agent == agent.name && matches!(job.state, LiveState::Running { .. })
         };
-        let current = self.snapshot.jobs.iter().find(running);
-        let last = self.last.get(&agent.name);
-        let failed = last.is_some_and(|job| job.status() == JobStatus::Failed);
-        let own = || self.schedules.iter().filter(|view| view.agent == agent.name);
-        let upcoming = own().filter_map(|view| Some((view.next_run_at?, &view.schedule)));
+        let current = self.snapshot.jobs.iter().find(is_running);
+        let last = self.last_jobs.get(&agent.name);
+        let has_failed = last.is_some_and(|job| job.status() == JobStatus::Failed);
+        let schedules = || self.schedules.iter().filter(|view| view.agent == agent.name);
+        let upcoming = schedules().filter_map(|view| Some((view.next_run_at?, &view.schedule)));
         let next = upcoming.min_by_key(|(at, _)| *at);
         AgentState {
             status: if current.is_some() {
                 "running"
-            } else if failed {
+            } else if has_failed {
                 "error"
             } else {
                 "idle"
@@ -91,7 +91,7 @@ impl<'a> Look<'a> {
             last_job: last.map(|job| job.id()),
             next_schedule: next.map(|(_, name)| name),
             next_trigger_at: next.map(|(at, _)| at),
-            schedules: own().map(|view| (&view.schedule, ScheduleView::from(view))).collect(),
+            schedules: schedules().map(|view| (&view.schedule, ScheduleView::from(view))).collect(),
         }
     }
 }

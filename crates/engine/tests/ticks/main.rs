@@ -9,7 +9,7 @@ use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::uptime::Uptime;
-use cowhand_engine::daemon::tick::{AtOnce, Tick, tick};
+use cowhand_engine::daemon::tick::{ImmediateStarter, Tick, tick};
 use cowhand_engine::schedule_view::{schedules_of, why_of};
 use cowhand_store::{Claim, LedgerRow, Starter, Store};
 use cowhand_system::clock::Clock;
@@ -83,12 +83,12 @@ impl Story {
     async fn until(&mut self, end: &str) {
         let end: Timestamp = end.parse().unwrap();
         loop {
-            let next = self.look().await;
+            let next = self.tick().await;
             let next_end = self.running.iter().map(|(.., end)| *end).min();
             let next = [next, next_end].into_iter().flatten().min().unwrap_or(Timestamp::MAX);
             if next > end {
                 self.clock.set(end);
-                self.look().await;
+                self.tick().await;
                 return;
             }
             self.clock.set(next.max(self.now.checked_add(1.microsecond()).unwrap()));
@@ -98,35 +98,40 @@ impl Story {
     /// Suspends the machine: there is no tick in between.
     async fn sleep_until(&mut self, time: &str) {
         self.clock.suspend(time.parse().unwrap());
-        self.look().await;
+        self.tick().await;
     }
 
     /// Delays the daemon, as on a busy machine: there is no tick in between.
     async fn hang_until(&mut self, time: &str) {
         self.clock.set(time.parse().unwrap());
-        self.look().await;
+        self.tick().await;
     }
 
     /// Sets the clock while jobs run.
     async fn set_clock(&mut self, time: &str) {
         let time: Timestamp = time.parse().unwrap();
-        let by = time.duration_since(self.now);
+        let step = time.duration_since(self.now);
         for (.., end) in &mut self.running {
-            *end = end.checked_add(by).unwrap();
+            *end = end.checked_add(step).unwrap();
         }
         self.clock.step(time);
-        self.look().await;
+        self.tick().await;
     }
 
-    async fn look(&mut self) -> Option<Timestamp> {
+    async fn tick(&mut self) -> Option<Timestamp> {
         self.now = self.clock.now();
-        self.uptime.look(self.clock.reading());
+        self.uptime.observe(self.clock.reading());
         self.finish_jobs().await;
         let mut started = Vec::new();
         let mut begin = |job, epoch| started.push((job, epoch));
         let lease = self.lease;
-        let at_once =
-            AtOnce { node: "node", lease, prewarm_cgroup: &|| (), holds: &|_| false, begin: &mut begin };
+        let at_once = ImmediateStarter {
+            node: "node",
+            lease,
+            prewarm_cgroup: &|| (),
+            holds: &|_| false,
+            begin: &mut begin,
+        };
         let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
@@ -135,14 +140,14 @@ impl Story {
             }
         }
         for (job, epoch) in started {
-            self.begun(&job, epoch);
+            self.record_start(&job, epoch);
         }
-        let most = self.roster.agents[0].max_concurrent as usize;
-        assert!(self.running.len() <= most, "{} at once", self.running.len());
+        let max_concurrent = self.roster.agents[0].max_concurrent as usize;
+        assert!(self.running.len() <= max_concurrent, "{} at once", self.running.len());
         tick.wake_at
     }
 
-    fn begun(&mut self, job: &Job, epoch: i64) {
+    fn record_start(&mut self, job: &Job, epoch: i64) {
         let name = job.schedule().map(ToString::to_string).unwrap_or_default();
         let clock = TimeZone::UTC.to_datetime(self.now).strftime("%d %H:%M").to_string();
         self.started.push(format!("{clock} {name}"));
@@ -150,11 +155,11 @@ impl Story {
     }
 
     async fn finish_jobs(&mut self) {
-        let (over, running) =
+        let (ended, running) =
             std::mem::take(&mut self.running).into_iter().partition(|(.., end)| *end <= self.now);
         self.running = running;
-        let over: Vec<(cowhand_core::id::JobId, i64, Timestamp)> = over;
-        for (job, epoch, end) in over {
+        let ended: Vec<(cowhand_core::id::JobId, i64, Timestamp)> = ended;
+        for (job, epoch, end) in ended {
             let (outcome, retry) = (self.outcome.clone(), self.retry.clone());
             self.store.settle(job, epoch, outcome, retry, end).await.unwrap();
         }
@@ -163,21 +168,21 @@ impl Story {
     /// Kills the daemon and starts it again at a later time.
     async fn restart_at(&mut self, time: &str) {
         self.clock.set(time.parse().unwrap());
-        self.begin_again().await;
+        self.start_daemon().await;
     }
 
     /// Boots the machine and starts a daemon.
     async fn reboot_at(&mut self, time: &str) {
         self.clock.reboot(time.parse().unwrap());
-        self.begin_again().await;
+        self.start_daemon().await;
     }
 
-    async fn begin_again(&mut self) {
+    async fn start_daemon(&mut self) {
         self.now = self.clock.now();
         self.store = Store::open(&self.url).await.unwrap().with_clock(self.clock.clone());
         self.uptime = Uptime::since(self.clock.moment());
         self.store.load_schedules(self.roster.clone(), self.now).await.unwrap();
-        self.look().await;
+        self.tick().await;
     }
 
     fn started(&mut self) -> Vec<String> {
@@ -232,7 +237,7 @@ on_both! {
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
     ticking_twice_changes_nothing,
-    what_is_lost_is_what_stood_in,
+    a_lost_fallback_counts_its_whole_reservation,
 }
 
 const EVERY: &str = r#"{"type":"interval","interval":"5m"}"#;
@@ -450,7 +455,7 @@ async fn a_clock_set_back_fires_nothing_twice(database: &str) {
 async fn a_restart_in_the_middle_of_a_firing(database: &str) {
     let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
     let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", hourly)]).await;
-    story.look().await;
+    story.tick().await;
     story.clock.set("2026-01-05T10:00:00Z".parse().unwrap());
     // The firing and its job are recorded; the daemon dies before it starts anything.
     let now = story.clock.now();
@@ -470,15 +475,15 @@ async fn ticking_twice_changes_nothing(database: &str) {
     let events = story.store.last_event().await.unwrap();
     assert!(first.fired > 0);
     for _ in 0..3 {
-        let again = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
-        assert_eq!(again, Tick { fired: 0, ..first.clone() });
+        let repeated = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
+        assert_eq!(repeated, Tick { fired: 0, ..first.clone() });
     }
     assert_eq!(story.store.last_event().await.unwrap(), events);
 }
 
 /// The agent itself reports its spending while it runs; its fallback reports it only at the end. So when its node is
 /// lost, the whole reservation counts.
-async fn what_is_lost_is_what_stood_in(database: &str) {
+async fn a_lost_fallback_counts_its_whole_reservation(database: &str) {
     for (provider, assumed) in [("claude", None), ("spare", Some(2.0))] {
         let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[]).await;
         // Without a boot clock, leases use the time that is passed in.
@@ -509,7 +514,7 @@ async fn what_is_lost_is_what_stood_in(database: &str) {
             limits: SpendLimits::of(&story.roster, &story.roster.agents[0], story.now),
             slot: Some(story.roster.slot_at(provider)),
         };
-        let claim = story.store.claim_in_turn(job.clone(), starter, story.now).await.unwrap();
+        let claim = story.store.claim_with_limits(job.clone(), starter, story.now).await.unwrap();
         assert!(matches!(claim, Claim::Claimed { .. }), "{claim:?}");
         let later = story.now + SignedDuration::from_mins(2);
         tick(&story.store, &story.roster, later, &story.uptime, None).await.unwrap();

@@ -8,15 +8,15 @@ use super::*;
 on_both! {
     an_interval_waits_one_interval_at_most,
     a_step_forward_brings_no_interval_earlier,
-    cron_goes_on_from_the_new_time,
-    what_a_step_forward_passed_over_was_missed,
-    a_retry_waits_as_long_as_it_should,
-    a_pause_lasts_as_long_as_it_should,
+    cron_continues_from_the_new_time,
+    due_times_that_a_step_skips_are_missed,
+    a_step_does_not_change_the_wait_of_a_retry,
+    a_step_does_not_change_the_length_of_a_pause,
     a_lease_is_not_lost_by_a_step,
     suspended_is_missed_and_late_is_not,
     run_all_makes_up_each_firing_of_an_outage,
     the_end_of_a_schedule,
-    on_again_an_interval_waits_one_interval,
+    an_enabled_interval_waits_one_interval,
 }
 
 const MINUTELY: &str = r#"{"type":"cron","expression":"* * * * *"}"#;
@@ -63,7 +63,7 @@ async fn a_step_forward_brings_no_interval_earlier(database: &str) {
     assert_eq!(story.started(), ["06 10:03 poll"]);
 }
 
-async fn cron_goes_on_from_the_new_time(database: &str) {
+async fn cron_continues_from_the_new_time(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:30Z", &[("s", MINUTELY)]).await.job_takes(0);
     story.until("2026-01-05T10:03:30Z").await;
     assert_eq!(story.started(), ["05 10:01 s", "05 10:02 s", "05 10:03 s"]);
@@ -73,7 +73,7 @@ async fn cron_goes_on_from_the_new_time(database: &str) {
     assert_eq!(story.started(), expected, "what has a row in the ledger never fires again");
 }
 
-async fn what_a_step_forward_passed_over_was_missed(database: &str) {
+async fn due_times_that_a_step_skips_are_missed(database: &str) {
     for (policy, starts, rows) in [
         (
             "run_once",
@@ -92,7 +92,7 @@ async fn what_a_step_forward_passed_over_was_missed(database: &str) {
     }
 }
 
-async fn a_retry_waits_as_long_as_it_should(database: &str) {
+async fn a_step_does_not_change_the_wait_of_a_retry(database: &str) {
     let begin = async || {
         let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", HOURLY)]).await;
         story.retry = serde_json::from_str(r#"{"max_attempts":2,"backoff":"10m"}"#).unwrap();
@@ -114,7 +114,7 @@ async fn a_retry_waits_as_long_as_it_should(database: &str) {
     assert_eq!(story.started(), ["05 09:04 s"], "set back and booted: nobody knows how long it has waited");
 }
 
-async fn a_pause_lasts_as_long_as_it_should(database: &str) {
+async fn a_step_does_not_change_the_length_of_a_pause(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await;
     let id = story.roster.agents[0].schedules[0].id;
     story.until("2026-01-05T10:01:00Z").await;
@@ -137,7 +137,7 @@ async fn a_pause_lasts_as_long_as_it_should(database: &str) {
 async fn a_lease_is_not_lost_by_a_step(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(600);
     story.lease = SignedDuration::from_mins(1);
-    story.look().await;
+    story.tick().await;
     let job = story.running[0].0.clone();
     let status =
         async |story: &Story| story.store.job(job.clone()).await.unwrap().unwrap().status().to_string();
@@ -178,7 +178,7 @@ async fn suspended_is_missed_and_late_is_not(database: &str) {
 async fn run_all_makes_up_each_firing_of_an_outage(database: &str) {
     let often = r#"{"type":"cron","expression":"*/2 * * * * *","misfire":"run_all"}"#;
     let mut story = Story::begin(database, "2026-01-05T10:00:01Z", &[("s", often)]).await;
-    story.look().await;
+    story.tick().await;
     story.restart_at("2026-01-05T10:01:36Z").await;
     let rows = story.store.ledger(story.roster.agents[0].schedules[0].id, 100).await.unwrap();
     let ran = rows.iter().filter(|row| row.outcome.as_str() == "ran").count();
@@ -212,13 +212,13 @@ async fn the_end_of_a_schedule(database: &str) {
     assert_eq!(story.ledger().await, ["10:00 ran", "11:00 ran", "16:00 ran"]);
 }
 
-async fn on_again_an_interval_waits_one_interval(database: &str) {
+async fn an_enabled_interval_waits_one_interval(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await;
     let id = story.roster.agents[0].schedules[0].id;
     story.store.disable(id, cowhand_core::schedule::DisabledBy::Person, story.now).await.unwrap();
     story.until("2026-01-05T10:10:00Z").await;
     story.store.enable(id, story.now).await.unwrap();
-    story.look().await;
+    story.tick().await;
     assert_eq!(story.started(), ["05 10:10 poll"], "it never ran: at once");
     story.until("2026-01-05T10:14:00Z").await;
     story.store.disable(id, cowhand_core::schedule::DisabledBy::Person, story.now).await.unwrap();

@@ -15,7 +15,8 @@ pub struct Instructions {
     /// MCP servers in the form of the protocol. They may contain secrets.
     pub mcp_servers: Vec<Value>,
     /// Timeout of every answer except the one to the prompt.
-    pub patience_ms: u64,
+    #[serde(rename = "patience_ms")]
+    pub timeout_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

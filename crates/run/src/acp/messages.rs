@@ -7,9 +7,9 @@ use cowhand_core::job::ErrorKind;
 use serde_json::{Value, json};
 
 /// Key of the client's own lines. Its value is one of the words below.
-pub const OURS: &str = "cowhand";
+pub const CLIENT_KEY: &str = "cowhand";
 /// A request of the client, with `id` and `method`.
-pub const ASKED: &str = "asked";
+pub const REQUEST: &str = "asked";
 /// The answer to a request for permission, with its reason.
 pub const PERMISSION: &str = "permission";
 pub const NOTE: &str = "note";
@@ -36,27 +36,27 @@ impl MessageSink {
         }
     }
 
-    fn ours(self, word: &str, mut fields: Value) -> io::Result<()> {
-        let mut line = json!({ OURS: word });
+    fn client_line(self, kind: &str, mut fields: Value) -> io::Result<()> {
+        let mut line = json!({ CLIENT_KEY: kind });
         if let (Some(line), Some(fields)) = (line.as_object_mut(), fields.as_object_mut()) {
             line.append(fields);
         }
         self.raw(&line.to_string())
     }
 
-    pub(super) fn asked(self, id: u64, method: &str) -> io::Result<()> {
-        self.ours(ASKED, json!({ "id": id, "method": method }))
+    pub(super) fn request(self, id: u64, method: &str) -> io::Result<()> {
+        self.client_line(REQUEST, json!({ "id": id, "method": method }))
     }
 
     pub(super) fn permission(self, id: &Value, answer: &Value, why: &str) -> io::Result<()> {
-        self.ours(PERMISSION, json!({ "id": id, "answer": answer, "why": why }))
+        self.client_line(PERMISSION, json!({ "id": id, "answer": answer, "why": why }))
     }
 
     pub(super) fn note(self, text: &str) -> io::Result<()> {
-        self.ours(NOTE, json!({ "text": text }))
+        self.client_line(NOTE, json!({ "text": text }))
     }
 
     pub(super) fn failed(self, kind: ErrorKind, message: &str) -> io::Result<()> {
-        self.ours(FAILED, json!({ "kind": kind, "message": message }))
+        self.client_line(FAILED, json!({ "kind": kind, "message": message }))
     }
 }

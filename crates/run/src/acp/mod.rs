@@ -9,12 +9,12 @@
 //!
 //! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other.
 
+mod conversation;
 mod instructions;
 mod messages;
 mod permission;
 mod process;
 mod session;
-mod talk;
 mod wire;
 
 use std::path::Path;
@@ -25,12 +25,12 @@ use anyhow::Context;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+use conversation::Conversation;
 use cowhand_system::stderr;
 pub use instructions::{Instructions, SessionRequest};
-pub use messages::{ASKED, FAILED, NOTE, OURS, PERMISSION};
+pub use messages::{CLIENT_KEY, FAILED, NOTE, PERMISSION, REQUEST};
 pub use permission::PermissionRules;
 pub use process::AgentProcess;
-use talk::Talk;
 
 /// Version of the protocol. It is raised only for incompatible changes.
 const PROTOCOL_VERSION: u64 = 1;
@@ -51,8 +51,8 @@ pub struct ToolUse {
 pub(crate) type AskFleet = fn(ToolUse) -> BoxFuture<'static, Result<(), String>>;
 
 /// Runs `cowhand acp FILE`: sends the prompt from stdin to one agent, as the file says.
-pub fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
-    match run_orders(orders, ask_fleet) {
+pub fn run(instructions: &Path, ask_fleet: AskFleet) -> ExitCode {
+    match run_instructions(instructions, ask_fleet) {
         Ok(code) => code,
         Err(error) => {
             stderr::write_line(format!("cowhand acp: {error:#}"));
@@ -61,14 +61,14 @@ pub fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
     }
 }
 
-fn run_orders(orders: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
-    let text =
-        std::fs::read_to_string(orders).with_context(|| format!("cannot read {}", orders.display()))?;
-    let orders: Instructions =
-        serde_json::from_str(&text).with_context(|| format!("cannot understand {}", orders.display()))?;
+fn run_instructions(instructions: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
+    let text = std::fs::read_to_string(instructions)
+        .with_context(|| format!("cannot read {}", instructions.display()))?;
+    let instructions: Instructions = serde_json::from_str(&text)
+        .with_context(|| format!("cannot understand {}", instructions.display()))?;
     let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(talk::whole(orders, &prompt, ask_fleet))
+    runtime.block_on(conversation::run(instructions, &prompt, ask_fleet))
 }
 
 /// Name and version that an agent states.
@@ -101,9 +101,10 @@ pub enum IntroductionError {
 }
 
 /// Starts an agent only to read its name and version.
-pub async fn introduce(agent: AgentProcess, patience: Duration) -> Result<Introduction, IntroductionError> {
-    let mut talk = Talk::without_output(agent, patience)?;
-    let answer = talk.initialize().await.map_err(|cause| IntroductionError::Answer(cause.to_string()));
-    talk.goodbye().await;
+pub async fn introduce(agent: AgentProcess, timeout: Duration) -> Result<Introduction, IntroductionError> {
+    let mut conversation = Conversation::without_output(agent, timeout)?;
+    let answer =
+        conversation.initialize().await.map_err(|cause| IntroductionError::Answer(cause.to_string()));
+    conversation.close().await;
     answer.map(|answer| Introduction::of(&answer))
 }

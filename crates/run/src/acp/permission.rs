@@ -51,20 +51,20 @@ impl PermissionJudge {
     }
 
     /// Adds the facts of a tool call or an update to what is known about the call.
-    pub(super) fn learn(&mut self, call: &Value) -> ToolFacts {
-        let told = ToolFacts::read(call);
-        if let Some(known) = self.calls.iter_mut().find(|known| known.id == told.id) {
+    pub(super) fn update_call(&mut self, call: &Value) -> ToolFacts {
+        let stated = ToolFacts::read(call);
+        if let Some(known) = self.calls.iter_mut().find(|known| known.id == stated.id) {
             // A name or a kind that was stated once is kept.
-            known.name = known.name.take().or(told.name);
-            known.kind = known.kind.take().or(told.kind);
-            known.title = told.title.or(known.title.take());
+            known.name = known.name.take().or(stated.name);
+            known.kind = known.kind.take().or(stated.kind);
+            known.title = stated.title.or(known.title.take());
             return known.clone();
         }
         if self.calls.len() == MAX_REMEMBERED_CALLS {
             self.calls.pop_front();
         }
-        self.calls.push_back(told.clone());
-        told
+        self.calls.push_back(stated.clone());
+        stated
     }
 
     /// Decides whether a tool may be used.
@@ -80,12 +80,12 @@ impl PermissionJudge {
             return PermissionVerdict::Allow(format!("`allowed_tools` has {rule:?}"));
         }
         let kind = tool.kind.as_deref().unwrap_or_default();
-        let looks = matches!(kind, "read" | "search" | "think");
+        let reads = matches!(kind, "read" | "search" | "think");
         let edits = matches!(kind, "edit" | "move");
         let allowed = match rules.mode {
             PermissionMode::BypassPermissions => true,
-            PermissionMode::AcceptEdits | PermissionMode::Delegate => looks || edits,
-            PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan => looks,
+            PermissionMode::AcceptEdits | PermissionMode::Delegate => reads || edits,
+            PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan => reads,
             PermissionMode::Ask => false,
         };
         let mode = json!(rules.mode);
@@ -93,12 +93,12 @@ impl PermissionJudge {
         if allowed {
             PermissionVerdict::Allow(format!(
                 "`permission_mode: {mode}` lets it {}",
-                if looks { "look" } else { "do this" }
+                if reads { "look" } else { "do this" }
             ))
         } else {
             PermissionVerdict::Refuse(format!(
                 "nobody allowed {}: `permission_mode` is {mode}",
-                tool.called()
+                tool.display_name()
             ))
         }
     }
@@ -114,7 +114,7 @@ impl PermissionJudge {
         if let (Some(rule), None) = (named, &tool.name) {
             return Some(format!(
                 "`denied_tools` has {rule:?}, and the agent does not say which tool {} is; kinds ({}) can be denied",
-                tool.called(),
+                tool.display_name(),
                 TOOL_KINDS.join(", ")
             ));
         }
@@ -122,7 +122,7 @@ impl PermissionJudge {
         tools
             .as_ref()
             .is_some_and(|tools| !among(tools))
-            .then(|| format!("{} is not in `tools`", tool.called()))
+            .then(|| format!("{} is not in `tools`", tool.display_name()))
     }
 }
 
@@ -148,7 +148,7 @@ fn matches(rule: &str, word: &str) -> bool {
 
 impl ToolFacts {
     /// Returns the name for the rules of the fleet: the tool's name, or else its kind.
-    pub(super) fn known_as(&self) -> String {
+    pub(super) fn rule_name(&self) -> String {
         self.name.clone().or_else(|| self.kind.clone()).unwrap_or_else(|| "other".to_owned())
     }
 
@@ -170,7 +170,7 @@ impl ToolFacts {
     }
 
     /// Returns the name for people.
-    fn called(&self) -> String {
+    fn display_name(&self) -> String {
         let what = self.name.as_ref().or(self.kind.as_ref()).map_or("a tool", String::as_str);
         match self.title.as_ref().filter(|title| title.as_str() != what) {
             Some(title) => format!("{what} ({title})"),
@@ -195,12 +195,12 @@ impl ToolFacts {
 /// Returns what a person sees who is asked: the input, or what the agent states instead. No rule uses the latter as an
 /// input.
 pub(super) fn input_of(call: &Value) -> Value {
-    let told = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
-    if let Some(input) = told("rawInput") {
+    let stated = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
+    if let Some(input) = stated("rawInput") {
         return input.clone();
     }
     let instead = ["title", "locations", "content"].into_iter();
-    instead.filter_map(|key| Some((key.to_owned(), told(key)?.clone()))).collect::<Map<_, _>>().into()
+    instead.filter_map(|key| Some((key.to_owned(), stated(key)?.clone()))).collect::<Map<_, _>>().into()
 }
 
 /// Returns the outcome of a request for permission, from the options that it offers.
@@ -280,7 +280,7 @@ mod tests {
             (json!({"tools": ["Bash"]}), &shell, false),
         ] {
             let mut permissions = PermissionJudge::new(rules(&settings));
-            let tool = permissions.learn(call);
+            let tool = permissions.update_call(call);
             let verdict = permissions.judge(&tool);
             assert_eq!(
                 matches!(verdict, PermissionVerdict::Allow(_)),
@@ -293,14 +293,14 @@ mod tests {
     #[test]
     fn what_was_told_before_counts() {
         let mut permissions = PermissionJudge::new(rules(&json!({"allowed": ["Bash"]})));
-        permissions.learn(&json!({"toolCallId": "7", "name": "Bash", "kind": "execute"}));
-        let asked = permissions.learn(&json!({"toolCallId": "7", "title": "ls", "name": "Read"}));
+        permissions.update_call(&json!({"toolCallId": "7", "name": "Bash", "kind": "execute"}));
+        let asked = permissions.update_call(&json!({"toolCallId": "7", "title": "ls", "name": "Read"}));
         assert_eq!(
             permissions.judge(&asked),
             PermissionVerdict::Allow("`allowed_tools` has \"Bash\"".to_owned())
         );
         for number in 0..1000 {
-            permissions.learn(&json!({"toolCallId": format!("c{number}")}));
+            permissions.update_call(&json!({"toolCallId": format!("c{number}")}));
         }
         assert_eq!(permissions.calls.len(), MAX_REMEMBERED_CALLS);
     }

@@ -22,7 +22,7 @@ const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum Cause {
     /// Kind of the error, with a message for people.
-    Trouble(ErrorKind, String),
+    Failed(ErrorKind, String),
     /// The client was asked to stop.
     Stopped,
     /// The output cannot be written, or signals cannot be received.
@@ -31,16 +31,16 @@ pub(crate) enum Cause {
 
 impl Cause {
     pub(super) fn reported(message: impl Into<String>) -> Self {
-        Self::Trouble(ErrorKind::Reported, message.into())
+        Self::Failed(ErrorKind::Reported, message.into())
     }
 }
 
 impl fmt::Display for Cause {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Trouble(_, message) => to.write_str(message),
-            Self::Stopped => to.write_str("it was asked to stop"),
-            Self::Broken(error) => error.fmt(to),
+            Self::Failed(_, message) => f.write_str(message),
+            Self::Stopped => f.write_str("it was asked to stop"),
+            Self::Broken(error) => error.fmt(f),
         }
     }
 }
@@ -64,7 +64,7 @@ pub struct AgentProcess {
     pub(super) child: Child,
     group: Option<Pid>,
     pub(super) lines: mpsc::Receiver<OutputLine>,
-    to: Option<mpsc::Sender<String>>,
+    frame_sender: Option<mpsc::Sender<String>>,
 }
 
 impl AgentProcess {
@@ -75,18 +75,18 @@ impl AgentProcess {
         let mut child = command.spawn()?;
         let group = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let (line_sender, lines) = mpsc::channel(16);
-        let (to, orders) = mpsc::channel(WRITE_QUEUE_LENGTH);
+        let (frame_sender, frames) = mpsc::channel(WRITE_QUEUE_LENGTH);
         if let Some(stdout) = child.stdout.take() {
-            tokio::spawn(listen(stdout, line_sender));
+            tokio::spawn(read_stdout(stdout, line_sender));
         }
         if let Some(stdin) = child.stdin.take() {
-            tokio::spawn(speak(stdin, orders));
+            tokio::spawn(write_stdin(stdin, frames));
         }
-        Ok(Self { child, group, lines, to: Some(to) })
+        Ok(Self { child, group, lines, frame_sender: Some(frame_sender) })
     }
 
     pub(super) fn send(&self, frame: String) -> Result<(), Cause> {
-        let sent = self.to.as_ref().map(|to| to.try_send(frame));
+        let sent = self.frame_sender.as_ref().map(|frame_sender| frame_sender.try_send(frame));
         match sent {
             Some(Err(mpsc::error::TrySendError::Full(_))) => {
                 Err(Cause::reported("the agent does not read what it is sent"))
@@ -97,12 +97,12 @@ impl AgentProcess {
     }
 
     /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends what is left.
-    pub(super) async fn leave(mut self, patience: Duration) {
-        self.to = None;
+    pub(super) async fn leave(mut self, timeout: Duration) {
+        self.frame_sender = None;
         // Its output has to be read, or it cannot exit.
         let mut lines = self.lines;
         tokio::spawn(async move { while lines.recv().await.is_some() {} });
-        if tokio::time::timeout(patience, self.child.wait()).await.is_ok() {
+        if tokio::time::timeout(timeout, self.child.wait()).await.is_ok() {
             return;
         }
         let Some(group) = self.group else { return };
@@ -114,8 +114,8 @@ impl AgentProcess {
     }
 }
 
-async fn speak(mut stdin: ChildStdin, mut orders: mpsc::Receiver<String>) {
-    while let Some(mut frame) = orders.recv().await {
+async fn write_stdin(mut stdin: ChildStdin, mut frames: mpsc::Receiver<String>) {
+    while let Some(mut frame) = frames.recv().await {
         frame.push('\n');
         if stdin.write_all(frame.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
             // A caller that waits for an answer sees that the agent has ended.
@@ -124,7 +124,7 @@ async fn speak(mut stdin: ChildStdin, mut orders: mpsc::Receiver<String>) {
     }
 }
 
-async fn listen(mut stdout: ChildStdout, line_sender: mpsc::Sender<OutputLine>) {
+async fn read_stdout(mut stdout: ChildStdout, line_sender: mpsc::Sender<OutputLine>) {
     let mut splitter = Splitter::default();
     let mut buffer = vec![0; 64 << 10];
     loop {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use cowhand_core::permission::PermissionMode;
 use serde_json::{Value, json};
 
+use super::conversation::{Conversation, PROMPT_METHOD};
 use super::instructions::{Instructions, SessionRequest};
 use super::process::Cause;
-use super::talk::{PROMPT_METHOD, Talk};
 use super::wire::RpcError;
 use super::{Introduction, short};
 use cowhand_system::stderr;
@@ -16,18 +16,22 @@ use cowhand_system::stderr;
 const HISTORY_QUIET_TIME: Duration = Duration::from_millis(500);
 const MAX_HISTORY_WAIT: Duration = Duration::from_secs(30);
 
-pub(super) async fn run(talk: &mut Talk, orders: &Instructions, prompt: &str) -> Result<(), Cause> {
-    let about = talk.initialize().await?;
-    let agent = About { name: Introduction::of(&about).name, answer: about };
-    check_servers(&agent, orders)?;
-    let (id, state) = open(talk, orders, &agent).await?;
-    talk.is_in(&id);
-    set_mode(talk, &id, &state, orders.rules.mode).await?;
-    if let Some(model) = &orders.model {
-        set_model(talk, &id, &state, model).await?;
+pub(super) async fn run(
+    conversation: &mut Conversation,
+    instructions: &Instructions,
+    prompt: &str,
+) -> Result<(), Cause> {
+    let answer = conversation.initialize().await?;
+    let agent = AgentInfo { name: Introduction::of(&answer).name, answer };
+    check_servers(&agent, instructions)?;
+    let (id, state) = open(conversation, instructions, &agent).await?;
+    conversation.set_session(&id);
+    set_mode(conversation, &id, &state, instructions.rules.mode).await?;
+    if let Some(model) = &instructions.model {
+        set_model(conversation, &id, &state, model).await?;
     }
     let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
-    match talk.ask(PROMPT_METHOD, params).await? {
+    match conversation.ask(PROMPT_METHOD, params).await? {
         // The reader judges how the turn ended.
         Ok(_) => Ok(()),
         Err(error) if error.wants_a_login() => Err(login(&agent, &error)),
@@ -35,13 +39,13 @@ pub(super) async fn run(talk: &mut Talk, orders: &Instructions, prompt: &str) ->
     }
 }
 
-struct About {
+struct AgentInfo {
     name: String,
     /// Answer to `initialize`.
     answer: Value,
 }
 
-impl About {
+impl AgentInfo {
     /// Returns true if the agent states a capability: anything but `null` and `false`, usually an empty object.
     fn can(&self, pointer: &str) -> bool {
         let value = self.answer.pointer(&format!("/agentCapabilities/{pointer}"));
@@ -49,8 +53,8 @@ impl About {
     }
 }
 
-fn check_servers(agent: &About, orders: &Instructions) -> Result<(), Cause> {
-    for server in &orders.mcp_servers {
+fn check_servers(agent: &AgentInfo, instructions: &Instructions) -> Result<(), Cause> {
+    for server in &instructions.mcp_servers {
         let Some(way) = server["type"].as_str() else { continue };
         if !agent.can(&format!("mcpCapabilities/{way}")) {
             let (name, server) = (&agent.name, server["name"].as_str().unwrap_or_default());
@@ -63,10 +67,14 @@ fn check_servers(agent: &About, orders: &Instructions) -> Result<(), Cause> {
 }
 
 /// Opens the session. Returns its id, and the modes and models that the agent states.
-async fn open(talk: &mut Talk, orders: &Instructions, agent: &About) -> Result<(String, Value), Cause> {
+async fn open(
+    conversation: &mut Conversation,
+    instructions: &Instructions,
+    agent: &AgentInfo,
+) -> Result<(String, Value), Cause> {
     let cwd = std::env::current_dir()?;
-    let mut params = json!({ "cwd": cwd, "mcpServers": orders.mcp_servers });
-    let (method, id) = match &orders.session {
+    let mut params = json!({ "cwd": cwd, "mcpServers": instructions.mcp_servers });
+    let (method, id) = match &instructions.session {
         SessionRequest::Fresh => ("session/new", None),
         SessionRequest::Resume(id) if agent.can("sessionCapabilities/resume") => ("session/resume", Some(id)),
         SessionRequest::Resume(id) if agent.can("loadSession") => ("session/load", Some(id)),
@@ -84,7 +92,7 @@ async fn open(talk: &mut Talk, orders: &Instructions, agent: &About) -> Result<(
     if let Some(id) = id {
         params["sessionId"] = json!(id);
     }
-    let state = match (talk.ask(method, params).await?, id) {
+    let state = match (conversation.ask(method, params).await?, id) {
         (Ok(state), _) => state,
         (Err(error), _) if error.wants_a_login() => return Err(login(agent, &error)),
         (Err(error), Some(id)) => return Err(missing(id, &short(&error.text()))),
@@ -94,11 +102,11 @@ async fn open(talk: &mut Talk, orders: &Instructions, agent: &About) -> Result<(
         }
     };
     if method == "session/load" {
-        talk.until_quiet(HISTORY_QUIET_TIME, MAX_HISTORY_WAIT).await?;
+        conversation.until_quiet(HISTORY_QUIET_TIME, MAX_HISTORY_WAIT).await?;
     }
     // A resumed session keeps its id, so the answer need not name it.
-    let goes_on = matches!(orders.session, SessionRequest::Resume(_)).then_some(id).flatten();
-    let id = state["sessionId"].as_str().map(str::to_owned).or_else(|| goes_on.cloned());
+    let resumed_id = matches!(instructions.session, SessionRequest::Resume(_)).then_some(id).flatten();
+    let id = state["sessionId"].as_str().map(str::to_owned).or_else(|| resumed_id.cloned());
     id.map(|id| (id, state)).ok_or_else(|| Cause::reported(format!("{} gives its session no id", agent.name)))
 }
 
@@ -109,7 +117,7 @@ fn missing(id: &str, why: &str) -> Cause {
     Cause::reported(sentence)
 }
 
-fn login(agent: &About, error: &RpcError) -> Cause {
+fn login(agent: &AgentInfo, error: &RpcError) -> Cause {
     let ways = agent.answer["authMethods"].as_array().into_iter().flatten();
     let ways: Vec<String> = ways
         .filter_map(|way| {
@@ -128,9 +136,14 @@ fn login(agent: &About, error: &RpcError) -> Cause {
 
 /// Sets the agent's mode. A mode `plan` is required if the config asks for it. Otherwise the agent is switched to its
 /// mode `default`, because its current one may allow more than the config.
-async fn set_mode(talk: &mut Talk, id: &str, state: &Value, mode: PermissionMode) -> Result<(), Cause> {
+async fn set_mode(
+    conversation: &mut Conversation,
+    id: &str,
+    state: &Value,
+    mode: PermissionMode,
+) -> Result<(), Cause> {
     let modes = Modes::of(state);
-    let wanted = match mode {
+    let new_mode = match mode {
         PermissionMode::Plan => {
             let plan = modes.offered.iter().find(|mode| mode.as_str() == "plan");
             Some(plan.ok_or_else(|| {
@@ -147,14 +160,16 @@ async fn set_mode(talk: &mut Talk, id: &str, state: &Value, mode: PermissionMode
         | PermissionMode::Delegate
         | PermissionMode::DontAsk => modes.offered.iter().find(|mode| mode.as_str() == "default"),
     };
-    let Some(wanted) = wanted.filter(|wanted| modes.current.as_ref() != Some(wanted)) else { return Ok(()) };
+    let Some(new_mode) = new_mode.filter(|new_mode| modes.current.as_ref() != Some(new_mode)) else {
+        return Ok(());
+    };
     let (method, params) = match &modes.option {
         Some(option) => {
-            ("session/set_config_option", json!({ "sessionId": id, "configId": option, "value": wanted }))
+            ("session/set_config_option", json!({ "sessionId": id, "configId": option, "value": new_mode }))
         }
-        None => ("session/set_mode", json!({ "sessionId": id, "modeId": wanted })),
+        None => ("session/set_mode", json!({ "sessionId": id, "modeId": new_mode })),
     };
-    talk.demand(method, params).await.map(|_| ())
+    conversation.demand(method, params).await.map(|_| ())
 }
 
 /// Modes that the agent offers.
@@ -194,7 +209,12 @@ fn config_option<'a>(state: &'a Value, category: &str) -> Option<&'a Value> {
     options.iter().find(|option| option["category"] == category || option["id"] == category)
 }
 
-async fn set_model(talk: &mut Talk, id: &str, state: &Value, model: &str) -> Result<(), Cause> {
+async fn set_model(
+    conversation: &mut Conversation,
+    id: &str,
+    state: &Value,
+    model: &str,
+) -> Result<(), Cause> {
     let option = config_option(state, "model").and_then(|option| option["id"].as_str());
     let (method, params) = match option {
         Some(option) => {
@@ -209,7 +229,7 @@ async fn set_model(talk: &mut Talk, id: &str, state: &Value, model: &str) -> Res
             ));
         }
     };
-    match talk.ask(method, params).await? {
+    match conversation.ask(method, params).await? {
         Ok(_) => Ok(()),
         Err(error) => {
             let why = short(&error.text());
@@ -247,7 +267,7 @@ mod tests {
     #[test]
     fn an_empty_object_is_a_yes() {
         let answer = json!({"agentCapabilities": {"loadSession": false, "sessionCapabilities": {"fork": {}, "resume": null}}});
-        let agent = About { name: String::new(), answer };
+        let agent = AgentInfo { name: String::new(), answer };
         assert!(agent.can("sessionCapabilities/fork"));
         for not in
             ["loadSession", "sessionCapabilities/resume", "sessionCapabilities/list", "mcpCapabilities/http"]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::messages::OURS;
+use super::messages::CLIENT_KEY;
 
 /// Maximum length of a line. An update about a tool may contain the tool's whole output.
 pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
@@ -40,7 +40,7 @@ pub(super) struct RpcError {
 impl RpcFrame {
     pub(super) fn read(line: &str) -> Self {
         let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(line) else { return Self::Rubbish };
-        if fields.contains_key(OURS) {
+        if fields.contains_key(CLIENT_KEY) {
             return Self::Forged;
         }
         let params = fields.shift_remove("params").unwrap_or_default();

@@ -13,7 +13,7 @@ pub fn with_placeholders(text: &str) -> Option<String> {
         if number % 2 == 0 || !part.starts_with("cowhand ") || !part.contains(MASK) {
             return Cow::Borrowed(part);
         }
-        let (name, whose) = if part.starts_with("cowhand work ") {
+        let (name, explanation) = if part.starts_with("cowhand work ") {
             (
                 "ITEM",
                 "the id contains a secret and is masked in this text; `cowhand work list --all` shows it",
@@ -24,7 +24,7 @@ pub fn with_placeholders(text: &str) -> Option<String> {
                 "the name contains a secret and is masked in this text; `cowhand schedule list` shows it",
             )
         };
-        note = Some(whose);
+        note = Some(explanation);
         let words = part.split(' ').map(|word| if word.contains(MASK) { name } else { word });
         Cow::Owned(words.collect::<Vec<_>>().join(" "))
     });

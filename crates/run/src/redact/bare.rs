@@ -9,7 +9,7 @@ use cowhand_core::invisible::is_invisible;
 pub(super) struct Bare {
     pub(super) text: Vec<u8>,
     /// Position of each byte in the whole text.
-    places: Vec<usize>,
+    positions: Vec<usize>,
 }
 
 impl Bare {
@@ -18,22 +18,22 @@ impl Bare {
         if !whole.iter().any(|byte| is_control(*byte) || !byte.is_ascii()) {
             return None;
         }
-        let (mut text, mut places, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
+        let (mut text, mut positions, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
         while let Some(byte) = whole.get(at) {
             let unseen = unseen(&whole[at..]);
             if unseen == 0 {
                 text.push(*byte);
-                places.push(at);
+                positions.push(at);
             }
             at += unseen.max(1);
         }
-        (text.len() < whole.len()).then_some(Self { text, places })
+        (text.len() < whole.len()).then_some(Self { text, positions })
     }
 
     /// Returns the range in the whole text of a range in the bare text.
-    pub(super) fn place(&self, part: &Range<usize>) -> Range<usize> {
-        let first = self.places.get(part.start).copied().unwrap_or_default();
-        let last = part.end.checked_sub(1).and_then(|last| self.places.get(last).copied());
+    pub(super) fn range(&self, part: &Range<usize>) -> Range<usize> {
+        let first = self.positions.get(part.start).copied().unwrap_or_default();
+        let last = part.end.checked_sub(1).and_then(|last| self.positions.get(last).copied());
         first..last.map_or(first, |last| last + 1)
     }
 }

@@ -34,7 +34,7 @@ impl Redactor {
     /// Redacts a view that is written as JSON; none if there is nothing to redact.
     pub fn redact_json(&self, json: &[u8]) -> Option<Vec<u8>> {
         // With escapes, a secret can be written in many ways.
-        if !json.contains(&b'\\') && self.places(json).is_empty() {
+        if !json.contains(&b'\\') && self.ranges(json).is_empty() {
             return None;
         }
         let mut view: Value = serde_json::from_slice(json).ok()?;
@@ -44,16 +44,18 @@ impl Redactor {
     /// Masks every known secret in the free text of a view, and returns whether there was one.
     pub fn redact_view(&self, view: &mut Value) -> bool {
         match view {
-            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.redact_view(item) | hid),
-            Value::Object(fields) => fields.iter_mut().fold(false, |hid, (key, field)| {
+            Value::Array(items) => {
+                items.iter_mut().fold(false, |redacted, item| self.redact_view(item) | redacted)
+            }
+            Value::Object(fields) => fields.iter_mut().fold(false, |redacted, (key, field)| {
                 let is_text =
                     FREE_TEXT_KEYS.contains(&key.as_str()) || (key == "reason" && is_sentence(field));
-                let hides = if is_text { self.redact_words(field) } else { self.redact_view(field) };
-                if hides && ADVICE_KEYS.contains(&key.as_str()) {
+                let changed = if is_text { self.redact_words(field) } else { self.redact_view(field) };
+                if changed && ADVICE_KEYS.contains(&key.as_str()) {
                     let advice = field.as_str().and_then(with_placeholders);
                     *field = advice.map_or_else(|| field.take(), Value::String);
                 }
-                hides | hid
+                changed | redacted
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
@@ -63,7 +65,9 @@ impl Redactor {
     fn redact_words(&self, words: &mut Value) -> bool {
         match words {
             Value::Number(_) => false,
-            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.redact_words(item) | hid),
+            Value::Array(items) => {
+                items.iter_mut().fold(false, |redacted, item| self.redact_words(item) | redacted)
+            }
             words => self.redact_value(words),
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// Returns where an unfinished token may begin at the end of a text.
-pub(super) fn begun(text: &str) -> Option<usize> {
+pub(super) fn unfinished(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let run = bytes.iter().rev().take(MAX_TOKEN_BYTES).take_while(|byte| is_part(**byte)).count();
     (bytes.len() - run..bytes.len()).find(|start| {
@@ -74,7 +74,7 @@ mod tests {
             ("a cowboy", None),
             ("", None),
         ] {
-            assert_eq!(begun(text), expected, "{text:?}");
+            assert_eq!(unfinished(text), expected, "{text:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ const MAX_ESCAPE_LEVELS: usize = 3;
 struct Level {
     text: Vec<u8>,
     /// Position of the character or escape that each byte came from.
-    places: Vec<usize>,
+    positions: Vec<usize>,
     /// Length of the original text.
     whole: usize,
 }
@@ -35,8 +35,8 @@ impl Unescaped {
     }
 
     /// Returns the range in the whole text of a range in the text of this depth.
-    pub(super) fn place(&self, depth: usize, part: Range<usize>) -> Range<usize> {
-        self.0.iter().take(depth + 1).rev().fold(part, |part, level| level.place(&part))
+    pub(super) fn range(&self, depth: usize, part: Range<usize>) -> Range<usize> {
+        self.0.iter().take(depth + 1).rev().fold(part, |part, level| level.range(&part))
     }
 }
 
@@ -46,7 +46,7 @@ impl Level {
         if !whole.contains(&b'\\') {
             return None;
         }
-        let (mut text, mut places, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
+        let (mut text, mut positions, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
         while let Some(byte) = whole.get(at) {
             let letter = if *byte == b'\\' { letter(&whole[at..]) } else { None };
             let length = if let Some((letter, length)) = letter {
@@ -56,18 +56,18 @@ impl Level {
                 text.push(*byte);
                 1
             };
-            places.resize(text.len(), at);
+            positions.resize(text.len(), at);
             at += length;
         }
-        (text.len() < whole.len()).then_some(Self { text, places, whole: whole.len() })
+        (text.len() < whole.len()).then_some(Self { text, positions, whole: whole.len() })
     }
 
-    fn place(&self, part: &Range<usize>) -> Range<usize> {
-        let first = self.places.get(part.start).copied().unwrap_or(self.whole);
-        let Some(last) = part.end.checked_sub(1).and_then(|last| self.places.get(last)) else {
+    fn range(&self, part: &Range<usize>) -> Range<usize> {
+        let first = self.positions.get(part.start).copied().unwrap_or(self.whole);
+        let Some(last) = part.end.checked_sub(1).and_then(|last| self.positions.get(last)) else {
             return first..first;
         };
-        let after = self.places[part.end..].iter().find(|place| *place > last);
+        let after = self.positions[part.end..].iter().find(|position| *position > last);
         first..after.copied().unwrap_or(self.whole)
     }
 }
@@ -106,7 +106,7 @@ fn unit(rest: &[u8]) -> Option<u32> {
 }
 
 /// Returns where an incomplete escape begins at the end of a text. What follows may complete it.
-pub(super) fn begun(text: &str) -> Option<usize> {
+pub(super) fn unfinished(text: &str) -> Option<usize> {
     // The longest open escape is a surrogate pair without its last digit, with a backslash for each level before it.
     const MAX_ESCAPE_BYTES: usize = 32;
     let bytes = text.as_bytes();
@@ -149,11 +149,11 @@ mod tests {
             assert_eq!(last, expected, "{text}");
         }
         let unescaped = Unescaped::of(br"x\u00fcy\/z");
-        assert_eq!(unescaped.place(0, 1..3), 1..7);
-        assert_eq!(unescaped.place(0, 3..5), 7..10);
-        assert_eq!(unescaped.place(0, 5..6), 10..11);
+        assert_eq!(unescaped.range(0, 1..3), 1..7);
+        assert_eq!(unescaped.range(0, 3..5), 7..10);
+        assert_eq!(unescaped.range(0, 5..6), 10..11);
         let unescaped = Unescaped::of(br"x\\u00fcy");
-        assert_eq!(unescaped.place(1, 1..3), 1..8);
+        assert_eq!(unescaped.range(1, 1..3), 1..8);
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
             (r"a\ud83d\ude00", None),
             (r"a\n", None),
         ] {
-            assert_eq!(begun(text), expected, "{text}");
+            assert_eq!(unfinished(text), expected, "{text}");
         }
     }
 }

@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 
 use super::json::{Fields, name, object, take_object, take_text, text, under_line};
 use super::output_record::{OutputRecord, one_line};
-use super::pieces::Under;
+use super::pieces::TextRedactor;
 use super::result_line::ResultLine;
-use super::{Finish, Listen, system};
-use crate::acp::{ASKED, FAILED, NOTE, OURS, PERMISSION};
+use super::{Finish, OutputReader, system};
+use crate::acp::{CLIENT_KEY, FAILED, NOTE, PERMISSION, REQUEST};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
 pub(super) use launch::DESCRIPTION;
@@ -34,24 +34,27 @@ pub struct Acp {
     session_id: Option<String>,
     /// Session that it continues, until the agent confirms it.
     resumes: Option<String>,
-    asked: Option<Asked>,
+    #[serde(rename = "asked")]
+    last_request: Option<SentRequest>,
     /// Set when the prompt was sent. Earlier messages are history.
     prompted: bool,
     /// Number of history updates.
     history: u64,
-    words: Option<MessageChunks>,
+    /// Text that arrives in chunks and is not complete yet.
+    #[serde(rename = "words")]
+    chunks: Option<MessageChunks>,
     tools: Tools,
     spent: AcpUsage,
     /// HTTP status of the model's server, if the agent's last error states it.
     status: Option<u64>,
     failed: Option<Failed>,
     #[serde(skip)]
-    under: Under,
+    redactor: TextRedactor,
 }
 
 /// The request of the client that is not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Asked {
+struct SentRequest {
     id: u64,
     method: String,
 }
@@ -63,7 +66,7 @@ struct Failed {
     message: String,
 }
 
-impl Listen for Acp {
+impl OutputReader for Acp {
     fn line_cap(&self) -> usize {
         // The limit of the client, with room for replacement characters.
         48 << 20
@@ -96,8 +99,8 @@ impl Listen for Acp {
         self.spent.usage()
     }
 
-    fn under(&mut self, redactor: &Redactor) {
-        self.under = Under(redactor.clone());
+    fn set_redactor(&mut self, redactor: &Redactor) {
+        self.redactor = TextRedactor(redactor.clone());
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {
@@ -109,11 +112,11 @@ impl Listen for Acp {
     }
 
     fn finish(mut self, status: &ExitStatus) -> Finish {
-        self.spent.look(self.session_id.as_deref());
+        self.spent.read_record(self.session_id.as_deref());
         let outcome = match (self.failed, status) {
             // An agent or a client that was killed reports nothing.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
-                let summary = self.output.said().map(str::to_owned);
+                let summary = self.output.last_text().map(str::to_owned);
                 let error = JobError { kind, message };
                 Outcome::Failed { reason: FailReason::Error, error, summary }
             }
@@ -125,33 +128,33 @@ impl Listen for Acp {
 
 impl Acp {
     fn object(&mut self, mut line: Fields) -> Vec<OutputMessage> {
-        if let Some(word) = take_text(&mut line, OURS) {
-            return self.ours(&word, line);
+        if let Some(kind) = take_text(&mut line, CLIENT_KEY) {
+            return self.client_line(&kind, line);
         }
         line.shift_remove("jsonrpc");
         match text(&line, "method") {
             Some("session/update") => self.update(line),
             Some("session/request_permission") => {
-                let mut messages = self.flush_words();
+                let mut messages = self.flush_text();
                 messages.extend(self.tools.asked(&line));
-                messages.push(about("request_permission", line));
+                messages.push(line_message("request_permission", line));
                 messages
             }
             None if line.contains_key("id") => self.answer(line),
-            _ => vec![about("unknown_type", line)],
+            _ => vec![line_message("unknown_type", line)],
         }
     }
 
-    fn ours(&mut self, word: &str, mut line: Fields) -> Vec<OutputMessage> {
-        match word {
-            ASKED => {
+    fn client_line(&mut self, kind: &str, mut line: Fields) -> Vec<OutputMessage> {
+        match kind {
+            REQUEST => {
                 let id = line.get("id").and_then(Value::as_u64).unwrap_or_default();
                 let method = name(&line, "method").unwrap_or_default().to_owned();
                 if method == "session/prompt" {
                     self.prompted = true;
                     self.spent.begin();
                 }
-                self.asked = Some(Asked { id, method });
+                self.last_request = Some(SentRequest { id, method });
                 Vec::new()
             }
             PERMISSION => {
@@ -163,7 +166,7 @@ impl Acp {
                 vec![message::system("note", content, line)]
             }
             FAILED => self.failed(line),
-            _ => vec![about("unknown_type", line)],
+            _ => vec![line_message("unknown_type", line)],
         }
     }
 
@@ -174,7 +177,7 @@ impl Acp {
         let kind = kind.unwrap_or(ErrorKind::Reported);
         let status = self.status.or_else(|| usage::status_in(&message));
         if kind == ErrorKind::Reported {
-            self.output.result = Some(ResultLine::of(Some((message.clone(), status)), <_>::default()));
+            self.output.result = Some(ResultLine::new(Some((message.clone(), status)), <_>::default()));
         } else {
             self.failed = Some(Failed { kind, message: one_line(&message) });
         }
@@ -192,8 +195,10 @@ impl Acp {
     /// Reads an answer. Only the answer to the last request matters.
     fn answer(&mut self, mut line: Fields) -> Vec<OutputMessage> {
         let id = line.get("id").and_then(Value::as_u64);
-        let asked = self.asked.take_if(|asked| Some(asked.id) == id);
-        let Some(Asked { method, .. }) = asked else { return vec![about("unknown_type", line)] };
+        let last_request = self.last_request.take_if(|last_request| Some(last_request.id) == id);
+        let Some(SentRequest { method, .. }) = last_request else {
+            return vec![line_message("unknown_type", line)];
+        };
         // Some agents answer `null` instead of an empty object.
         let none = line.get("result").is_some_and(Value::is_null).then(Fields::new);
         if let Some(none) = none {
@@ -203,30 +208,30 @@ impl Acp {
             // Some agents pass on the status of the model's server as their error code.
             let code = line.get("error").and_then(|error| error["code"].as_u64());
             self.status = code.filter(|code| (400..600).contains(code));
-            return vec![about(&method, line)];
+            return vec![line_message(&method, line)];
         };
         match method.as_str() {
             "session/new" | "session/fork" | "session/load" | "session/resume" => {
-                let goes_on = self
+                let resumed = self
                     .resumes
                     .take()
                     .filter(|_| !matches!(method.as_str(), "session/new" | "session/fork"));
-                self.session_id = name(result, "sessionId").map(str::to_owned).or(goes_on);
-                self.spent.learn_model(result);
+                self.session_id = name(result, "sessionId").map(str::to_owned).or(resumed);
+                self.spent.set_model(result);
                 message::shorten(result);
-                vec![about("init", line)]
+                vec![line_message("init", line)]
             }
             "session/prompt" => {
                 let mut messages = self.flush();
                 self.spent.answered(result);
-                self.spent.look(self.session_id.as_deref());
+                self.spent.read_record(self.session_id.as_deref());
                 self.output.result = Some(stopped(text(result, "stopReason").unwrap_or_default()));
-                messages.push(about("result", line));
+                messages.push(line_message("result", line));
                 messages
             }
             _ => {
                 message::shorten(result);
-                vec![about(&method, line)]
+                vec![line_message(&method, line)]
             }
         }
     }
@@ -234,12 +239,12 @@ impl Acp {
     fn update(&mut self, mut line: Fields) -> Vec<OutputMessage> {
         let params = line.get_mut("params").and_then(Value::as_object_mut);
         let Some(mut update) = params.and_then(|params| take_object(params, "update")) else {
-            return vec![about("unknown_type", line)];
+            return vec![line_message("unknown_type", line)];
         };
         let kind = text(&update, "sessionUpdate").unwrap_or_default().to_owned();
         self.spent.add_update(&update);
         if self.prompted && !kind.ends_with("_chunk") {
-            self.spent.look(self.session_id.as_deref());
+            self.spent.read_record(self.session_id.as_deref());
         }
         match kind.as_str() {
             "agent_message_chunk"
@@ -255,13 +260,13 @@ impl Acp {
             }
             "agent_message_chunk" | "agent_thought_chunk" => self.chunk(&kind, update),
             "tool_call" | "tool_call_update" => {
-                let mut messages = self.flush_words();
+                let mut messages = self.flush_text();
                 messages.extend(self.tools.update(update));
                 messages
             }
             _ => {
                 message::shorten(&mut update);
-                vec![about(&kind, update)]
+                vec![line_message(&kind, update)]
             }
         }
     }
@@ -270,23 +275,23 @@ impl Acp {
         let thinking = kind == "agent_thought_chunk";
         let id = name(&update, "messageId").map(str::to_owned);
         let mut messages = Vec::new();
-        if self.words.as_ref().is_some_and(|words| !words.goes_on(thinking, id.as_deref())) {
-            messages.extend(self.flush_words());
+        if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_continued_by(thinking, id.as_deref())) {
+            messages.extend(self.flush_text());
         }
-        let words = self.words.get_or_insert_with(|| MessageChunks::new(thinking, id));
-        if let Some(other) = words.add(update, &self.under) {
-            messages.extend(self.flush_words());
+        let chunks = self.chunks.get_or_insert_with(|| MessageChunks::new(thinking, id));
+        if let Some(other) = chunks.add(update, &self.redactor) {
+            messages.extend(self.flush_text());
             messages.push(other);
         }
         messages
     }
 
-    fn flush_words(&mut self) -> Vec<OutputMessage> {
-        self.words.take().and_then(|words| words.message(&self.under)).into_iter().collect()
+    fn flush_text(&mut self) -> Vec<OutputMessage> {
+        self.chunks.take().and_then(|chunks| chunks.message(&self.redactor)).into_iter().collect()
     }
 
     fn flush(&mut self) -> Vec<OutputMessage> {
-        let mut messages = self.flush_words();
+        let mut messages = self.flush_text();
         messages.extend(self.tools.flush());
         if self.history > 0 {
             let content = format!("{} updates of the session's history were told again", self.history);
@@ -300,7 +305,7 @@ impl Acp {
 /// Converts the reason for the end of a turn.
 fn stopped(reason: &str) -> ResultLine {
     let (subtype, message) = match reason {
-        "end_turn" => return ResultLine::of(None, <_>::default()),
+        "end_turn" => return ResultLine::new(None, <_>::default()),
         "max_turn_requests" => {
             ("error_max_turns", "the agent reached its limit of requests to the model".to_owned())
         }
@@ -319,7 +324,7 @@ fn stopped(reason: &str) -> ResultLine {
     ResultLine::read(fields.as_object().unwrap_or(&Map::new()))
 }
 
-fn about(subtype: &str, line: Fields) -> OutputMessage {
+fn line_message(subtype: &str, line: Fields) -> OutputMessage {
     let (subtype, extra) = (Some(one_line(subtype)), under_line(Value::Object(line)));
     OutputMessage::System { subtype, content: None, timestamp: None, extra }
 }

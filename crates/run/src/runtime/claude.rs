@@ -16,12 +16,12 @@ use serde_json::Value;
 
 use super::json::{Fields, name, text, under_line};
 use super::output_record::OutputRecord;
-use super::pieces::{Pieces, Under};
+use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
-use super::{Finish, Listen, system};
+use super::{Finish, OutputReader, system};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
-use blocks::{Rest, said};
+use blocks::{Rest, assistant_block};
 pub(super) use launch::DESCRIPTION;
 
 /// More than the number of concurrent subagents, and more than the number of models.
@@ -45,18 +45,19 @@ pub struct Claude {
     /// Blocks that arrive in parts.
     blocks: BTreeMap<String, Block>,
     #[serde(skip)]
-    under: Under,
+    redactor: TextRedactor,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Block {
     /// Set for text; unset for thinking and tool calls.
-    word: bool,
+    #[serde(rename = "word")]
+    is_text: bool,
     pieces: Pieces,
 }
 
-impl Listen for Claude {
+impl OutputReader for Claude {
     fn read(&mut self, line: &str) -> Vec<OutputMessage> {
         if line.trim().is_empty() {
             return Vec::new();
@@ -76,8 +77,8 @@ impl Listen for Claude {
         self.session_id.as_deref()
     }
 
-    fn under(&mut self, redactor: &Redactor) {
-        self.under = Under(redactor.clone());
+    fn set_redactor(&mut self, redactor: &Redactor) {
+        self.redactor = TextRedactor(redactor.clone());
     }
 
     fn usage(&self) -> Option<JobUsage> {
@@ -119,8 +120,8 @@ impl Claude {
         match kind {
             "assistant" => self.assistant(fields),
             "user" => {
-                let (blocks, mut rest) = Rest::of(fields);
-                blocks.into_iter().map(|block| blocks::answered(block, &mut rest)).collect()
+                let (blocks, mut rest) = Rest::split(fields);
+                blocks.into_iter().map(|block| blocks::user_block(block, &mut rest)).collect()
             }
             "stream_event" => self.partial(fields),
             "result" => vec![self.result(fields)],
@@ -147,29 +148,29 @@ impl Claude {
         let event = fields.get("event").unwrap_or(&Value::Null);
         let block = format!("{parent}/{}", event["index"].as_u64().unwrap_or_default());
         let mut messages = Vec::new();
-        if let Some((word, piece)) = blocks::piece(&mut fields) {
+        if let Some((is_text, piece)) = blocks::piece(&mut fields) {
             if self.blocks.len() >= MAX_OPEN_TOOLS && !self.blocks.contains_key(&block) {
                 self.blocks.pop_first();
             }
             let known = self.blocks.entry(block).or_default();
-            known.word = word;
-            *piece = known.pieces.add(piece, &self.under);
+            known.is_text = is_text;
+            *piece = known.pieces.add(piece, &self.redactor);
         } else if let Some(mut known) = self.blocks.remove(&block) {
             // Thinking and tool calls follow as a whole, so their parts are dropped.
-            let rest = known.pieces.rest(&self.under);
-            messages.extend((known.word && !rest.is_empty()).then(|| blocks::rest(rest)));
+            let rest = known.pieces.rest(&self.redactor);
+            messages.extend((known.is_text && !rest.is_empty()).then(|| blocks::held_back_text(rest)));
         }
         messages.push(blocks::partial(fields));
         messages
     }
 
     fn assistant(&mut self, fields: Fields) -> Vec<OutputMessage> {
-        let (blocks, mut rest) = Rest::of(fields);
+        let (blocks, mut rest) = Rest::split(fields);
         rest.first = self.count(&rest.line);
         // Text of a subagent is not the agent's own.
-        let own = !rest.line.contains_key("parent_tool_use_id");
-        let messages: Vec<_> = blocks.into_iter().map(|block| said(block, &mut rest)).collect();
-        if own {
+        let is_main_agent = !rest.line.contains_key("parent_tool_use_id");
+        let messages: Vec<_> = blocks.into_iter().map(|block| assistant_block(block, &mut rest)).collect();
+        if is_main_agent {
             for message in &messages {
                 self.output.message(message);
             }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
-use super::{Finish, Listen, system};
+use super::{Finish, OutputReader, system};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
@@ -78,7 +78,7 @@ impl Tokens {
     }
 }
 
-impl Listen for Codex {
+impl OutputReader for Codex {
     fn read(&mut self, line: &str) -> Vec<OutputMessage> {
         if line.trim().is_empty() {
             return Vec::new();
@@ -123,7 +123,7 @@ impl Codex {
         match kind.as_str() {
             "thread.started" => {
                 self.session_id = name(&fields, "thread_id").map(str::to_owned).or(self.session_id.take());
-                vec![said_by_codex("init", None, fields)]
+                vec![line_message("init", None, fields)]
             }
             "item.started" | "item.updated" | "item.completed" => self.item(&kind, fields),
             "turn.completed" => vec![self.completed(fields)],
@@ -133,7 +133,7 @@ impl Codex {
                 // Codex continues after these, so they are not errors of the job.
                 if message.starts_with("Reconnecting") {
                     take_text(&mut fields, "message");
-                    return vec![said_by_codex("api_retry", Some(message), fields)];
+                    return vec![line_message("api_retry", Some(message), fields)];
                 }
                 take_text(&mut fields, "message");
                 fields.shift_remove("type");
@@ -145,7 +145,7 @@ impl Codex {
                     extra: rest(fields),
                 }]
             }
-            "turn.started" => vec![said_by_codex("turn_started", None, fields)],
+            "turn.started" => vec![line_message("turn_started", None, fields)],
             _ => vec![OutputMessage::System {
                 subtype: Some("unknown_type".to_owned()),
                 content: None,
@@ -175,8 +175,8 @@ impl Codex {
             num_turns: Some(self.turns),
             ..JobUsage::default()
         };
-        self.output.result = Some(ResultLine::of(None, usage));
-        said_by_codex("result", None, fields)
+        self.output.result = Some(ResultLine::new(None, usage));
+        line_message("result", None, fields)
     }
 
     fn failed(&mut self, mut fields: Fields) -> OutputMessage {
@@ -184,7 +184,7 @@ impl Codex {
         let message = error.and_then(|error| take_text(error, "message"));
         let message = message.unwrap_or_else(|| "the turn failed, and Codex gave no reason".to_owned());
         let status = status_in(&message);
-        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
+        self.output.result = Some(ResultLine::new(Some((message.clone(), status)), JobUsage::default()));
         let code = Some(status.map_or_else(|| "turn_failed".to_owned(), |status| status.to_string()));
         fields.shift_remove("type");
         fields.retain(|_, value| value.as_object().is_none_or(|object| !object.is_empty()));
@@ -192,7 +192,7 @@ impl Codex {
     }
 }
 
-fn said_by_codex(subtype: &str, content: Option<String>, line: Fields) -> OutputMessage {
+fn line_message(subtype: &str, content: Option<String>, line: Fields) -> OutputMessage {
     let subtype = Some(subtype.to_owned());
     OutputMessage::System { subtype, content, timestamp: None, extra: under_line(Value::Object(line)) }
 }

@@ -11,7 +11,7 @@ use super::description::{Capabilities, CommandLine, Description, LaunchRequest};
 use super::json::count;
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
-use super::{Finish, Listen, Reader, system};
+use super::{Finish, OutputReader, Reader, system};
 use crate::ending::ExitStatus;
 use crate::process::StopSignal;
 
@@ -32,7 +32,7 @@ pub(super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::command,
     interactive: &[],
-    missing: &[],
+    missing_session_messages: &[],
     homes: &[],
     provider: None,
 };
@@ -91,7 +91,7 @@ impl CommandReader {
 /// Limit, since this is part of every checkpoint.
 const MAX_MODELS: usize = 64;
 
-impl Listen for CommandReader {
+impl OutputReader for CommandReader {
     fn line_cap(&self) -> usize {
         1 << 20
     }
@@ -110,15 +110,15 @@ impl Listen for CommandReader {
 
     fn usage(&self) -> Option<JobUsage> {
         let reported = self.output.result.as_ref().map(|result| result.usage.clone());
-        let says_nothing = |usage: &JobUsage| usage.per_model.is_empty() && usage.total_cost_usd.is_none();
-        if self.spent.is_empty() || reported.as_ref().is_some_and(|usage| !says_nothing(usage)) {
+        let is_empty = |usage: &JobUsage| usage.per_model.is_empty() && usage.total_cost_usd.is_none();
+        if self.spent.is_empty() || reported.as_ref().is_some_and(|usage| !is_empty(usage)) {
             return reported;
         }
-        let each: Option<Vec<f64>> = self.spent.values().map(|used| used.cost_usd).collect();
+        let costs: Option<Vec<f64>> = self.spent.values().map(|used| used.cost_usd).collect();
         Some(JobUsage {
             per_model: self.spent.clone(),
             num_turns: reported.and_then(|usage| usage.num_turns),
-            total_cost_usd: each.map(|each| each.iter().sum()),
+            total_cost_usd: costs.map(|costs| costs.iter().sum()),
             assumed_usd: None,
         })
     }
@@ -144,7 +144,7 @@ fn result_line(json: &Value) -> Option<ResultLine> {
 
 #[cfg(test)]
 mod tests {
-    use cowhand_core::job::{ErrorKind, FailReason, JobError, MOST_TOKENS};
+    use cowhand_core::job::{ErrorKind, FailReason, JobError, MAX_TOKENS};
     use serde_json::json;
 
     use super::*;
@@ -191,15 +191,15 @@ mod tests {
         let usage = |line: &str| finish(&[line], &[], &ExitStatus::Code { code: 0 }).usage.unwrap().bounded();
         let line = |usage: &str| format!(r#"{{"type":"system","subtype":"usage","usage":{usage}}}"#);
         for (figure, expected) in
-            [("18446744073709551616", MOST_TOKENS), ("1e30", MOST_TOKENS), ("-1", 0), ("7", 7)]
+            [("18446744073709551616", MAX_TOKENS), ("1e30", MAX_TOKENS), ("-1", 0), ("7", 7)]
         {
-            let told = usage(&line(&format!(r#"{{"input_tokens":{figure}}}"#)));
-            assert_eq!(told.per_model["default"].input_tokens, expected, "{figure}");
+            let reported = usage(&line(&format!(r#"{{"input_tokens":{figure}}}"#)));
+            assert_eq!(reported.per_model["default"].input_tokens, expected, "{figure}");
             let result = format!(r#"{{"is_error":false,"modelUsage":{{"m":{{"inputTokens":{figure}}}}}}}"#);
             assert_eq!(usage(&result).per_model["m"].input_tokens, expected, "{figure}");
         }
-        let told = usage(&line(r#"{"input_tokens":5,"cost_usd":-3}"#));
-        assert_eq!((told.total_cost_usd, told.per_model["default"].cost_usd), (Some(0.0), Some(0.0)));
+        let reported = usage(&line(r#"{"input_tokens":5,"cost_usd":-3}"#));
+        assert_eq!((reported.total_cost_usd, reported.per_model["default"].cost_usd), (Some(0.0), Some(0.0)));
     }
 
     #[test]
@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn failures_say_what_is_known() {
-        let said_so = r#"{"type":"result","is_error":true,"result":"tests are red","total_cost_usd":0.5}"#;
+        let reported_failure =
+            r#"{"type":"result","is_error":true,"result":"tests are red","total_cost_usd":0.5}"#;
         let code = |code| ExitStatus::Code { code };
         for (stdout, stderr, status, kind, message) in [
             (
@@ -266,7 +267,7 @@ mod tests {
                 ErrorKind::StartFailed,
                 "could not be started: no such file: agent.sh",
             ),
-            (&[said_so], &[], code(0), ErrorKind::Reported, "tests are red"),
+            (&[reported_failure], &[], code(0), ErrorKind::Reported, "tests are red"),
             (
                 &[r#"{"is_error":true}"#],
                 &[],
@@ -304,7 +305,7 @@ mod tests {
         );
         let well = finish(&[], &["connect ETIMEDOUT, trying again"], &code(0)).outcome;
         assert!(matches!(well, Outcome::Completed { .. }), "{well:?}");
-        let usage = finish(&[said_so], &[], &code(0)).usage.unwrap();
+        let usage = finish(&[reported_failure], &[], &code(0)).usage.unwrap();
         assert_eq!(usage.total_cost_usd, Some(0.5));
         let tool_failed = r#"{"type":"tool_result","tool_use_id":"t","is_error":true}"#;
         let outcome = finish(&[tool_failed], &[], &code(0)).outcome;

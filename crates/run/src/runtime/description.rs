@@ -66,7 +66,7 @@ pub struct Description {
     /// Arguments before the id with which a person resumes a session in a terminal.
     pub interactive: &'static [&'static str],
     /// Messages of the program for a missing session.
-    pub missing: &'static [&'static str],
+    pub missing_session_messages: &'static [&'static str],
     /// Files and folders of the program: sessions, settings, logins. A sandbox lets it use them.
     pub homes: &'static [RuntimePath],
     /// Access to its provider through the credential proxy; none if the program does not support it.
@@ -83,23 +83,23 @@ pub struct ProviderAccess {
     /// Variables of the key, in order of precedence: name, header, and prefix of the header value.
     pub keys: &'static [(&'static str, &'static str, &'static str)],
     /// Function that configures the program in addition to the variables.
-    pub lead: fn(&mut Lead<'_>),
+    pub configure: fn(&mut ProxySettings<'_>),
 }
 
 /// Configuration of a program that uses the credential proxy. Its variables are already set.
 #[derive(Debug)]
-pub struct Lead<'a> {
+pub struct ProxySettings<'a> {
     pub agent: &'a Agent,
     pub argv: &'a mut Vec<String>,
     pub environment: &'a mut HashMap<String, String>,
     /// Address of the proxy.
-    pub to: &'a str,
+    pub proxy_address: &'a str,
     /// Variable with the placeholder of the key.
     pub key: &'static str,
 }
 
 /// Does nothing, for programs that need only variables.
-pub(super) const fn by_variables(_: &mut Lead<'_>) {}
+pub(super) const fn by_variables(_: &mut ProxySettings<'_>) {}
 
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]
@@ -122,8 +122,8 @@ impl RuntimePath {
 
     pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {
         let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
-        let own = set(self.variable).map(PathBuf::from);
-        let path = own.or_else(|| Some(Path::new(set("HOME")?).join(self.folder)))?.join(self.below);
+        let configured = set(self.variable).map(PathBuf::from);
+        let path = configured.or_else(|| Some(Path::new(set("HOME")?).join(self.folder)))?.join(self.below);
         path.is_absolute().then_some(path)
     }
 }
@@ -170,8 +170,11 @@ pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<SessionRefus
 }
 
 /// Returns true if stderr says that the session was not found.
-pub fn says_missing(runtime: Runtime, session: &str, stderr: &str) -> bool {
-    description(runtime).missing.iter().any(|says| stderr.contains(&says.replace("{id}", session)))
+pub fn reports_missing_session(runtime: Runtime, session: &str, stderr: &str) -> bool {
+    description(runtime)
+        .missing_session_messages
+        .iter()
+        .any(|pattern| stderr.contains(&pattern.replace("{id}", session)))
 }
 
 /// Returns the command with which a person resumes a session in a terminal, or why there is none.
@@ -201,8 +204,8 @@ impl LaunchRequest<'_> {
     /// Returns the folder of the program: the value of the variable, else a folder in the home.
     pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
         let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
-        let own = set(variable).map(PathBuf::from);
-        own.or_else(|| Some(Path::new(set("HOME")?).join(folder))).unwrap_or_default()
+        let configured = set(variable).map(PathBuf::from);
+        configured.or_else(|| Some(Path::new(set("HOME")?).join(folder))).unwrap_or_default()
     }
 }
 
@@ -222,10 +225,10 @@ mod tests {
             (Runtime::Codex, "Error: connection refused", false),
             (Runtime::Command, "Session not found", false),
         ] {
-            assert_eq!(says_missing(runtime, id, stderr), expected, "{runtime:?} {stderr}");
+            assert_eq!(reports_missing_session(runtime, id, stderr), expected, "{runtime:?} {stderr}");
         }
         let gemini = include_str!("../../tests/samples/gemini/resume-missing.stderr");
-        assert!(says_missing(Runtime::Gemini, "7b6e5a00-0000-4000-8000-00000000dead", gemini));
+        assert!(reports_missing_session(Runtime::Gemini, "7b6e5a00-0000-4000-8000-00000000dead", gemini));
     }
 
     #[test]

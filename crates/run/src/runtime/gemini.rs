@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 
 use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
 use super::output_record::OutputRecord;
-use super::pieces::{Pieces, Under};
+use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
-use super::{Finish, Listen, system};
+use super::{Finish, OutputReader, system};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
 pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
 /// Maximum size of assembled text, since it is part of every checkpoint; a longer text is split.
-const MAX_SPEECH_BYTES: usize = 32 << 10;
+const MAX_TEXT_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -33,14 +33,15 @@ pub struct Gemini {
     output: OutputRecord,
     session_id: Option<String>,
     /// Text since the last other event.
-    saying: String,
+    #[serde(rename = "saying")]
+    text_so_far: String,
     pieces: Pieces,
     chat: ChatRecord,
     #[serde(skip)]
-    under: Under,
+    redactor: TextRedactor,
 }
 
-impl Listen for Gemini {
+impl OutputReader for Gemini {
     fn read(&mut self, line: &str) -> Vec<OutputMessage> {
         if line.trim().is_empty() {
             return Vec::new();
@@ -60,10 +61,10 @@ impl Listen for Gemini {
         let mut messages = Vec::new();
         if !piece {
             messages.extend(self.whole(timestamp));
-            self.chat.look(self.session_id.as_deref());
+            self.chat.read_new(self.session_id.as_deref());
         }
         messages.push(self.object(&kind, fields, timestamp));
-        if self.saying.len() > MAX_SPEECH_BYTES {
+        if self.text_so_far.len() > MAX_TEXT_BYTES {
             messages.extend(self.assembled(timestamp));
         }
         for message in &messages {
@@ -80,8 +81,8 @@ impl Listen for Gemini {
         self.session_id.as_deref()
     }
 
-    fn under(&mut self, redactor: &Redactor) {
-        self.under = Under(redactor.clone());
+    fn set_redactor(&mut self, redactor: &Redactor) {
+        self.redactor = TextRedactor(redactor.clone());
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {
@@ -99,10 +100,10 @@ impl Listen for Gemini {
     }
 
     fn finish(mut self, status: &ExitStatus) -> Finish {
-        self.chat.look(self.session_id.as_deref());
+        self.chat.read_new(self.session_id.as_deref());
         self.rest();
         if let (Some(result), ExitStatus::Code { code }) = (&mut self.output.result, status) {
-            result.learn_status(status_of_exit(*code));
+            result.set_status(status_of_exit(*code));
         }
         let outcome = self.output.outcome(status, ", and no result line came");
         let usage = self.usage();
@@ -111,27 +112,27 @@ impl Listen for Gemini {
 }
 
 impl Gemini {
-    fn recorded_from_now_on(environment: &HashMap<String, String>) -> Self {
-        Self { chat: ChatRecord::from_now_on(environment), ..Self::default() }
+    fn with_chat_record(environment: &HashMap<String, String>) -> Self {
+        Self { chat: ChatRecord::starting_now(environment), ..Self::default() }
     }
 
     /// Returns the text that was held back, and all text since the last time as one message.
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
-        let rest = self.pieces.rest(&self.under);
-        self.saying += &rest;
-        said(rest, Some(true), timestamp).into_iter().chain(self.assembled(timestamp)).collect()
+        let rest = self.pieces.rest(&self.redactor);
+        self.text_so_far += &rest;
+        assistant_message(rest, Some(true), timestamp).into_iter().chain(self.assembled(timestamp)).collect()
     }
 
     /// Returns the assembled text without the part that is held back.
     fn assembled(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
-        said(std::mem::take(&mut self.saying), None, timestamp)
+        assistant_message(std::mem::take(&mut self.text_so_far), None, timestamp)
     }
 
     fn object(&mut self, kind: &str, mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
         match kind {
             "init" => {
                 self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
-                about("init", None, fields, timestamp)
+                line_message("init", None, fields, timestamp)
             }
             "message" => self.message(fields, timestamp),
             "tool_use" => {
@@ -156,7 +157,7 @@ impl Gemini {
                 OutputMessage::Error { message, code: None, stack: None, timestamp, extra: rest(fields) }
             }
             "result" => self.result(fields, timestamp),
-            _ => about("unknown_type", None, fields, timestamp),
+            _ => line_message("unknown_type", None, fields, timestamp),
         }
     }
 
@@ -170,8 +171,8 @@ impl Gemini {
         }
         let partial = (fields.shift_remove("delta") == Some(Value::Bool(true))).then_some(true);
         if partial == Some(true) {
-            let piece = self.pieces.add(content.as_deref().unwrap_or_default(), &self.under);
-            self.saying += &piece;
+            let piece = self.pieces.add(content.as_deref().unwrap_or_default(), &self.redactor);
+            self.text_so_far += &piece;
             content = Some(piece);
         }
         fields.shift_remove("type");
@@ -191,15 +192,15 @@ impl Gemini {
         let error = fields.get("error").and_then(Value::as_object);
         let failed = error.is_some() || text(&fields, "status").is_some_and(|status| status != "success");
         if !failed {
-            self.output.result = Some(ResultLine::of(None, usage));
-            return about("result", None, fields, timestamp);
+            self.output.result = Some(ResultLine::new(None, usage));
+            return line_message("result", None, fields, timestamp);
         }
-        let message = error.and_then(|error| text(error, "message")).map(plain);
+        let message = error.and_then(|error| text(error, "message")).map(readable_error);
         let message = message.unwrap_or_else(|| "it failed, and Gemini gave no reason".to_owned());
         let status = error.and_then(|error| text(error, "message")).and_then(status_in);
         let kind = error.and_then(|error| text(error, "type")).filter(|kind| *kind != "unknown");
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
-        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), usage));
+        self.output.result = Some(ResultLine::new(Some((message.clone(), status)), usage));
         OutputMessage::Error {
             message,
             code,
@@ -211,7 +212,11 @@ impl Gemini {
 }
 
 /// Returns a message, or none for empty text.
-fn said(text: String, partial: Option<bool>, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
+fn assistant_message(
+    text: String,
+    partial: Option<bool>,
+    timestamp: Option<Timestamp>,
+) -> Option<OutputMessage> {
     let content = (!text.is_empty()).then_some(text)?;
     let (content, usage, extra) = (Some(content), None, Fields::new());
     Some(OutputMessage::Assistant { content, partial, usage, timestamp, extra })
@@ -227,7 +232,7 @@ fn tool_result(mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessag
     OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp, extra: rest(fields) }
 }
 
-fn about(
+fn line_message(
     subtype: &str,
     content: Option<String>,
     line: Fields,
@@ -241,10 +246,10 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
     let used = models.take(100).map(|(model, counts)| {
         // Thinking is only in the total, and is paid as output.
-        let answered = count(counts, "total_tokens").saturating_sub(count(counts, "input_tokens"));
+        let generated = count(counts, "total_tokens").saturating_sub(count(counts, "input_tokens"));
         let used = ModelUsage {
             input_tokens: count(counts, "input"),
-            output_tokens: count(counts, "output_tokens").max(answered),
+            output_tokens: count(counts, "output_tokens").max(generated),
             cache_creation_input_tokens: 0,
             cache_read_input_tokens: count(counts, "cached"),
             cost_usd: None,
@@ -278,10 +283,10 @@ fn status_in(message: &str) -> Option<u64> {
 }
 
 /// Returns the readable part of an error.
-fn plain(message: &str) -> String {
+fn readable_error(message: &str) -> String {
     let inner = answer_in(message).unwrap_or_else(|| json!({}));
-    let said = inner.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
-    said.unwrap_or(message).to_owned()
+    let reason = inner.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+    reason.unwrap_or(message).to_owned()
 }
 
 #[cfg(test)]
@@ -330,12 +335,12 @@ mod tests {
                 .to_string();
         let mut whole = 0;
         for _ in 0..100 {
-            let said = gemini.read(&piece);
-            whole += said
+            let messages = gemini.read(&piece);
+            whole += messages
                 .iter()
                 .filter(|message| matches!(message, OutputMessage::Assistant { partial: None, .. }))
                 .count();
-            assert!(gemini.saying.len() <= MAX_SPEECH_BYTES);
+            assert!(gemini.text_so_far.len() <= MAX_TEXT_BYTES);
         }
         assert_eq!(whole, 3);
     }

@@ -38,7 +38,7 @@ pub struct Finish {
 }
 
 /// Reader of a runtime.
-trait Listen {
+trait OutputReader {
     /// Reads one line of stdout.
     fn read(&mut self, line: &str) -> Vec<OutputMessage>;
 
@@ -53,7 +53,7 @@ trait Listen {
     }
 
     /// Sets the redactor of a reader that joins several lines. A secret that is split over lines is in none of them.
-    fn under(&mut self, _redactor: &Redactor) {}
+    fn set_redactor(&mut self, _redactor: &Redactor) {}
 
     /// Returns the usage so far. Returns `None` if the agent has not reported it yet, or reports it only at the end.
     fn usage(&self) -> Option<JobUsage> {
@@ -84,15 +84,15 @@ macro_rules! readers {
         }
 
         impl Reader {
-            fn listener(&self) -> &dyn Listen {
+            fn output_reader(&self) -> &dyn OutputReader {
                 match self { $(Self::$runtime(reader) => reader,)+ }
             }
 
-            fn listener_mut(&mut self) -> &mut dyn Listen {
+            fn output_reader_mut(&mut self) -> &mut dyn OutputReader {
                 match self { $(Self::$runtime(reader) => reader,)+ }
             }
 
-            fn finished(self, status: &ExitStatus) -> Finish {
+            fn finish_reader(self, status: &ExitStatus) -> Finish {
                 match self { $(Self::$runtime(reader) => reader.finish(status),)+ }
             }
         }
@@ -134,53 +134,53 @@ impl Reader {
     }
 
     pub fn line_cap(&self) -> usize {
-        self.listener().line_cap()
+        self.output_reader().line_cap()
     }
 
     /// Reads one line of stdout.
     pub fn read(&mut self, line: &str) -> Vec<OutputMessage> {
-        self.listener_mut().read(line)
+        self.output_reader_mut().read(line)
     }
 
     /// Reads one line of stderr, which has no format in any runtime.
     pub fn read_stderr(&mut self, line: &str) -> OutputMessage {
-        self.listener_mut().output().stderr(line);
+        self.output_reader_mut().output().stderr(line);
         system(Some("stderr"), line)
     }
 
     /// Returns the session id as soon as the agent has stated it.
     pub fn session_id(&self) -> Option<&str> {
-        self.listener().session_id()
+        self.output_reader().session_id()
     }
 
     /// Sets the redactor for joined text.
-    pub fn under(&mut self, redactor: &Redactor) {
-        self.listener_mut().under(redactor);
+    pub fn set_redactor(&mut self, redactor: &Redactor) {
+        self.output_reader_mut().set_redactor(redactor);
     }
 
     /// Returns incomplete messages after the last line.
     pub fn rest(&mut self) -> Vec<OutputMessage> {
-        self.listener_mut().rest()
+        self.output_reader_mut().rest()
     }
 
     /// Returns the usage so far, if the agent states it.
     pub fn usage(&self) -> Option<JobUsage> {
-        self.listener().usage().map(JobUsage::bounded)
+        self.output_reader().usage().map(JobUsage::bounded)
     }
 
     /// Returns true if the agent has stated the result of its work.
     pub fn has_result(&mut self) -> bool {
-        self.listener_mut().output().result.is_some()
+        self.output_reader_mut().output().result.is_some()
     }
 
     /// Returns the number of tool calls of the agent itself, without subagents.
     pub fn tool_calls(&mut self) -> u64 {
-        self.listener_mut().output().tools
+        self.output_reader_mut().output().tools
     }
 
     /// Returns the result after the process has ended and all lines are read.
     pub fn finish(self, ending: &Ending) -> Finish {
-        let mut finish = self.finished(&ending.status);
+        let mut finish = self.finish_reader(&ending.status);
         finish.usage = finish.usage.map(JobUsage::bounded);
         // An interrupted agent may report success and exit with 0.
         if let Some(how) = ending.stopped {
@@ -211,19 +211,25 @@ pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
 mod tests {
     use super::*;
 
+    /// An upgraded daemon reads the checkpoints of its predecessor, so keys that differ from the fields have to stay.
     #[test]
     fn checkpoints_keep_the_names_of_their_fields() {
-        let readers = [
-            Reader::command(),
-            Reader::claude(),
-            Reader::codex(),
-            Reader::gemini(),
-            Reader::opencode(),
-            Reader::acp(),
-        ];
-        for reader in readers {
+        let piece = r#"{"type":"stream_event","event":{"index":0,"delta":{"text":"a"}}}"#;
+        let mut claude = Reader::claude();
+        claude.read(piece);
+        for (reader, keys) in [
+            (Reader::command(), &["said"][..]),
+            (claude, &["said", "word"]),
+            (Reader::codex(), &["said"]),
+            (Reader::gemini(), &["said", "saying"]),
+            (Reader::opencode(), &["said"]),
+            (Reader::acp(), &["said", "asked", "words", "goes_on", "this"]),
+        ] {
             let written = serde_json::to_string(&reader).unwrap();
             assert!(written.contains(r#""heard":{"#), "{written}");
+            for key in keys {
+                assert!(written.contains(&format!("\"{key}\":")), "{key} in {written}");
+            }
             assert_eq!(serde_json::from_str::<Reader>(&written).unwrap(), reader);
         }
     }

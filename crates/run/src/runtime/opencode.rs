@@ -7,7 +7,7 @@ mod launch;
 
 use std::collections::BTreeMap;
 
-use cowhand_core::job::{JobUsage, MOST_USD, ModelUsage, Outcome};
+use cowhand_core::job::{JobUsage, MAX_USD, ModelUsage, Outcome};
 use cowhand_core::output::{OutputMessage, Usage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::json::{Fields, count, name, object, rest, take_object, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
-use super::{Finish, Listen, system};
+use super::{Finish, OutputReader, system};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
@@ -33,7 +33,7 @@ pub struct Opencode {
     steps: u64,
 }
 
-impl Listen for Opencode {
+impl OutputReader for Opencode {
     fn read(&mut self, line: &str) -> Vec<OutputMessage> {
         if line.trim().is_empty() {
             return Vec::new();
@@ -97,15 +97,15 @@ impl Opencode {
     fn object(&mut self, mut line: Fields, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
         let kind = text(&line, "type").unwrap_or_default().to_owned();
         match kind.as_str() {
-            "text" | "reasoning" => vec![said(&kind, line, timestamp)],
+            "text" | "reasoning" => vec![assistant_message(&kind, line, timestamp)],
             "tool_use" => tool(line, timestamp),
             "step_finish" => vec![self.step(line, timestamp)],
             "error" => vec![self.error(line, timestamp)],
             "step_start" => {
                 line.shift_remove("type");
-                vec![about("step_start", line, timestamp)]
+                vec![line_message("step_start", line, timestamp)]
             }
-            _ => vec![about("unknown_type", line, timestamp)],
+            _ => vec![line_message("unknown_type", line, timestamp)],
         }
     }
 
@@ -124,35 +124,35 @@ impl Opencode {
             add(&mut self.spent.cache_read_input_tokens, count(&cache, "read"));
         }
         let cost = part.and_then(|part| part.get("cost")).and_then(Value::as_f64).unwrap_or_default();
-        self.cost = (self.cost + cost).clamp(0.0, MOST_USD);
+        self.cost = (self.cost + cost).clamp(0.0, MAX_USD);
         self.steps += 1;
         // OpenCode continued after the error.
         self.output.result = None;
-        about("step_finish", line, timestamp)
+        line_message("step_finish", line, timestamp)
     }
 
     fn error(&mut self, mut line: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
         line.shift_remove("type");
         let error = line.get("error").and_then(Value::as_object);
         let data = error.and_then(|error| error.get("data")).and_then(Value::as_object);
-        let said = data.and_then(|data| text(data, "message"));
+        let reason = data.and_then(|data| text(data, "message"));
         let kind = error.and_then(|error| text(error, "name"));
-        let message = said.or(kind).unwrap_or("it failed, and OpenCode gave no reason").to_owned();
+        let message = reason.or(kind).unwrap_or("it failed, and OpenCode gave no reason").to_owned();
         let status = data.and_then(|data| data.get("statusCode")).and_then(Value::as_u64);
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
-        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
+        self.output.result = Some(ResultLine::new(Some((message.clone(), status)), JobUsage::default()));
         OutputMessage::Error { message, code, stack: None, timestamp, extra: rest(line) }
     }
 }
 
-fn said(kind: &str, mut line: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
+fn assistant_message(kind: &str, mut line: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
     line.shift_remove("type");
-    let words = line.get_mut("part").and_then(Value::as_object_mut).and_then(|part| take_text(part, "text"));
+    let text = line.get_mut("part").and_then(Value::as_object_mut).and_then(|part| take_text(part, "text"));
     let mut extra = rest(line);
     let (content, usage) = if kind == "text" {
-        (words, None::<Usage>)
+        (text, None::<Usage>)
     } else {
-        extra.extend(words.map(|thinking| ("thinking".to_owned(), Value::String(thinking))));
+        extra.extend(text.map(|thinking| ("thinking".to_owned(), Value::String(thinking))));
         (None, None)
     };
     OutputMessage::Assistant { content, partial: None, usage, timestamp, extra }
@@ -162,7 +162,7 @@ fn said(kind: &str, mut line: Fields, timestamp: Option<Timestamp>) -> OutputMes
 fn tool(mut line: Fields, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
     line.shift_remove("type");
     let Some(mut part) = take_object(&mut line, "part") else {
-        return vec![about("unknown_type", line, timestamp)];
+        return vec![line_message("unknown_type", line, timestamp)];
     };
     let mut state = take_object(&mut part, "state").unwrap_or_default();
     let tool_name = take_text(&mut part, "tool").unwrap_or_else(|| "unknown".to_owned());
@@ -187,7 +187,7 @@ fn tool(mut line: Fields, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
     vec![call, answer]
 }
 
-fn about(subtype: &str, line: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
+fn line_message(subtype: &str, line: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
     let (subtype, extra) = (Some(subtype.to_owned()), under_line(Value::Object(line)));
     OutputMessage::System { subtype, content: None, timestamp, extra }
 }

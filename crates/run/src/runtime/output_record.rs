@@ -12,7 +12,7 @@ use crate::ending::ExitStatus;
 const MAX_OUTPUT_LINE_BYTES: usize = 300;
 
 /// Beginning of the lines that cowhand itself writes to an agent's stderr.
-const OWN_NOTE: &str = "cowhand: ";
+const COWHAND_LINE_PREFIX: &str = "cowhand: ";
 
 /// Maximum size of a summary; the whole text is in the job's output.
 pub(super) const MAX_SUMMARY_BYTES: usize = 64 << 10;
@@ -21,7 +21,8 @@ pub(super) const MAX_SUMMARY_BYTES: usize = 64 << 10;
 #[serde(default)]
 pub(super) struct OutputRecord {
     /// Last complete text of the agent.
-    said: Option<String>,
+    #[serde(rename = "said")]
+    last_text: Option<String>,
     /// Last error message.
     error: Option<String>,
     /// Last unstructured lines that are not blank.
@@ -41,7 +42,7 @@ impl OutputRecord {
             OutputMessage::Assistant { content: Some(content), partial, .. }
                 if *partial != Some(true) && !content.trim().is_empty() =>
             {
-                self.said = Some(cut(content, 0, MAX_SUMMARY_BYTES));
+                self.last_text = Some(cut(content, 0, MAX_SUMMARY_BYTES));
             }
             OutputMessage::Error { message, code, .. } => {
                 let code = code.as_deref().filter(|code| !message.contains(code));
@@ -59,7 +60,7 @@ impl OutputRecord {
 
     pub(super) fn stderr(&mut self, line: &str) {
         // A note of cowhand itself is not the agent's last line.
-        let last = if line.starts_with(OWN_NOTE) { &mut self.note } else { &mut self.stderr };
+        let last = if line.starts_with(COWHAND_LINE_PREFIX) { &mut self.note } else { &mut self.stderr };
         remember(last, line);
     }
 
@@ -72,13 +73,13 @@ impl OutputRecord {
         self.result = Some(result);
     }
 
-    pub(super) fn said(&self) -> Option<&str> {
-        self.said.as_deref()
+    pub(super) fn last_text(&self) -> Option<&str> {
+        self.last_text.as_deref()
     }
 
     pub(super) fn summary(&self) -> Option<String> {
         let reported = self.result.as_ref().and_then(ResultLine::summary);
-        reported.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
+        reported.or_else(|| self.last_text.clone()).or_else(|| self.stdout.as_deref().map(one_line))
     }
 
     /// Returns the outcome from the agent's result, else from its exit status.
@@ -86,7 +87,7 @@ impl OutputRecord {
         match &self.result {
             Some(result) if result.failed() => match result.outcome() {
                 Outcome::Failed { reason, error, .. } => {
-                    Outcome::Failed { reason, error, summary: self.said.clone() }
+                    Outcome::Failed { reason, error, summary: self.last_text.clone() }
                 }
                 other => other,
             },
@@ -97,7 +98,7 @@ impl OutputRecord {
 
     /// Returns a failure by the exit status; `note` states what else was wrong.
     pub(super) fn failed(&self, status: &ExitStatus, note: &str) -> Outcome {
-        let (kind, what) = match status {
+        let (kind, description) = match status {
             ExitStatus::StartFailed { message } => {
                 (ErrorKind::StartFailed, format!("could not be started: {}", one_line(message)))
             }
@@ -111,13 +112,13 @@ impl OutputRecord {
                 format!("lost: its process and its keeper are gone, and nobody saw how{note}"),
             ),
         };
-        let message = match self.last_words() {
-            Some(words) if kind != ErrorKind::StartFailed => format!("{what}; {words}"),
-            _ => what,
+        let message = match self.last_line() {
+            Some(line) if kind != ErrorKind::StartFailed => format!("{description}; {line}"),
+            _ => description,
         };
-        let timed_out = kind == ErrorKind::Exit && self.error.as_deref().is_some_and(tells_of_a_timeout);
+        let timed_out = kind == ErrorKind::Exit && self.error.as_deref().is_some_and(mentions_timeout);
         let reason = if timed_out { FailReason::Timeout } else { FailReason::Error };
-        Outcome::Failed { reason, error: JobError { kind, message }, summary: self.said.clone() }
+        Outcome::Failed { reason, error: JobError { kind, message }, summary: self.last_text.clone() }
     }
 
     /// Returns a failure as [`Self::failed`] does, for a program of which only the output is known: `ETIMEDOUT` in the
@@ -132,7 +133,7 @@ impl OutputRecord {
         }
     }
 
-    fn last_words(&self) -> Option<String> {
+    fn last_line(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("it said: {error}"));
         let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {}", one_line(line)));
         let stdout = || self.stdout.as_ref().map(|line| format!("last line on stdout: {}", one_line(line)));
@@ -153,7 +154,7 @@ fn remember(last: &mut Option<String>, line: &str) {
 }
 
 /// Returns true if a text says that a network request timed out.
-pub(super) fn tells_of_a_timeout(text: &str) -> bool {
+pub(super) fn mentions_timeout(text: &str) -> bool {
     let text = text.to_lowercase();
     ["etimedout", "request timed out", "connection timed out"].iter().any(|words| text.contains(words))
 }

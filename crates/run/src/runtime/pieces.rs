@@ -13,24 +13,24 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Adds a piece and returns the text that can be written now.
-    pub(super) fn add(&mut self, piece: &str, under: &Under) -> String {
+    pub(super) fn add(&mut self, piece: &str, redactor: &TextRedactor) -> String {
         self.held += piece;
-        let rest = self.held.split_off(under.0.settled(&self.held));
-        let told = std::mem::replace(&mut self.held, rest);
-        under.0.redact(&told).into_owned()
+        let rest = self.held.split_off(redactor.0.settled(&self.held));
+        let settled = std::mem::replace(&mut self.held, rest);
+        redactor.0.redact(&settled).into_owned()
     }
 
     /// Returns the rest after the last piece.
-    pub(super) fn rest(&mut self, under: &Under) -> String {
-        under.0.redact(&std::mem::take(&mut self.held)).into_owned()
+    pub(super) fn rest(&mut self, redactor: &TextRedactor) -> String {
+        redactor.0.redact(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
 /// Redactor of joined text. It is not part of a checkpoint.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Under(pub(super) Redactor);
+pub(super) struct TextRedactor(pub(super) Redactor);
 
-impl PartialEq for Under {
+impl PartialEq for TextRedactor {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -40,12 +40,13 @@ impl PartialEq for Under {
 mod tests {
     use super::*;
 
-    fn told(secrets: &[&str], pieces: &[&str]) -> Vec<String> {
-        let under = Under(Redactor::of(secrets.iter().map(|secret| (*secret).to_owned()).collect()));
+    fn redacted(secrets: &[&str], pieces: &[&str]) -> Vec<String> {
+        let redactor =
+            TextRedactor(Redactor::of(secrets.iter().map(|secret| (*secret).to_owned()).collect()));
         let mut all = Pieces::default();
-        let mut told: Vec<_> = pieces.iter().map(|piece| all.add(piece, &under)).collect();
-        told.push(all.rest(&under));
-        told
+        let mut redacted: Vec<_> = pieces.iter().map(|piece| all.add(piece, &redactor)).collect();
+        redacted.push(all.rest(&redactor));
+        redacted
     }
 
     #[test]
@@ -64,7 +65,7 @@ mod tests {
             (&["canary", "ry-bread"], &["canary", "-x"], &["", "***-x", ""]),
             (&["zwölf-ä"], &["é zwö", "lf-ä"], &["é ", "***", ""]),
         ] {
-            assert_eq!(told(secrets, pieces), expected, "{secrets:?} {pieces:?}");
+            assert_eq!(redacted(secrets, pieces), expected, "{secrets:?} {pieces:?}");
         }
     }
 
@@ -77,7 +78,7 @@ mod tests {
         for first in 0..text.len() {
             for second in first..text.len() {
                 let pieces = [&text[..first], &text[first..second], &text[second..]];
-                assert_eq!(told(&secrets, &pieces).concat(), whole, "{pieces:?}");
+                assert_eq!(redacted(&secrets, &pieces).concat(), whole, "{pieces:?}");
             }
         }
     }

@@ -66,13 +66,13 @@ fn is_named(name: &OsStr, ending: &str) -> bool {
 }
 
 /// Returns the value of the last readable line that contains `words`.
-pub(super) fn last<T>(mut record: File, words: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
+pub(super) fn last<T>(mut record: File, pattern: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
     let length = record.metadata().ok()?.len();
     record.seek(SeekFrom::Start(length.saturating_sub(MAX_RECORD_BYTES))).ok()?;
     let mut lines = BufReader::new(record).take(MAX_RECORD_BYTES);
     let (mut line, mut found) = (Vec::new(), None);
     while (&mut lines).take(MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line).ok()? > 0 {
-        if memchr::memmem::find(&line, words.as_bytes()).is_some()
+        if memchr::memmem::find(&line, pattern.as_bytes()).is_some()
             && let Ok(value) = serde_json::from_slice(&line)
         {
             found = read(&value).or(found);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::json::{count, number};
-use super::output_record::{MAX_SUMMARY_BYTES, one_line, tells_of_a_timeout};
+use super::output_record::{MAX_SUMMARY_BYTES, mentions_timeout, one_line};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResultLine {
@@ -42,17 +42,17 @@ impl ResultLine {
         }
     }
 
-    /// Creates a result for a runtime with another format. `trouble` is the error, with the status of the model's
+    /// Creates a result for a runtime with another format. `error` is the error, with the status of the model's
     /// server if that failed.
-    pub(super) fn of(trouble: Option<(String, Option<u64>)>, usage: JobUsage) -> Self {
-        let is_error = trouble.is_some();
-        let (text, api_error_status) = trouble.map_or((None, None), |(text, status)| (Some(text), status));
+    pub(super) fn new(error: Option<(String, Option<u64>)>, usage: JobUsage) -> Self {
+        let is_error = error.is_some();
+        let (text, api_error_status) = error.map_or((None, None), |(text, status)| (Some(text), status));
         let text = text.map(|text| cut(&text, 0, MAX_SUMMARY_BYTES));
         Self { subtype: None, is_error, api_error_status, text, usage }
     }
 
     /// Sets the status of the model's server, for a runtime that states it elsewhere.
-    pub(super) fn learn_status(&mut self, status: Option<u64>) {
+    pub(super) fn set_status(&mut self, status: Option<u64>) {
         self.api_error_status = self.api_error_status.or(status);
     }
 
@@ -100,8 +100,7 @@ impl ResultLine {
     }
 
     fn timed_out(&self) -> bool {
-        matches!(self.api_error_status, Some(408 | 504))
-            || self.text.as_deref().is_some_and(tells_of_a_timeout)
+        matches!(self.api_error_status, Some(408 | 504)) || self.text.as_deref().is_some_and(mentions_timeout)
     }
 
     /// Returns true if the error is a rate limit. The limit of a subscription has no status, only a text.

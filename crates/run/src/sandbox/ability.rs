@@ -31,8 +31,8 @@ pub fn landlock() -> Result<String, SandboxError> {
 pub fn bubblewrap() -> Result<String, SandboxError> {
     // The support does not disappear while the machine runs, and the check takes some milliseconds.
     static BWRAP_VERSION: OnceLock<String> = OnceLock::new();
-    if let Some(said) = BWRAP_VERSION.get() {
-        return Ok(said.clone());
+    if let Some(version) = BWRAP_VERSION.get() {
+        return Ok(version.clone());
     }
     let run = |arguments: &[&str]| {
         Command::new("bwrap").args(arguments).stdin(Stdio::null()).output().map_err(|error| {
@@ -61,18 +61,18 @@ pub fn bubblewrap() -> Result<String, SandboxError> {
         "--",
         "true",
     ];
-    let tried = run(&namespaces)?;
-    if !tried.status.success() {
-        let said = String::from_utf8_lossy(&tried.stderr);
-        let said = said.trim();
-        let hint = if said.contains("uid map") || said.contains("namespace") {
+    let trial = run(&namespaces)?;
+    if !trial.status.success() {
+        let message = String::from_utf8_lossy(&trial.stderr);
+        let message = message.trim();
+        let hint = if message.contains("uid map") || message.contains("namespace") {
             "; user namespaces may be turned off for ordinary users (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces)"
         } else {
             ""
         };
-        return Err(SandboxError::NoNamespaces { said: said.to_owned(), hint });
+        return Err(SandboxError::NoNamespaces { message: message.to_owned(), hint });
     }
-    let said = run(&["--version"])?;
-    let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-    Ok(BWRAP_VERSION.get_or_init(|| said).clone())
+    let version = run(&["--version"])?;
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    Ok(BWRAP_VERSION.get_or_init(|| version).clone())
 }

@@ -10,61 +10,61 @@ use cowhand_core::sandbox::Reaches;
 use super::forward;
 use crate::start::SandboxPlan;
 
-/// Builds the command line. `own` is cowhand's program, `socket` the proxy's socket, if there is one.
+/// Builds the command line. `cowhand` is cowhand's program, `socket` the proxy's socket, if there is one.
 pub(super) fn argv(
     sandbox: &SandboxPlan,
     directory: &Path,
     argv: &[String],
-    own: &Path,
+    cowhand: &Path,
     socket: Option<&Path>,
 ) -> Vec<OsString> {
-    let mut words = Words::default();
-    words.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
-    words.add(["--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "cowhand"]);
+    let mut arguments = Arguments::default();
+    arguments.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
+    arguments.add(["--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "cowhand"]);
     let own_network = sandbox.network != Reaches::Everybody;
     if own_network {
-        words.add(["--unshare-net"]);
+        arguments.add(["--unshare-net"]);
     }
     // Separate mounts are made over it.
     if sandbox.read.iter().any(|path| path == Path::new(ROOT)) {
-        words.pair("--ro-bind", Path::new(ROOT), Path::new(ROOT));
+        arguments.pair("--ro-bind", Path::new(ROOT), Path::new(ROOT));
     }
     // For the kernel's settings, root outside is also root inside, so `/proc` is read-only.
-    words.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", TEMPORARY]);
+    arguments.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", TEMPORARY]);
     if let Some(home) = &sandbox.home {
-        words.0.extend(["--dir".into(), home.into()]);
+        arguments.0.extend(["--dir".into(), home.into()]);
     }
     // A path that is granted although it lies in a hidden folder is bound after everything that is hidden.
-    words.files(sandbox, |path| !is_meant(sandbox, path));
-    words.files(sandbox, |path| is_meant(sandbox, path));
-    for (ours, theirs) in &sandbox.stead {
-        words.pair("--bind", ours, theirs);
+    arguments.files(sandbox, |path| !is_in_hidden(sandbox, path));
+    arguments.files(sandbox, |path| is_in_hidden(sandbox, path));
+    for (source, target) in &sandbox.home_replacements {
+        arguments.pair("--bind", source, target);
     }
     // The socket has the same path as outside. Connecting needs no write permission, and nothing else is possible
     // there.
-    if let Some(talk) = &sandbox.talk {
-        words.pair("--ro-bind", talk, talk);
+    if let Some(socket) = &sandbox.job_socket {
+        arguments.pair("--ro-bind", socket, socket);
     }
-    words.pair("--ro-bind", own, Path::new(forward::PROGRAM));
+    arguments.pair("--ro-bind", cowhand, Path::new(forward::PROGRAM_PATH));
     if let Some(socket) = socket {
-        words.pair("--bind", socket, Path::new(forward::SOCKET));
+        arguments.pair("--bind", socket, Path::new(forward::SOCKET_PATH));
     }
-    words.add(["--chdir"]);
-    words.0.push(directory.into());
-    words.add(["--"]);
-    let how = if socket.is_some() { forward::PROXIED } else { forward::DIRECT };
-    let network = if own_network { forward::OWN } else { forward::SHARED };
-    words.add([forward::PROGRAM, forward::ENCLOSED, how, network]);
-    words.0.push(sandbox.program.clone().into());
-    words.0.extend(argv.iter().skip(1).map(Into::into));
-    words.0
+    arguments.add(["--chdir"]);
+    arguments.0.push(directory.into());
+    arguments.add(["--"]);
+    let proxy_argument = if socket.is_some() { forward::WITH_PROXY } else { forward::WITHOUT_PROXY };
+    let network = if own_network { forward::OWN_NETWORK } else { forward::SHARED_NETWORK };
+    arguments.add([forward::PROGRAM_PATH, forward::ENCLOSED_VERB, proxy_argument, network]);
+    arguments.0.push(sandbox.program.clone().into());
+    arguments.0.extend(argv.iter().skip(1).map(Into::into));
+    arguments.0
 }
 
 const ROOT: &str = "/";
 /// A new one in every sandbox.
 const TEMPORARY: &str = "/tmp";
 
-fn is_meant(sandbox: &SandboxPlan, path: &Path) -> bool {
+fn is_in_hidden(sandbox: &SandboxPlan, path: &Path) -> bool {
     sandbox.hidden.iter().any(|hidden| path.starts_with(hidden))
 }
 
@@ -92,11 +92,11 @@ fn below<'a>(inner: &'a [PathBuf], outer: &[&PathBuf]) -> Vec<&'a PathBuf> {
 }
 
 #[derive(Default)]
-struct Words(Vec<OsString>);
+struct Arguments(Vec<OsString>);
 
-impl Words {
-    fn add<const N: usize>(&mut self, words: [&str; N]) {
-        self.0.extend(words.map(OsString::from));
+impl Arguments {
+    fn add<const N: usize>(&mut self, arguments: [&str; N]) {
+        self.0.extend(arguments.map(OsString::from));
     }
 
     fn pair(&mut self, option: &str, from: &Path, to: &Path) {
@@ -104,13 +104,13 @@ impl Words {
     }
 
     /// Binds the selected paths, and hides the hidden ones over them.
-    fn files(&mut self, sandbox: &SandboxPlan, wanted: impl Fn(&Path) -> bool) {
-        let read: Vec<_> = sandbox.read.iter().filter(|path| wanted(path)).collect();
+    fn files(&mut self, sandbox: &SandboxPlan, selected: impl Fn(&Path) -> bool) {
+        let read: Vec<_> = sandbox.read.iter().filter(|path| selected(path)).collect();
         let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
         // If the root is bound, only paths below a separate mount are missing.
         let there = |path: &Path| root && !path.starts_with(TEMPORARY);
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
-        let write: Vec<_> = sandbox.write.iter().filter(|path| wanted(path)).collect();
+        let write: Vec<_> = sandbox.write.iter().filter(|path| selected(path)).collect();
         for path in apart(&missing) {
             self.read(path);
         }

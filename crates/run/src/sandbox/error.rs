@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use cowhand_core::sandbox::SandboxKind;
 
+use super::bwrap_status::failure;
 use super::docker::DockerError;
-use super::making::failure;
 
 /// Why an agent cannot be restricted as its config asks, so that it is not started. The message is for people.
 #[derive(Debug, thiserror::Error)]
@@ -22,8 +22,8 @@ pub enum SandboxError {
     NoBubblewrap,
     #[error("bwrap cannot be run: {0}")]
     BubblewrapNotRun(io::Error),
-    #[error("bwrap cannot make namespaces here: {said}{hint}")]
-    NoNamespaces { said: String, hint: &'static str },
+    #[error("bwrap cannot make namespaces here: {message}{hint}")]
+    NoNamespaces { message: String, hint: &'static str },
     /// The output of bwrap, which ended before it started the program.
     #[error("{}", failure(.0))]
     BubblewrapFailed(String),

@@ -12,29 +12,29 @@ use cowhand_system::stderr;
 
 /// Paths at which the keeper binds these into the sandbox. `/dev` is always a separate mount, so no path of the config
 /// is over or below it.
-pub(super) const PROGRAM: &str = "/dev/cowhand/cowhand";
-pub(super) const SOCKET: &str = "/dev/cowhand/proxy.sock";
+pub(super) const PROGRAM_PATH: &str = "/dev/cowhand/cowhand";
+pub(super) const SOCKET_PATH: &str = "/dev/cowhand/proxy.sock";
 
 /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: opens the connection to the proxy if there is one, drops the
 /// rights that no namespace removes, and executes the agent.
-pub(super) const ENCLOSED: &str = "enclosed";
-pub(super) const PROXIED: &str = "proxied";
-pub(super) const DIRECT: &str = "direct";
+pub(super) const ENCLOSED_VERB: &str = "enclosed";
+pub(super) const WITH_PROXY: &str = "proxied";
+pub(super) const WITHOUT_PROXY: &str = "direct";
 /// Kind of network.
-pub(super) const OWN: &str = "own-network";
-pub(super) const SHARED: &str = "shared-network";
+pub(super) const OWN_NETWORK: &str = "own-network";
+pub(super) const SHARED_NETWORK: &str = "shared-network";
 /// `cowhand forward`: its stdin is the listening socket.
-const FORWARD: &str = "forward";
+const FORWARD_VERB: &str = "forward";
 /// The same, after it was detached from its parent.
-const ALONE: &str = "alone";
+const DETACHED: &str = "alone";
 
 const EXIT_CANNOT_START: u8 = 126;
 
 /// Executes the agent. Returns only after an error.
 pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
     let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(EXIT_CANNOT_START) };
-    let opened = if how == PROXIED { open_way() } else { Ok(()) };
-    let held = Confinement::Namespaces { own_network: network == OWN };
+    let opened = if how == WITH_PROXY { start_forwarder() } else { Ok(()) };
+    let held = Confinement::Namespaces { own_network: network == OWN_NETWORK };
     let closed = opened.and_then(|()| seccomp::restrict(held).map_err(io::Error::other));
     let why = match closed {
         Ok(()) => {
@@ -47,20 +47,24 @@ pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
     ExitCode::from(EXIT_CANNOT_START)
 }
 
-fn open_way() -> io::Result<()> {
-    let listener = TcpListener::bind(proxy::INSIDE)?;
+fn start_forwarder() -> io::Result<()> {
+    let listener = TcpListener::bind(proxy::PROXY_ADDRESS)?;
     // The command leaves a detached child behind, so that the agent has no child that it did not start.
-    let status = Command::new(PROGRAM).arg(FORWARD).stdin(OwnedFd::from(listener)).status()?;
+    let status = Command::new(PROGRAM_PATH).arg(FORWARD_VERB).stdin(OwnedFd::from(listener)).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
 }
 
 /// Forwards connections. The first process starts the second in a group that no signal for the agent reaches.
-pub fn forward(alone: bool) -> ExitCode {
-    let done = if alone {
+pub fn forward(detached: bool) -> ExitCode {
+    let done = if detached {
         forward_all()
     } else {
-        let mut second = Command::new(PROGRAM);
-        second.args([FORWARD, ALONE]).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut second = Command::new(PROGRAM_PATH);
+        second
+            .args([FORWARD_VERB, DETACHED])
+            .stdin(Stdio::inherit())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         second.process_group(0).spawn().map(drop)
     };
     match done {
@@ -82,7 +86,7 @@ fn forward_all() -> io::Result<()> {
             let (mut near, _) = listener.accept().await?;
             tokio::spawn(async move {
                 // Without a proxy the connection is closed.
-                if let Ok(mut far) = tokio::net::UnixStream::connect(SOCKET).await {
+                if let Ok(mut far) = tokio::net::UnixStream::connect(SOCKET_PATH).await {
                     tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
                 }
             });

@@ -7,6 +7,7 @@
 pub mod ability;
 mod allow;
 mod bubblewrap;
+mod bwrap_status;
 pub mod confine;
 pub mod docker;
 mod error;
@@ -14,7 +15,6 @@ pub mod forward;
 mod git;
 mod kept;
 mod landlock;
-mod making;
 mod others;
 pub mod proxy;
 mod rights;
@@ -31,8 +31,8 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use super::attempt::Attempt;
 use super::start::SandboxPlan;
 pub use allow::{SandboxInput, resolve_plan, temporary};
+pub use bwrap_status::{BwrapStatus, failure, try_out};
 pub use error::SandboxError;
-pub use making::{Making, failure, try_out};
 pub use writable::writable;
 
 impl SandboxPlan {
@@ -51,22 +51,24 @@ pub(super) fn argv(
     directory: &Path,
     argv: &[String],
 ) -> io::Result<Vec<OsString>> {
-    let own = std::env::current_exe()?;
+    let cowhand = std::env::current_exe()?;
     match sandbox.kind {
         SandboxKind::None => Ok(argv.iter().map(Into::into).collect()),
-        SandboxKind::Landlock => Ok(vec![own.into(), confine::CONFINE_VERB.into(), attempt.folder().into()]),
+        SandboxKind::Landlock => {
+            Ok(vec![cowhand.into(), confine::CONFINE_VERB.into(), attempt.folder().into()])
+        }
         SandboxKind::Bubblewrap => {
-            let way_out = sandbox.has_proxy().then(|| way_out(sandbox, attempt)).transpose()?;
-            Ok(bubblewrap::argv(sandbox, directory, argv, &own, way_out.as_deref()))
+            let start_proxy = sandbox.has_proxy().then(|| start_proxy(sandbox, attempt)).transpose()?;
+            Ok(bubblewrap::argv(sandbox, directory, argv, &cowhand, start_proxy.as_deref()))
         }
         SandboxKind::Docker => {
-            Ok(vec![own.into(), docker::contain::CONTAIN_VERB.into(), attempt.folder().into()])
+            Ok(vec![cowhand.into(), docker::contain::CONTAIN_VERB.into(), attempt.folder().into()])
         }
     }
 }
 
 /// Starts the proxy. The file with its credentials is removed.
-fn way_out(sandbox: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
+fn start_proxy(sandbox: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
     let credentials = if sandbox.gateway { Some(attempt.take_credentials()?) } else { None };
     let hosts = match &sandbox.network {
         Reaches::Hosts(hosts) => hosts.clone(),

@@ -35,20 +35,20 @@ pub(super) fn of_landlock(network: &Reaches) -> Result<SyscallRules, BackendErro
     ])?);
     let Reaches::Ports(ports) = network else { return Ok(rules) };
     for inet in [libc::AF_INET, libc::AF_INET6] {
-        let of_kind = |wanted: i32, more: &[i32]| {
+        let rules_of_type = |socket_type: i32, more: &[i32]| {
             let mut conditions =
-                vec![number(domain, Eq, inet)?, number(kind, MaskedEq(SOCKET_TYPE_MASK), wanted)?];
+                vec![number(domain, Eq, inet)?, number(kind, MaskedEq(SOCKET_TYPE_MASK), socket_type)?];
             for allowed in more {
                 conditions.push(number(protocol, Ne, *allowed)?);
             }
             SeccompRule::new(conditions)
         };
         // Other protocols also have streams, whose ports are not TCP ports.
-        rules.push(of_kind(libc::SOCK_STREAM, &[0, libc::IPPROTO_TCP])?);
+        rules.push(rules_of_type(libc::SOCK_STREAM, &[0, libc::IPPROTO_TCP])?);
         let udp: &[i32] = if ports.contains(&DNS_PORT) { &[0, libc::IPPROTO_UDP] } else { &[] };
-        rules.push(of_kind(libc::SOCK_DGRAM, udp)?);
+        rules.push(rules_of_type(libc::SOCK_DGRAM, udp)?);
         for other in [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_SEQPACKET, libc::SOCK_DCCP, SOCK_PACKET] {
-            rules.push(of_kind(other, &[])?);
+            rules.push(rules_of_type(other, &[])?);
         }
     }
     Ok(rules)

@@ -40,14 +40,14 @@ pub(super) struct Index {
 impl Index {
     /// Opens the index, and returns the last checkpoint that a JSONL of `have` bytes can have reached. Later
     /// checkpoints and incomplete lines are dropped.
-    pub(super) fn open(path: &Path, have: u64) -> anyhow::Result<(Self, Option<Checkpoint>)> {
+    pub(super) fn open(path: &Path, jsonl_bytes: u64) -> anyhow::Result<(Self, Option<Checkpoint>)> {
         let file = append_to(path)?;
         let written = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let (mut bytes, mut end, mut first, mut found) = (0, 0, None, None);
         for line in written.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             let Ok(checkpoint) = serde_json::from_slice::<Checkpoint>(line) else { break };
             end += line.len() as u64;
-            if checkpoint.jsonl <= have {
+            if checkpoint.jsonl <= jsonl_bytes {
                 first.get_or_insert_with(|| line.to_owned());
                 (bytes, found) = (end, Some(checkpoint));
             }

@@ -52,7 +52,7 @@ impl Stream {
         let file = self.file.as_ref().map(File::metadata).transpose();
         Ok(file
             .with_context(|| format!("cannot read {}", self.path.display()))?
-            .map_or(0, |about| about.len()))
+            .map_or(0, |metadata| metadata.len()))
     }
 
     /// Returns how many unwritten bytes come next before `end`: an agent can extend its file without writing. A short

@@ -73,13 +73,13 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
         return Err(WorkspaceError::Gone(workspace.path.clone()));
     }
     let repository = common(&Git::at(&workspace.repository))?;
-    let git = Git::after_agent(&workspace.repository)?.patient();
-    let git = git.on(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
+    let git = Git::after_agent(&workspace.repository)?.with_long_timeout();
+    let git = git.with_repository(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
     let known = agents_index(workspace, scratch);
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
     // With a new index, every file with a filter would look changed, and every file outside a sparse checkout would
     // look deleted.
-    if known.is_err() || !(git.is_disarmed() || is_sparse(&git)) {
+    if known.is_err() || !(git.has_disabled_filters() || is_sparse(&git)) {
         absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
     }

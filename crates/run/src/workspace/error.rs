@@ -25,8 +25,8 @@ pub enum WorkspaceError {
     NoGround { kind: IsolationKind, directory: PathBuf, why: Box<Self> },
     #[error("it has no commits yet ({0})")]
     NoCommits(Box<Self>),
-    #[error("it has no branch or commit {wanted:?} ({why})")]
-    NoSuchBase { wanted: String, why: Box<Self> },
+    #[error("it has no branch or commit {base:?} ({why})")]
+    NoSuchBase { base: String, why: Box<Self> },
     #[error("a branch named {branch:?} exists already in {}", repository.display())]
     BranchExists { branch: String, repository: PathBuf },
     #[error("{} is not a path in UTF-8", .0.display())]

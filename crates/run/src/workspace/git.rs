@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::error::WorkspaceError;
-use crate::child::{self, Bounds, Ran, WhyNot};
+use crate::child::{self, Bounds, ChildError, ChildOutput};
 
 /// Timeout of commands that only read.
 const SHORT_GIT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -33,10 +33,10 @@ const GIT_CONFIG_OVERRIDES: [&str; 8] = [
 #[derive(Debug, Clone)]
 pub(super) struct Git {
     directory: PathBuf,
-    patience: Duration,
+    timeout: Duration,
     index: Option<PathBuf>,
     /// Repository and working tree, whatever the directory states.
-    place: Option<(PathBuf, PathBuf)>,
+    repository_and_tree: Option<(PathBuf, PathBuf)>,
     /// Settings that override the repository's config.
     settings: Vec<(String, String)>,
 }
@@ -44,27 +44,33 @@ pub(super) struct Git {
 impl Git {
     pub(super) fn at(directory: &Path) -> Self {
         let directory = directory.to_owned();
-        Self { directory, patience: SHORT_GIT_TIMEOUT, index: None, place: None, settings: Vec::new() }
+        Self {
+            directory,
+            timeout: SHORT_GIT_TIMEOUT,
+            index: None,
+            repository_and_tree: None,
+            settings: Vec::new(),
+        }
     }
 
     /// Opens a directory in which an agent has worked. Its config may name filter programs, which would run outside the
     /// agent's sandbox, so they are disabled. Filters of the user's own config stay.
     pub(super) fn after_agent(directory: &Path) -> Result<Self, WorkspaceError> {
         let git = Self::at(directory);
-        let answer = git.ran(
+        let answer = git.execute(
             &["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."],
             MAX_GIT_OUTPUT_BYTES,
         )?;
         if answer.cut {
             return Err(WorkspaceError::ConfigTooLong(directory.to_owned()));
         }
-        let settings = disarmed(&String::from_utf8_lossy(&answer.stdout));
+        let settings = disabling_settings(&String::from_utf8_lossy(&answer.stdout));
         Ok(Self { settings, ..git })
     }
 
     /// Sets the long timeout.
-    pub(super) fn patient(self) -> Self {
-        Self { patience: LONG_GIT_TIMEOUT, ..self }
+    pub(super) fn with_long_timeout(self) -> Self {
+        Self { timeout: LONG_GIT_TIMEOUT, ..self }
     }
 
     /// Uses a separate index, so that nothing is changed.
@@ -73,54 +79,54 @@ impl Git {
     }
 
     /// Uses this repository and this working tree, without asking the tree for its repository.
-    pub(super) fn on(self, repository: PathBuf, tree: PathBuf) -> Self {
-        Self { place: Some((repository, tree)), ..self }
+    pub(super) fn with_repository(self, repository: PathBuf, tree: PathBuf) -> Self {
+        Self { repository_and_tree: Some((repository, tree)), ..self }
     }
 
-    /// Returns the working tree that `on` set.
+    /// Returns the working tree that `with_repository` set.
     pub(super) fn tree(&self) -> Option<&Path> {
-        self.place.as_ref().map(|(_, tree)| tree.as_path())
+        self.repository_and_tree.as_ref().map(|(_, tree)| tree.as_path())
     }
 
     /// Returns true if filters of the repository are disabled, so that their files look changed.
-    pub(super) fn is_disarmed(&self) -> bool {
+    pub(super) fn has_disabled_filters(&self) -> bool {
         !self.settings.is_empty()
     }
 
     /// Returns the output without the line end, or git's error message.
     pub(super) fn run(&self, arguments: &[&str]) -> Result<String, WorkspaceError> {
-        let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
+        let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned());
         }
-        Err(WorkspaceError::Git(complaint(arguments, &ran)))
+        Err(WorkspaceError::Git(error_message(arguments, &ran)))
     }
 
     /// Returns the beginning of the output, and whether there was more.
     pub(super) fn beginning(
         &self,
         arguments: &[&str],
-        most: usize,
+        max_bytes: usize,
     ) -> Result<(Vec<u8>, bool), WorkspaceError> {
-        let ran = self.ran(arguments, most)?;
+        let ran = self.execute(arguments, max_bytes)?;
         if ran.status.success() {
             Ok((ran.stdout, ran.cut))
         } else {
-            Err(WorkspaceError::Git(complaint(arguments, &ran)))
+            Err(WorkspaceError::Git(error_message(arguments, &ran)))
         }
     }
 
     /// Returns true if the command succeeds.
-    pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, WorkspaceError> {
-        let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
+    pub(super) fn succeeds(&self, arguments: &[&str]) -> Result<bool, WorkspaceError> {
+        let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;
         match ran.status.code() {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
-            _ => Err(WorkspaceError::Git(complaint(arguments, &ran))),
+            _ => Err(WorkspaceError::Git(error_message(arguments, &ran))),
         }
     }
 
-    fn ran(&self, arguments: &[&str], most: usize) -> Result<Ran, WorkspaceError> {
+    fn execute(&self, arguments: &[&str], max_stdout_bytes: usize) -> Result<ChildOutput, WorkspaceError> {
         let mut command = Command::new("git");
         command
             .env_clear()
@@ -129,7 +135,7 @@ impl Git {
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
         }
-        if let Some((repository, tree)) = &self.place {
+        if let Some((repository, tree)) = &self.repository_and_tree {
             command.env("GIT_DIR", repository).env("GIT_WORK_TREE", tree);
         }
         // Missing objects are not fetched.
@@ -147,32 +153,32 @@ impl Git {
             command.args(["-c", setting]);
         }
         command.args(arguments).current_dir(&self.directory);
-        let bounds = Bounds { patience: Some(self.patience), most, stop: &AtomicBool::new(false) };
+        let bounds = Bounds { timeout: Some(self.timeout), max_stdout_bytes, stop: &AtomicBool::new(false) };
         child::run(&mut command, &bounds).map_err(|why| match why {
-            WhyNot::CannotStart(error) => {
+            ChildError::CannotStart(error) => {
                 WorkspaceError::GitNotStarted { directory: self.directory.clone(), error }
             }
-            WhyNot::TookTooLong(limit) => {
+            ChildError::TimedOut(limit) => {
                 let command = arguments.first().copied().unwrap_or_default().to_owned();
                 WorkspaceError::GitTookTooLong { command, limit }
             }
-            WhyNot::Stopped => WorkspaceError::GitStopped,
+            ChildError::Stopped => WorkspaceError::GitStopped,
         })
     }
 }
 
-fn complaint(arguments: &[&str], ran: &Ran) -> String {
+fn error_message(arguments: &[&str], ran: &ChildOutput) -> String {
     let verb = arguments.first().unwrap_or(&"");
-    let said = ran.complaint.trim();
-    if said.is_empty() {
+    let stderr = ran.stderr_end.trim();
+    if stderr.is_empty() {
         format!("git {verb} ended with {}", ran.status)
     } else {
-        format!("git {verb}: {said}")
+        format!("git {verb}: {stderr}")
     }
 }
 
 /// Returns settings that disable each filter that the repository itself names, from `scope NUL key LF value NUL …`.
-fn disarmed(answer: &str) -> Vec<(String, String)> {
+fn disabling_settings(answer: &str) -> Vec<(String, String)> {
     let mut words = answer.split('\0');
     let mut settings = Vec::new();
     while let (Some(scope), Some(entry)) = (words.next(), words.next()) {
@@ -193,10 +199,10 @@ mod tests {
     #[test]
     fn only_filters_of_the_repository_are_disarmed() {
         let answer = "global\0filter.lfs.clean\ngit-lfs clean\0local\0filter.a=b.clean\nrun\nme\0worktree\0filter.x.required\ntrue\0";
-        let settings = disarmed(answer);
+        let settings = disabling_settings(answer);
         let plain: Vec<(&str, &str)> =
             settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         assert_eq!(plain, [("filter.a=b.clean", ""), ("filter.x.required", "false")]);
-        assert!(disarmed("").is_empty());
+        assert!(disabling_settings("").is_empty());
     }
 }

@@ -48,14 +48,14 @@ impl Ground {
         };
         let repository = git.run(&["rev-parse", "--show-toplevel"]).map_err(no)?;
         let below = git.run(&["rev-parse", "--show-prefix"]).map_err(no)?;
-        let wanted = rules.base.as_deref().unwrap_or("HEAD");
-        let commit = format!("{wanted}^{{commit}}");
+        let base = rules.base.as_deref().unwrap_or("HEAD");
+        let commit = format!("{base}^{{commit}}");
         let base = git.run(&["rev-parse", "--verify", "--end-of-options", &commit]).map_err(|why| {
             let why = Box::new(why);
             no(if rules.base.is_none() {
                 WorkspaceError::NoCommits(why)
             } else {
-                WorkspaceError::NoSuchBase { wanted: wanted.to_owned(), why }
+                WorkspaceError::NoSuchBase { base: base.to_owned(), why }
             })
         })?;
         Ok(Self { repository: PathBuf::from(repository), below: PathBuf::from(below), base })
@@ -76,7 +76,7 @@ impl Ground {
     fn check_branch(&self, branch: &str) -> Result<(), WorkspaceError> {
         let git = Git::at(&self.repository);
         git.run(&["check-ref-format", "--branch", branch])?;
-        if git.says(&["show-ref", "--verify", "--quiet", &head(branch)])? {
+        if git.succeeds(&["show-ref", "--verify", "--quiet", &head(branch)])? {
             let (branch, repository) = (branch.to_owned(), self.repository.clone());
             return Err(WorkspaceError::BranchExists { branch, repository });
         }
@@ -88,7 +88,7 @@ impl Ground {
 pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, WorkspaceError> {
     let Workspace { path, repository, branch, base, .. } = workspace;
     let place = path.to_str().ok_or_else(|| WorkspaceError::NotUtf8(path.clone()))?;
-    let git = Git::at(repository).patient();
+    let git = Git::at(repository).with_long_timeout();
     match workspace.kind {
         IsolationKind::Worktree => {
             git.run(&["worktree", "add", "--quiet", "--no-track", "-b", branch, "--", place, base])?;
@@ -117,7 +117,7 @@ pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf,
 fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;
-    let clone = Git::at(&workspace.path).patient();
+    let clone = Git::at(&workspace.path).with_long_timeout();
     if let Ok(origin) = git.run(&["remote", "get-url", "origin"]) {
         clone.run(&["remote", "set-url", "origin", &origin])?;
     }

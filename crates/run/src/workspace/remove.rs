@@ -76,7 +76,7 @@ fn bring_home(workspace: &Workspace) -> Result<(), WorkspaceError> {
         return Ok(());
     }
     let (source, target) = (workspace.path.to_string_lossy(), format!("+HEAD:{}", head(&workspace.branch)));
-    let git = Git::at(&workspace.repository).patient();
+    let git = Git::at(&workspace.repository).with_long_timeout();
     git.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", &source, &target]).map(drop)
 }
 
@@ -130,7 +130,7 @@ fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
 fn drop_branch(workspace: &Workspace) -> Result<Left, WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let (reference, exclude) = (head(&workspace.branch), format!("--exclude={}", workspace.branch));
-    if !git.says(&["show-ref", "--verify", "--quiet", &reference])? {
+    if !git.succeeds(&["show-ref", "--verify", "--quiet", &reference])? {
         return Ok(Left::Nothing);
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::child::{self, Bounds, WhyNot};
-use crate::minder::Minded;
+use crate::child::{self, Bounds, ChildError};
+use crate::minder::MindedCommand;
 
 #[derive(Debug)]
 pub struct Setup<'a> {
@@ -16,7 +16,7 @@ pub struct Setup<'a> {
     /// Complete environment.
     pub environment: &'a [(String, String)],
     /// Timeout, or none.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
     pub stop: &'a AtomicBool,
 }
 
@@ -34,17 +34,17 @@ pub fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
     let Some((program, arguments)) = setup.command.split_first() else { return Ok(()) };
     let sentence = |why: String| format!("`setup` ({program}) {why}");
     let not_started = |error| SetupFailure::CannotStart(sentence(format!("cannot be started: {error}")));
-    let mut minded = Minded::new(setup.minder, program, arguments).map_err(not_started)?;
+    let mut minded = MindedCommand::new(setup.minder, program, arguments).map_err(not_started)?;
     minded.command.current_dir(setup.directory).env_clear();
     minded.command.envs(setup.environment.iter().map(|(name, value)| (name, value)));
-    let patience = setup.patience;
+    let timeout = setup.timeout;
     let failed = |why: String| SetupFailure::Failed(sentence(why));
-    match child::run_minded(minded, &Bounds { patience, most: 0, stop: setup.stop }) {
+    match child::run_minded(minded, &Bounds { timeout, max_stdout_bytes: 0, stop: setup.stop }) {
         Ok(ran) if ran.status.success() => Ok(()),
-        Ok(ran) if ran.complaint.is_empty() => Err(failed(format!("ended with {}", ran.status))),
-        Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.complaint))),
-        Err(WhyNot::CannotStart(error)) => Err(not_started(error)),
-        Err(WhyNot::TookTooLong(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
-        Err(WhyNot::Stopped) => Err(SetupFailure::Stopped),
+        Ok(ran) if ran.stderr_end.is_empty() => Err(failed(format!("ended with {}", ran.status))),
+        Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.stderr_end))),
+        Err(ChildError::CannotStart(error)) => Err(not_started(error)),
+        Err(ChildError::TimedOut(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
+        Err(ChildError::Stopped) => Err(SetupFailure::Stopped),
     }
 }

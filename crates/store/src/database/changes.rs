@@ -7,32 +7,33 @@ use tokio::sync::{Mutex, watch};
 
 use crate::{Database, Store};
 
-/// How often PostgreSQL is polled for events of other processes. One reader polls for all.
+/// Time between two polls of PostgreSQL for events of other processes. One reader polls for all.
 const POSTGRES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often readers of SQLite look again. Only one process writes, so this covers only a violation of that rule.
+/// Time after which readers of SQLite read again. Only one process writes, so this matters only if that rule is broken.
 const SQLITE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Number of the newest event that this process knows, 0 before the first.
+/// The newest event that this process knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Committed {
+    /// Number of that event, 0 before the first.
     newest: watch::Sender<i64>,
-    /// Held by the reader that polls for others.
-    looking: Arc<Mutex<()>>,
+    /// Lock of the reader that polls for all readers.
+    poll_lock: Arc<Mutex<()>>,
 }
 
 impl Committed {
     pub(crate) fn new() -> Self {
-        Self { newest: watch::Sender::new(0), looking: Arc::default() }
+        Self { newest: watch::Sender::new(0), poll_lock: Arc::default() }
     }
 
-    /// Records a committed event. Called after the commit, so that readers that wake up find it. Commits may arrive in
-    /// either order; the highest number stays.
-    pub(crate) fn reached(&self, seq: i64) {
+    /// Records the number of a committed event. Called after the commit, so that readers that wake up find the event.
+    /// Calls may arrive out of order; the highest number stays.
+    pub(crate) fn advance(&self, seq: i64) {
         self.newest.send_if_modified(|newest| {
-            let newer = seq > *newest;
+            let is_newer = seq > *newest;
             *newest = seq.max(*newest);
-            newer
+            is_newer
         });
     }
 }
@@ -49,20 +50,20 @@ impl Store {
         // The caller reads in both cases.
         tokio::select! {
             _ = newest.wait_for(|newest| *newest > after) => {}
-            () = self.look_for_others() => {}
+            () = self.poll_for_events() => {}
         }
     }
 
     /// Polls for all waiting readers; when this reader ends, the next one takes over.
-    async fn look_for_others(&self) {
+    async fn poll_for_events(&self) {
         if matches!(self.database, Database::Sqlite { .. }) {
             return tokio::time::sleep(SQLITE_POLL_INTERVAL).await;
         }
-        let _turn = self.committed.looking.lock().await;
+        let _guard = self.committed.poll_lock.lock().await;
         loop {
             tokio::time::sleep(POSTGRES_POLL_INTERVAL).await;
             match self.last_event().await {
-                Ok(seq) => self.committed.reached(seq),
+                Ok(seq) => self.committed.advance(seq),
                 // The caller reads and gets the error.
                 Err(_) => return,
             }

@@ -13,36 +13,37 @@ use super::open;
 use crate::Store;
 
 impl Store {
-    /// Fails if `place` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is no
-    /// error, since opening creates it.
-    pub async fn check_place(place: &str) -> Result<(), StoreError> {
-        let cannot = |place: String| {
-            move |why: sqlx::Error| StoreError::Open { place, why: open::server_message(&why) }
+    /// Fails if `location` cannot be opened: its server does not answer, or a newer version wrote it. A missing file
+    /// is no error, since opening creates it.
+    pub async fn check_place(location: &str) -> Result<(), StoreError> {
+        let open_error = |location: String| {
+            move |why: sqlx::Error| StoreError::Open { location, why: open::server_message(&why) }
         };
-        if !open::is_postgres(place) {
-            let path = Path::new(place);
+        if !open::is_postgres(location) {
+            let path = Path::new(location);
             if !path.exists() {
                 return Ok(());
             }
             let options = open::options(path).read_only(true);
-            let mut file = options.connect().await.map_err(cannot(place.to_owned()))?;
-            let found = sqlx::query_scalar(open::APPLIED_MIGRATIONS).fetch_all(&mut file).await;
-            file.close().await.map_err(cannot(place.to_owned()))?;
-            return known(&found.unwrap_or_default(), &SQLITE, place);
+            let mut file = options.connect().await.map_err(open_error(location.to_owned()))?;
+            let applied = sqlx::query_scalar(open::APPLIED_MIGRATIONS).fetch_all(&mut file).await;
+            file.close().await.map_err(open_error(location.to_owned()))?;
+            return check_version(&applied.unwrap_or_default(), &SQLITE, location);
         }
-        let options = PgConnectOptions::from_str(place).map_err(cannot("postgres".to_owned()))?;
-        let shown = open::shown(&options);
-        let (server, found) = open::connect(&options).await?;
-        let closed = async { server.close().await.map_err(cannot(shown.clone())) };
-        open::within_limit(&shown, closed).await?;
-        known(&found, &POSTGRES, &shown)
+        let options = PgConnectOptions::from_str(location).map_err(open_error("postgres".to_owned()))?;
+        let address = open::display_address(&options);
+        let (server, applied) = open::connect(&options).await?;
+        let close = async { server.close().await.map_err(open_error(address.clone())) };
+        open::within_limit(&address, close).await?;
+        check_version(&applied, &POSTGRES, &address)
     }
 }
 
-fn known(found: &[i64], migrations: &Migrator, place: &str) -> Result<(), StoreError> {
+/// Fails if a migration was applied that this version does not know.
+fn check_version(applied: &[i64], migrations: &Migrator, location: &str) -> Result<(), StoreError> {
     let known = open::newest_of(migrations).unwrap_or_default();
-    match found.iter().copied().max().filter(|found| *found > known) {
-        Some(found) => Err(StoreError::Newer { place: place.to_owned(), found, known }),
+    match applied.iter().copied().max().filter(|found| *found > known) {
+        Some(found) => Err(StoreError::Newer { location: location.to_owned(), found, known }),
         None => Ok(()),
     }
 }

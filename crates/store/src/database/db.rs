@@ -12,23 +12,24 @@ use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
 
 use super::dialect::{Statement, statements};
 use super::error::StoreError;
-use super::event_log::Recorded;
+use super::event_log::NewEvent;
+use super::server::before_timeout;
 
 statements! {
     DATABASE_CLOCK = sqlite "select null as now"
         postgres "select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now";
 }
 
-/// A transaction. Recorded events are numbered and written at its end, so that on PostgreSQL the row of the counter is
+/// A transaction. Its events are numbered and written at its end, so that on PostgreSQL the row of the counter is
 /// locked as briefly as possible.
 #[derive(Debug)]
 pub(crate) struct Tx<'c> {
     connection: Connection<'c>,
-    pub(crate) recorded: Vec<Recorded>,
+    pub(crate) events: Vec<NewEvent>,
     /// Actor on whose behalf the verb runs.
-    pub(crate) by: Option<Actor>,
-    /// Time of the call, by the store's clock if it has one.
-    present: Option<Moment>,
+    pub(crate) actor: Option<Actor>,
+    /// Time of the call; none if the store has no clock.
+    call_time: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -39,56 +40,62 @@ enum Connection<'c> {
 
 impl<'c> Tx<'c> {
     pub(crate) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
-        Self { connection: Connection::Sqlite(connection), recorded: Vec::new(), by: None, present: None }
+        Self { connection: Connection::Sqlite(connection), events: Vec::new(), actor: None, call_time: None }
     }
 
     pub(crate) fn postgres(connection: &'c mut PgConnection) -> Self {
-        Self { connection: Connection::Postgres(connection), recorded: Vec::new(), by: None, present: None }
+        Self {
+            connection: Connection::Postgres(connection),
+            events: Vec::new(),
+            actor: None,
+            call_time: None,
+        }
     }
 
-    pub(crate) fn on_account_of(self, by: Option<Actor>) -> Self {
-        Self { by, ..self }
+    pub(crate) fn with_actor(self, actor: Option<Actor>) -> Self {
+        Self { actor, ..self }
     }
 
-    pub(crate) fn called_at(self, present: Option<Moment>) -> Self {
-        Self { present, ..self }
+    pub(crate) fn with_call_time(self, call_time: Option<Moment>) -> Self {
+        Self { call_time, ..self }
     }
 
-    pub(crate) const fn present(&self) -> Option<Moment> {
-        self.present
+    pub(crate) const fn call_time(&self) -> Option<Moment> {
+        self.call_time
     }
 
     /// Returns `now` with the boot clock, if the store has one.
     pub(crate) fn moment(&self, now: Timestamp) -> Moment {
-        Moment { wall: now, boot: self.present.and_then(|present| present.boot) }
+        Moment { wall: now, boot: self.call_time.and_then(|time| time.boot) }
     }
 
     /// Returns the time for leases: nodes that share a database have only the clock of the database in common. A time
     /// without a boot clock is used as it is.
     pub(crate) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
-        let shared = matches!(self.connection, Connection::Postgres(_)) && self.present.is_some();
-        if !shared {
+        let uses_database_clock =
+            matches!(self.connection, Connection::Postgres(_)) && self.call_time.is_some();
+        if !uses_database_clock {
             return Ok(self.moment(now));
         }
         let row = self.one(DATABASE_CLOCK, args![]).await?;
         row.map_or_else(|| Ok(self.moment(now)), |row| row.time("now").map(Moment::from))
     }
 
-    pub(crate) fn record(&mut self, recorded: Recorded) {
-        self.recorded.push(recorded);
+    pub(crate) fn record(&mut self, event: NewEvent) {
+        self.events.push(event);
     }
 
     /// Executes a statement and returns the number of changed rows.
     pub(crate) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
-        let done = match &mut self.connection {
+        let result = match &mut self.connection {
             Connection::Sqlite(c) => {
                 bind_sqlite(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
             }
-            Connection::Postgres(c) => {
-                bind_postgres(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
-            }
+            Connection::Postgres(c) => before_timeout(bind_postgres(sql, args).execute(&mut **c))
+                .await
+                .map(|done| done.rows_affected()),
         };
-        done.map_err(|error| StoreError::statement(sql.name, error))
+        result.map_err(|error| StoreError::statement(sql.name, error))
     }
 
     pub(crate) async fn all(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
@@ -97,8 +104,7 @@ impl<'c> Tx<'c> {
                 .fetch_all(&mut **c)
                 .await
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect()),
-            Connection::Postgres(c) => bind_postgres(sql, args)
-                .fetch_all(&mut **c)
+            Connection::Postgres(c) => before_timeout(bind_postgres(sql, args).fetch_all(&mut **c))
                 .await
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect()),
         };
@@ -114,7 +120,7 @@ impl<'c> Tx<'c> {
         use sqlx::{Executor, SqlSafeStr};
         let prepared = match &mut self.connection {
             Connection::Sqlite(c) => c.prepare(sql.sqlite.into_sql_str()).await.map(drop),
-            Connection::Postgres(c) => c.prepare(sql.postgres.into_sql_str()).await.map(drop),
+            Connection::Postgres(c) => before_timeout(c.prepare(sql.postgres.into_sql_str())).await.map(drop),
         };
         prepared.map_err(|error| StoreError::statement(sql.name, error))
     }

@@ -6,51 +6,51 @@ use sqlx::sqlite::SqliteError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("cannot open the store at {place}: {why}")]
-    Open { place: String, why: String },
+    #[error("cannot open the store at {location}: {why}")]
+    Open { location: String, why: String },
     #[error(
-        "the store at {place} is empty, which cowhand never leaves behind: its history is lost; `cowhand restore FILE` \
+        "the store at {location} is empty, which cowhand never leaves behind: its history is lost; `cowhand restore FILE` \
          brings a backup back, or move the file away to begin with an empty history"
     )]
-    Empty { place: String },
+    Empty { location: String },
     #[error(
-        "cannot open the store at {place}: it is damaged: {why}; `cowhand restore FILE` brings a backup back, or move the file away to \
+        "cannot open the store at {location}: it is damaged: {why}; `cowhand restore FILE` brings a backup back, or move the file away to \
          begin with an empty history"
     )]
-    DamagedFile { place: String, why: String },
+    DamagedFile { location: String, why: String },
     #[error(
         "the store is damaged: {0}; `cowhand stop --keep-agents` ends the daemon, `cowhand restore FILE` brings a \
          backup back"
     )]
     Damaged(String),
     #[error(
-        "{place} {how} while it was in use, so nothing is accepted that would be lost; `cowhand backup FILE` saves what \
+        "{location} {how} while it was in use, so nothing is accepted that would be lost; `cowhand backup FILE` saves what \
          the daemon still has, then `cowhand stop --keep-agents`, `cowhand restore FILE` and `cowhand start -d`"
     )]
-    Replaced { place: String, how: String },
+    Replaced { location: String, how: String },
     #[error(
-        "cannot reach {place}: permission denied, so nothing is accepted that could be lost; {advice}. Running agents go on, \
+        "cannot reach {location}: permission denied, so nothing is accepted that could be lost; {advice}. Running agents go on, \
          and the daemon goes on by itself as soon as it reaches the file"
     )]
-    Unreachable { place: String, advice: String },
+    Unreachable { location: String, advice: String },
     #[error("the store is PostgreSQL: `pg_dump` makes a backup of it, `pg_restore` brings it back")]
     NoCopy,
     #[error(
-        "the store at {place} was written by a newer cowhand (migration {found}; this one knows up to {known}); \
+        "the store at {location} was written by a newer cowhand (migration {found}; this one knows up to {known}); \
          use that version, or restore a backup from before the upgrade"
     )]
-    Newer { place: String, found: i64, known: i64 },
+    Newer { location: String, found: i64, known: i64 },
     #[error(
-        "the PostgreSQL server of the store, {place}, does not answer ({why}); check that it runs and can be reached from \
+        "the PostgreSQL server of the store, {location}, does not answer ({why}); check that it runs and can be reached from \
          here. Running agents go on, and a daemon goes on by itself as soon as it answers"
     )]
-    Away { place: String, why: String },
+    Away { location: String, why: String },
     #[error(
-        "the PostgreSQL server of the store, {place}, has not answered within {seconds} seconds; check that a PostgreSQL \
+        "the PostgreSQL server of the store, {location}, has not answered within {seconds} seconds; check that a PostgreSQL \
          server runs there, that `store` in the config names its host and port, and that no firewall or overload keeps it \
          from answering"
     )]
-    Silent { place: String, seconds: u64 },
+    Silent { location: String, seconds: u64 },
     #[error("the store's connection failed: {0}")]
     Connection(#[source] sqlx::Error),
     #[error("the store refused {statement}: {source}")]

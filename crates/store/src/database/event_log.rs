@@ -15,9 +15,9 @@ statements! {
     LAST_EVENT = same "select value from counters where name = 'event'";
 }
 
-/// A fact that has no number yet.
+/// An event that has no number yet.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct NewEvent {
     pub(crate) at: Timestamp,
     pub(crate) agent: Option<AgentName>,
     pub(crate) schedule: Option<ScheduleName>,
@@ -25,7 +25,7 @@ pub(crate) struct Recorded {
     pub(crate) fact: Fact,
 }
 
-impl Recorded {
+impl NewEvent {
     pub(crate) fn of_fleet(fact: Fact, at: Timestamp) -> Self {
         Self { at, agent: None, schedule: None, job: None, fact }
     }
@@ -34,27 +34,27 @@ impl Recorded {
 impl Tx<'_> {
     /// Writes the recorded events and returns the number of the last one, or 0. It is the last step of a transaction.
     pub(crate) async fn write_events(&mut self) -> Result<i64, StoreError> {
-        let recorded = std::mem::take(&mut self.recorded);
-        append(self, recorded).await
+        let events = std::mem::take(&mut self.events);
+        append(self, events).await
     }
 }
 
 /// Appends events and returns the number of the last one, or 0.
-async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<i64, StoreError> {
-    let Ok(count @ 1..) = i64::try_from(recorded.len()) else { return Ok(0) };
+async fn append(tx: &mut Tx<'_>, events: Vec<NewEvent>) -> Result<i64, StoreError> {
+    let Ok(count @ 1..) = i64::try_from(events.len()) else { return Ok(0) };
     let row = tx.one(NUMBER_EVENTS, args![count]).await?;
     let row = row.ok_or_else(|| StoreError::Unreadable { what: "no event counter".to_owned() })?;
     let last: i64 = row.get("value")?;
-    for (seq, event) in (last - count + 1..).zip(recorded) {
-        let json = |written: serde_json::Result<String>| {
-            written.map_err(|error| StoreError::Unreadable { what: error.to_string() })
+    for (seq, event) in (last - count + 1..).zip(events) {
+        let json = |result: serde_json::Result<String>| {
+            result.map_err(|error| StoreError::Unreadable { what: error.to_string() })
         };
         let data = json(serde_json::to_string(&event.fact))?;
-        let by = tx.by.as_ref().map(|by| json(serde_json::to_string(by))).transpose()?;
+        let actor = tx.actor.as_ref().map(|actor| json(serde_json::to_string(actor))).transpose()?;
         let agent = event.agent.as_ref().map_or("", AgentName::as_str);
         let schedule = event.schedule.as_ref().map(ScheduleName::as_str);
         let job = event.job.as_ref().map(JobId::as_str);
-        let row = args![seq, event.at, event.fact.type_name(), agent, schedule, job, data, by];
+        let row = args![seq, event.at, event.fact.type_name(), agent, schedule, job, data, actor];
         tx.execute(ADD_EVENT, row).await?;
     }
     Ok(last)

@@ -23,8 +23,8 @@ struct FileId {
 
 impl FileId {
     fn of(path: &Path) -> io::Result<Self> {
-        let found = fs::metadata(path)?;
-        Ok(Self { device: found.dev(), inode: found.ino() })
+        let metadata = fs::metadata(path)?;
+        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
     }
 }
 
@@ -43,17 +43,17 @@ impl StoreFile {
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.files {
             let how = match FileId::of(path) {
-                Ok(now) if now == *opened => continue,
+                Ok(current) if current == *opened => continue,
                 Ok(_) => "was replaced by another file".to_owned(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => "was removed".to_owned(),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    let closed = closed_folder(path);
-                    let advice = closed.map_or_else(|| error.to_string(), |folder| advice(&folder));
-                    return Err(StoreError::Unreachable { place: path.display().to_string(), advice });
+                    let folder = closed_folder(path);
+                    let advice = folder.map_or_else(|| error.to_string(), |folder| advice(&folder));
+                    return Err(StoreError::Unreachable { location: path.display().to_string(), advice });
                 }
                 Err(error) => format!("cannot be found: {error}"),
             };
-            return Err(StoreError::Replaced { place: path.display().to_string(), how });
+            return Err(StoreError::Replaced { location: path.display().to_string(), how });
         }
         Ok(())
     }

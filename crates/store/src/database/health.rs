@@ -16,7 +16,7 @@ statements! {
 }
 
 /// Returns true if the server cannot be reached, or closed the connection.
-fn is_out_of_reach(error: &sqlx::Error) -> bool {
+pub(super) fn is_out_of_reach(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
 
@@ -26,19 +26,19 @@ pub(crate) struct StoreHealth {
     /// Damage that was found. It is permanent.
     damage: OnceLock<String>,
     /// Reason why the last write failed, if the store was the cause.
-    failed: Mutex<Option<String>>,
+    write_error: Mutex<Option<String>>,
 }
 
 impl StoreHealth {
-    pub(crate) fn read<T>(&self, answer: &Result<T, StoreError>) {
+    pub(crate) fn record_read<T>(&self, answer: &Result<T, StoreError>) {
         if let Err(error @ StoreError::Damaged(_)) = answer {
             self.damage.get_or_init(|| error.to_string());
         }
     }
 
-    pub(crate) fn wrote<T>(&self, answer: &Result<T, StoreError>) {
-        self.read(answer);
-        let failed = match answer {
+    pub(crate) fn record_write<T>(&self, answer: &Result<T, StoreError>) {
+        self.record_read(answer);
+        let write_error = match answer {
             Err(
                 error @ (StoreError::Commit(_)
                 | StoreError::Connection(_)
@@ -47,7 +47,7 @@ impl StoreHealth {
             ) => Some(error.to_string()),
             _ => None,
         };
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+        *self.write_error.lock().unwrap_or_else(PoisonError::into_inner) = write_error;
     }
 }
 
@@ -55,7 +55,7 @@ impl Store {
     /// Returns why nothing can be written, if so: the file was removed or replaced, it is damaged, or the last write
     /// failed.
     pub fn trouble(&self) -> Option<String> {
-        if let Some(damage) = self.standing.damage.get() {
+        if let Some(damage) = self.health.damage.get() {
             return Some(damage.clone());
         }
         if let Database::Sqlite { file, .. } = &self.database
@@ -63,11 +63,11 @@ impl Store {
         {
             return Some(error.to_string());
         }
-        self.standing.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.health.write_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces an error by its cause: the file is missing, or the server does not answer.
-    pub(crate) fn explained(&self, error: StoreError) -> StoreError {
+    pub(crate) fn with_cause(&self, error: StoreError) -> StoreError {
         match (&self.database, &error) {
             (
                 Database::Sqlite { file, .. },
@@ -77,8 +77,8 @@ impl Store {
                 Database::Postgres(pool),
                 StoreError::Connection(source) | StoreError::Statement { source, .. },
             ) if is_out_of_reach(source) => {
-                let place = open::shown(&pool.connect_options());
-                StoreError::Away { place, why: source.to_string() }
+                let location = open::display_address(&pool.connect_options());
+                StoreError::Away { location, why: source.to_string() }
             }
             _ => error,
         }

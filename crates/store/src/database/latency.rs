@@ -20,17 +20,17 @@ impl Latency {
         Self { reads, writes }
     }
 
-    pub(crate) fn read_since(&self, begin: Instant) {
-        observe(&self.reads, begin);
+    pub(crate) fn record_read(&self, started_at: Instant) {
+        observe(&self.reads, started_at);
     }
 
-    pub(crate) fn wrote_since(&self, begin: Instant) {
-        observe(&self.writes, begin);
+    pub(crate) fn record_write(&self, started_at: Instant) {
+        observe(&self.writes, started_at);
     }
 }
 
-fn observe(histogram: &Mutex<Histogram>, begin: Instant) {
-    let seconds = begin.elapsed().as_secs_f64();
+fn observe(histogram: &Mutex<Histogram>, started_at: Instant) {
+    let seconds = started_at.elapsed().as_secs_f64();
     histogram.lock().unwrap_or_else(PoisonError::into_inner).observe(seconds);
 }
 

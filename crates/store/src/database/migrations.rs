@@ -40,6 +40,7 @@ macro_rules! migrations {
             25 "0025_" "imports",
             26 "0026_" "owed_since",
             27 "0027_" "assumed_usage",
+            28 "0028_" "absent_since",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {
@@ -71,17 +72,17 @@ mod tests {
     /// The list has every file, with the number, the description and the checksum that sqlx reads from the folder.
     #[tokio::test]
     async fn the_list_is_what_the_folders_hold() {
-        for (folder, listed) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
+        for (folder, list_query) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(folder);
             let read = Migrator::new(folder.as_path()).await.unwrap();
-            let facts = |migrator: &Migrator| {
+            let stored_columns = |migrator: &Migrator| {
                 let fact = |migration: &Migration| {
                     let Migration { version, description, checksum, no_tx, .. } = migration.clone();
                     (version, description, checksum, no_tx)
                 };
                 migrator.iter().map(fact).collect::<Vec<_>>()
             };
-            assert_eq!(facts(listed), facts(&read), "{}", folder.display());
+            assert_eq!(stored_columns(list_query), stored_columns(&read), "{}", folder.display());
         }
     }
 }

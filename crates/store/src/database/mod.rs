@@ -1,4 +1,4 @@
-//! The connection to SQLite or PostgreSQL, without a word about what the tables mean.
+//! The connection to SQLite or PostgreSQL, without the meaning of the tables.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -6,9 +6,10 @@
 //! | `db`, `dialect` | transactions, arguments and rows with one interface for both databases; declaring SQL |
 //! | `event_log` | number and write the events of a transaction |
 //! | `writer` | group commit on SQLite |
+//! | `server` | connections to PostgreSQL, and how long a statement may take |
 //! | `changes` | wake those who follow the event log |
 //! | `file`, `health`, `error` | whether the file is still there, whether the store can be written; what can go wrong |
-//! | `patience` | how long a server that is away is waited for while the daemon ends |
+//! | `shutdown_limit` | the limit of waits for a server that does not answer, while the daemon ends |
 //! | `latency` | how long reads and writes take |
 
 pub(crate) mod changes;
@@ -22,10 +23,11 @@ pub(crate) mod health;
 pub(crate) mod latency;
 mod migrations;
 mod open;
-pub(crate) mod patience;
+pub(crate) mod server;
+pub(crate) mod shutdown_limit;
 pub(crate) mod writer;
 
 pub use error::StoreError;
 pub(crate) use open::ANSWER_TIMEOUT;
 pub use open::is_postgres;
-pub use patience::LAST_WAIT;
+pub use shutdown_limit::SHUTDOWN_STORE_TIMEOUT;

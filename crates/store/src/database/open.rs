@@ -1,4 +1,4 @@
-//! Opening a store: its place, its settings, and its migrations.
+//! Opening a store: its location, its settings, and its migrations.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::writer::Writer;
 use crate::{Database, Store};
 use cowhand_system::clock::Clock;
 
-/// Another process may lock the file for a short time, and many callers may use all connections; a longer wait is an
+/// Longest wait for a lock of the file, for a free connection or for an answer of the server. A longer wait is an
 /// error.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Migrations that were applied to a store. A store without this table is new.
@@ -30,35 +30,37 @@ const POSTGRES_CONNECTIONS: u32 = 16;
 
 impl Store {
     /// Opens `postgres://…` or the path of an SQLite file, which is created if it does not exist.
-    pub async fn open(place: &str) -> Result<Self, StoreError> {
-        if is_postgres(place) {
-            Self::open_postgres(place).await
+    pub async fn open(location: &str) -> Result<Self, StoreError> {
+        if is_postgres(location) {
+            Self::open_postgres(location).await
         } else {
-            Self::open_sqlite(Path::new(place)).await
+            Self::open_sqlite(Path::new(location)).await
         }
     }
 
     async fn open_sqlite(path: &Path) -> Result<Self, StoreError> {
-        let place = path.display().to_string();
-        let cannot =
-            |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
-        let damaged_or = |error: sqlx::Error| match StoreError::connection(error) {
-            StoreError::Damaged(why) => StoreError::DamagedFile { place: place.clone(), why },
-            StoreError::Connection(error) => cannot(&error),
+        let location = path.display().to_string();
+        let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
+            location: location.clone(),
+            why: why.to_string(),
+        };
+        let damaged_or_open_error = |error: sqlx::Error| match StoreError::connection(error) {
+            StoreError::Damaged(why) => StoreError::DamagedFile { location: location.clone(), why },
+            StoreError::Connection(error) => open_error(&error),
             other => other,
         };
         let options = options(path);
-        let first = lock_folder(path).await;
+        let folder_lock = lock_folder(path).await;
         match std::fs::metadata(path) {
-            Ok(found) if found.len() == 0 => return Err(StoreError::Empty { place }),
+            Ok(metadata) if metadata.len() == 0 => return Err(StoreError::Empty { location }),
             Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, &place).await?,
-            Err(error) => return Err(cannot(&error)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, &location).await?,
+            Err(error) => return Err(open_error(&error)),
         }
-        let mut writer = options.connect().await.map_err(damaged_or)?;
-        SQLITE.run(&mut writer).await.map_err(|error| migration_error(&place, &SQLITE, &error))?;
-        drop(first);
-        let file = StoreFile::opened(path).map_err(|error| cannot(&error))?;
+        let mut writer = options.connect().await.map_err(damaged_or_open_error)?;
+        SQLITE.run(&mut writer).await.map_err(|error| migration_error(&location, &SQLITE, &error))?;
+        drop(folder_lock);
+        let file = StoreFile::opened(path).map_err(|error| open_error(&error))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(SQLITE_READERS)
             // A connection that is opened later would open another file if this one was removed; open connections can
@@ -70,7 +72,7 @@ impl Store {
             .test_before_acquire(false)
             .connect_with(options.read_only(true))
             .await
-            .map_err(damaged_or)?;
+            .map_err(damaged_or_open_error)?;
         let committed = Committed::new();
         let writer = Writer::start(writer, committed.clone(), file.clone());
         Ok(Self::of(Database::Sqlite { readers, writer, file }, committed))
@@ -78,25 +80,27 @@ impl Store {
 
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
-            .map_err(|error| StoreError::Open { place: "postgres".to_owned(), why: error.to_string() })?
+            .map_err(|error| StoreError::Open { location: "postgres".to_owned(), why: error.to_string() })?
             // A node that hangs in a transaction must not block others for long.
             .options([("idle_in_transaction_session_timeout", "30s"), ("lock_timeout", "30s")]);
-        let place = shown(&options);
-        let cannot =
-            |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
+        let location = display_address(&options);
+        let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
+            location: location.clone(),
+            why: why.to_string(),
+        };
         // The pool would retry a refused connection for half a minute.
-        let (mut first, applied) = connect(&options).await?;
-        let migrated = async {
-            POSTGRES.run(&mut first).await.map_err(|error| migration_error(&place, &POSTGRES, &error))
+        let (mut connection, applied) = connect(&options).await?;
+        let migrate = async {
+            POSTGRES.run(&mut connection).await.map_err(|error| migration_error(&location, &POSTGRES, &error))
         };
         // A migration may take long, or wait for one of another node.
         if POSTGRES.iter().all(|known| applied.contains(&known.version)) {
-            within_limit(&place, migrated).await?;
+            within_limit(&location, migrate).await?;
         } else {
-            migrated.await?;
+            migrate.await?;
         }
-        let closed = async { first.close().await.map_err(|error| cannot(&error)) };
-        within_limit(&place, closed).await?;
+        let close = async { connection.close().await.map_err(|error| open_error(&error)) };
+        within_limit(&location, close).await?;
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS)
             .acquire_timeout(ANSWER_TIMEOUT)
@@ -105,8 +109,16 @@ impl Store {
     }
 
     fn of(database: Database, committed: Committed) -> Self {
-        let (latency, standing, patience) = (Latency::new(), Arc::default(), Arc::default());
-        Self { database, committed, latency, standing, patience, random: || fastrand::u64(..), clock: None }
+        let (latency, health, shutdown_limit) = (Latency::new(), Arc::default(), Arc::default());
+        Self {
+            database,
+            committed,
+            latency,
+            health,
+            shutdown_limit,
+            random: || fastrand::u64(..),
+            clock: None,
+        }
     }
 
     /// Replaces the source of random numbers.
@@ -124,26 +136,27 @@ impl Store {
     }
 }
 
-/// Connects to a server, and asks it for the migrations of the store, so that it has answered a statement.
+/// Connects to a server and reads the applied migrations, so that the server has answered a statement.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection, Vec<i64>), StoreError> {
-    let place = shown(options);
+    let location = display_address(options);
     let connected = async {
-        let cannot =
-            |error: sqlx::Error| StoreError::Open { place: place.clone(), why: server_message(&error) };
-        let mut server = options.connect().await.map_err(cannot)?;
+        let open_error =
+            |error: sqlx::Error| StoreError::Open { location: location.clone(), why: server_message(&error) };
+        let mut server = options.connect().await.map_err(open_error)?;
         let applied = sqlx::query_scalar(APPLIED_MIGRATIONS).fetch_all(&mut server).await;
         Ok((server, applied.unwrap_or_default()))
     };
-    within_limit(&place, connected).await
+    within_limit(&location, connected).await
 }
 
-/// Runs a call to the server of a store that is opened, which has to answer within [`ANSWER_TIMEOUT`].
+/// Runs a call to the server while a store is opened. Fails if it takes longer than [`ANSWER_TIMEOUT`].
 pub(super) async fn within_limit<T>(
-    place: &str,
+    location: &str,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let silent = |_| StoreError::Silent { place: place.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() };
-    tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(silent)?
+    let no_answer =
+        |_| StoreError::Silent { location: location.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() };
+    tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(no_answer)?
 }
 
 /// Returns the newest migration that this version knows.
@@ -153,15 +166,17 @@ pub(super) fn newest_of(migrations: &Migrator) -> Option<i64> {
 
 /// Formats the message of a server, without the source line that sqlx adds.
 pub(super) fn server_message(error: &sqlx::Error) -> String {
-    error.as_database_error().map_or_else(|| error.to_string(), |said| said.message().to_owned())
+    error
+        .as_database_error()
+        .map_or_else(|| error.to_string(), |server_error| server_error.message().to_owned())
 }
 
-pub fn is_postgres(place: &str) -> bool {
-    place.starts_with("postgres://") || place.starts_with("postgresql://")
+pub fn is_postgres(location: &str) -> bool {
+    location.starts_with("postgres://") || location.starts_with("postgresql://")
 }
 
 /// Formats the server and its database. The URL may contain a password, so only these parts are shown.
-pub(crate) fn shown(options: &PgConnectOptions) -> String {
+pub(crate) fn display_address(options: &PgConnectOptions) -> String {
     let (host, port) = (options.get_host(), options.get_port());
     format!("postgres://{host}:{port}/{}", options.get_database().unwrap_or_default())
 }
@@ -178,15 +193,17 @@ pub(crate) fn options(path: &Path) -> SqliteConnectOptions {
 
 /// Creates a store under another name and moves it into place when it is complete, so a killed start leaves no empty
 /// file.
-async fn create(path: &Path, place: &str) -> Result<(), StoreError> {
-    let cannot =
-        |why: &dyn std::fmt::Display| StoreError::Open { place: place.to_owned(), why: why.to_string() };
+async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
+    let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
+        location: location.to_owned(),
+        why: why.to_string(),
+    };
     let new = file::beside(path, ".new");
-    file::create(&new).map_err(|error| cannot(&error))?;
-    let mut connection = options(&new).connect().await.map_err(|error| cannot(&error))?;
-    SQLITE.run(&mut connection).await.map_err(|error| migration_error(place, &SQLITE, &error))?;
-    connection.close().await.map_err(|error| cannot(&error))?;
-    file::persist(&new, path).map_err(|error| cannot(&error))
+    file::create(&new).map_err(|error| open_error(&error))?;
+    let mut connection = options(&new).connect().await.map_err(|error| open_error(&error))?;
+    SQLITE.run(&mut connection).await.map_err(|error| migration_error(location, &SQLITE, &error))?;
+    connection.close().await.map_err(|error| open_error(&error))?;
+    file::persist(&new, path).map_err(|error| open_error(&error))
 }
 
 /// Locks the folder, so that no other process migrates the same file; sqlx does this only on PostgreSQL. If the folder
@@ -198,16 +215,16 @@ async fn lock_folder(file: &Path) -> Option<File> {
     tokio::task::spawn_blocking(move || folder.lock().ok().map(|()| folder)).await.ok()?
 }
 
-fn migration_error(place: &str, known: &Migrator, error: &MigrateError) -> StoreError {
+fn migration_error(location: &str, migrations: &Migrator, error: &MigrateError) -> StoreError {
     match error {
         MigrateError::VersionMissing(found) => StoreError::Newer {
-            place: place.to_owned(),
+            location: location.to_owned(),
             found: *found,
-            known: newest_of(known).unwrap_or_default(),
+            known: newest_of(migrations).unwrap_or_default(),
         },
         other if super::error::is_damage(other) => {
-            StoreError::DamagedFile { place: place.to_owned(), why: other.to_string() }
+            StoreError::DamagedFile { location: location.to_owned(), why: other.to_string() }
         }
-        other => StoreError::Open { place: place.to_owned(), why: other.to_string() },
+        other => StoreError::Open { location: location.to_owned(), why: other.to_string() },
     }
 }

@@ -17,7 +17,7 @@ use super::changes::Committed;
 use super::db::Tx;
 use super::error::StoreError;
 use super::file::StoreFile;
-use crate::Answer;
+use crate::VerbFuture;
 use crate::audit;
 
 /// Maximum number of verbs in a commit: enough to make the sync cheap, few enough to keep the wait short.
@@ -38,17 +38,23 @@ enum Request {
 impl Writer {
     pub(crate) fn start(connection: SqliteConnection, committed: Committed, file: StoreFile) -> Self {
         let (queue, requests) = mpsc::channel(WRITER_QUEUE_LENGTH);
-        tokio::spawn(work(connection, requests, committed, file));
+        tokio::spawn(run_writer(connection, requests, committed, file));
         Self { queue }
     }
 
-    pub(crate) async fn write<T, F>(&self, present: Option<Moment>, verb: F) -> Result<T, StoreError>
+    pub(crate) async fn write<T, F>(&self, call_time: Option<Moment>, verb: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let verb = Box::new(Queued { verb: Some(verb), by: audit::current(), present, done: None, reply });
+        let verb = Box::new(QueuedVerb {
+            verb: Some(verb),
+            actor: audit::current(),
+            call_time,
+            result: None,
+            reply,
+        });
         self.queue.send(Request::Verb(verb)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
@@ -63,26 +69,26 @@ impl Writer {
     }
 }
 
-async fn work(
+async fn run_writer(
     mut connection: SqliteConnection,
     mut requests: mpsc::Receiver<Request>,
     committed: Committed,
     file: StoreFile,
 ) {
-    let mut closing = None;
-    while closing.is_none() {
+    let mut close_reply = None;
+    while close_reply.is_none() {
         let mut group = Vec::new();
-        let mut waiting = Vec::new();
-        if requests.recv_many(&mut waiting, MAX_VERBS_PER_COMMIT).await == 0 {
+        let mut received = Vec::new();
+        if requests.recv_many(&mut received, MAX_VERBS_PER_COMMIT).await == 0 {
             break;
         }
-        for request in waiting {
+        for request in received {
             match request {
                 Request::Verb(verb) => group.push(verb),
-                Request::Close(reply) => closing = Some(reply),
+                Request::Close(reply) => close_reply = Some(reply),
             }
         }
-        commit_together(&mut connection, group, &committed, &file).await;
+        commit_group(&mut connection, group, &committed, &file).await;
     }
     requests.close();
     if file.check().is_ok() {
@@ -92,38 +98,38 @@ async fn work(
         // SQLite would remove the log by its path, which may belong to another database now.
         std::mem::forget(connection);
     }
-    if let Some(reply) = closing {
+    if let Some(reply) = close_reply {
         // The caller may have stopped waiting.
         reply.send(()).unwrap_or_default();
     }
 }
 
-async fn commit_together(
+async fn commit_group(
     connection: &mut SqliteConnection,
     mut group: Vec<Box<dyn Verb>>,
     committed: &Committed,
     file: &StoreFile,
 ) {
-    let failed = match checked_together(connection, &mut group, file).await {
+    let commit_error = match run_checked(connection, &mut group, file).await {
         Ok(last_event) => {
-            committed.reached(last_event);
+            committed.advance(last_event);
             None
         }
         Err(error) => Some(error),
     };
     for verb in group {
-        verb.answer(failed.as_ref());
+        verb.reply(commit_error.as_ref());
     }
 }
 
-/// Commits, and fails if the path does not lead to the open file.
-async fn checked_together(
+/// Runs verbs in one transaction. Fails if the path does not lead to the open file.
+async fn run_checked(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
     file: &StoreFile,
 ) -> Result<i64, StoreError> {
     file.check()?;
-    let last_event = match run_together(connection, group).await {
+    let last_event = match run_in_transaction(connection, group).await {
         Ok(last_event) => last_event,
         Err(error) => {
             // The connection may be in a transaction; if the rollback fails, the next `begin` reports it.
@@ -143,80 +149,81 @@ async fn checked_together(
 }
 
 /// Runs verbs in one transaction and returns the number of the last event, or 0.
-async fn run_together(
+async fn run_in_transaction(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
 ) -> Result<i64, sqlx::Error> {
     // A deferred transaction that reads before it writes fails under contention, whatever the timeout.
     connection.execute("begin immediate").await?;
-    if let [alone] = group {
-        let kept = alone.run(connection).await;
-        connection.execute(if kept.is_some() { "commit" } else { "rollback" }).await?;
-        return Ok(kept.unwrap_or_default());
+    if let [verb] = group {
+        let verb_event = verb.run(connection).await;
+        connection.execute(if verb_event.is_some() { "commit" } else { "rollback" }).await?;
+        return Ok(verb_event.unwrap_or_default());
     }
     let mut last_event = 0;
     for verb in group {
         connection.execute("savepoint verb").await?;
-        let kept = verb.run(connection).await;
-        let back = if kept.is_some() { "" } else { "rollback to verb; " };
-        connection.execute(AssertSqlSafe(format!("{back}release verb"))).await?;
-        last_event = last_event.max(kept.unwrap_or_default());
+        let verb_event = verb.run(connection).await;
+        let rollback = if verb_event.is_some() { "" } else { "rollback to verb; " };
+        connection.execute(AssertSqlSafe(format!("{rollback}release verb"))).await?;
+        last_event = last_event.max(verb_event.unwrap_or_default());
     }
     connection.execute("commit").await?;
     Ok(last_event)
 }
 
-/// A queued verb of any answer type.
+/// A queued verb with a result of any type.
 trait Verb: Send {
-    /// Runs the verb. Returns none if its changes are not to be kept, else the number of its last event, or 0.
+    /// Runs the verb. Returns the number of its last event, or 0; none if its changes have to be rolled back.
     fn run<'r>(
         &'r mut self,
         connection: &'r mut SqliteConnection,
     ) -> futures_util::future::BoxFuture<'r, Option<i64>>;
-    fn answer(self: Box<Self>, commit_failed: Option<&StoreError>);
+    /// Sends the result to the caller. A failed commit is the result of each verb that had succeeded.
+    fn reply(self: Box<Self>, commit_error: Option<&StoreError>);
 }
 
-struct Queued<T, F> {
+struct QueuedVerb<T, F> {
     verb: Option<F>,
-    by: Option<Actor>,
-    present: Option<Moment>,
-    done: Option<Result<T, StoreError>>,
+    actor: Option<Actor>,
+    call_time: Option<Moment>,
+    result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Verb for Queued<T, F>
+impl<T, F> Verb for QueuedVerb<T, F>
 where
     T: Send,
-    F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send,
+    F: for<'t> FnOnce(&'t mut Tx<'_>) -> VerbFuture<'t, T> + Send,
 {
     fn run<'r>(
         &'r mut self,
         connection: &'r mut SqliteConnection,
     ) -> futures_util::future::BoxFuture<'r, Option<i64>> {
-        let (verb, by, present) = (self.verb.take(), self.by.take(), self.present);
-        let done = &mut self.done;
+        let (verb, actor, call_time) = (self.verb.take(), self.actor.take(), self.call_time);
+        let result = &mut self.result;
         Box::pin(async move {
             let verb = verb?;
             let mut last_event = 0;
-            let whole = async {
-                let mut tx = Tx::sqlite(connection).on_account_of(by).called_at(present);
+            let run = async {
+                let mut tx = Tx::sqlite(connection).with_actor(actor).with_call_time(call_time);
                 let answer = verb(&mut tx).await?;
                 last_event = tx.write_events().await?;
                 Ok(answer)
             };
-            let answer = AssertUnwindSafe(whole).catch_unwind().await.unwrap_or(Err(StoreError::Panicked));
-            done.insert(answer).is_ok().then_some(last_event)
+            let answer = AssertUnwindSafe(run).catch_unwind().await.unwrap_or(Err(StoreError::Panicked));
+            result.insert(answer).is_ok().then_some(last_event)
         })
     }
 
-    fn answer(self: Box<Self>, commit_failed: Option<&StoreError>) {
-        let answer = match (commit_failed, self.done) {
+    fn reply(self: Box<Self>, commit_error: Option<&StoreError>) {
+        let answer = match (commit_error, self.result) {
             (_, Some(Err(error))) => Err(error),
-            (Some(StoreError::Replaced { place, how }), _) => {
-                Err(StoreError::Replaced { place: place.clone(), how: how.clone() })
+            (Some(StoreError::Replaced { location, how }), _) => {
+                Err(StoreError::Replaced { location: location.clone(), how: how.clone() })
             }
-            (Some(StoreError::Unreachable { place, advice }), _) => {
-                Err(StoreError::Unreachable { place: place.clone(), advice: advice.clone() })
+            (Some(StoreError::Unreachable { location, advice }), _) => {
+                Err(StoreError::Unreachable { location: location.clone(), advice: advice.clone() })
             }
             (Some(StoreError::Damaged(why)), _) => Err(StoreError::Damaged(why.clone())),
             (Some(StoreError::Commit(why)), _) => Err(StoreError::Commit(why.clone())),

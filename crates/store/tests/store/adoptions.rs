@@ -8,18 +8,18 @@ use cowhand_core::trigger::Occurrence;
 use cowhand_store::{Decision, Fired, NewFiring, Store};
 
 use crate::conformance::{claim, fire};
-use crate::{HOURLY, Place, at, new_job, on_both, roster};
+use crate::{HOURLY, TestDb, at, new_job, on_both, roster};
 
 on_both! {
-    one_that_fired_goes_on_beyond_both,
+    a_schedule_that_fired_continues_after_both_histories,
     jobs_of_another_agent_hold_nothing_up,
-    jobs_that_end_meanwhile_do,
-    no_event_is_lost_between_two_names,
+    jobs_can_end_during_an_adoption,
+    an_adopted_schedule_keeps_its_cursor,
 }
 
 const EVERY: &str = r#"{"type":"interval","interval":"1m"}"#;
 
-fn called(agent: &str, name: &str, trigger: &str, adopts: (&str, &str)) -> Roster {
+fn roster_with_adoption(agent: &str, name: &str, trigger: &str, adopts: (&str, &str)) -> Roster {
     let agent: cowhand_core::id::AgentName = agent.parse().unwrap();
     let mut schedule = Schedule::new(&agent, name.parse().unwrap(), serde_json::from_str(trigger).unwrap());
     schedule.adopts = Some(Former { agent: adopts.0.parse().unwrap(), name: adopts.1.parse().unwrap() });
@@ -39,18 +39,18 @@ async fn fire_interval(store: &Store, schedule: ScheduleId, number: u64) -> Fire
         .unwrap()
 }
 
-async fn one_that_fired_goes_on_beyond_both(place: Place) {
-    let store = place.open().await;
+async fn a_schedule_that_fired_continues_after_both_histories(db: TestDb) {
+    let store = db.open().await;
     let old = roster(&[EVERY]);
     store.load_schedules(old.clone(), at(0)).await.unwrap();
     for number in 1..=3 {
         fire_interval(&store, id_of(&old), number).await;
     }
     // Not said at first, and so begun anew.
-    let new = called("coder", "new", EVERY, ("coder", "nobody"));
+    let new = roster_with_adoption("coder", "new", EVERY, ("coder", "nobody"));
     store.load_schedules(new.clone(), at(10)).await.unwrap();
     fire_interval(&store, id_of(&new), 1).await;
-    let new = called("coder", "new", EVERY, ("coder", "s0"));
+    let new = roster_with_adoption("coder", "new", EVERY, ("coder", "s0"));
     store.load_schedules(new.clone(), at(20)).await.unwrap();
     let record = store.schedule(id_of(&new)).await.unwrap().unwrap();
     assert_eq!(record.interval_count, 3, "{record:?}");
@@ -61,25 +61,29 @@ async fn one_that_fired_goes_on_beyond_both(place: Place) {
     assert_eq!(store.schedules().await.unwrap().len(), 1);
 }
 
-async fn jobs_of_another_agent_hold_nothing_up(place: Place) {
-    let store = place.open().await;
+async fn jobs_of_another_agent_hold_nothing_up(db: TestDb) {
+    let store = db.open().await;
     let old = roster(&[HOURLY]);
     store.load_schedules(old.clone(), at(0)).await.unwrap();
     let job = fire(&store, id_of(&old), 3_600).await;
-    let new = called("other", "s0", HOURLY, ("coder", "s0"));
+    let new = roster_with_adoption("other", "s0", HOURLY, ("coder", "s0"));
     store.load_schedules(new.clone(), at(3_601)).await.unwrap();
     let snapshot = store.snapshot().await.unwrap();
     let waiting = snapshot.jobs.iter().find(|live| live.id == *job.id()).unwrap();
     assert_eq!((waiting.agent.as_str(), waiting.schedule), ("coder", None));
     let ledger = store.ledger(id_of(&new), 10).await.unwrap();
     assert_eq!(ledger[0].job.as_ref(), Some(job.id()));
-    let told: Vec<_> = ledger[0].jobs.iter().map(|job| (&job.id, job.status)).collect();
-    assert_eq!(told, [(job.id(), JobStatus::Pending)], "the firing is told with its job, which has not run");
+    let jobs_of_firing: Vec<_> = ledger[0].jobs.iter().map(|job| (&job.id, job.status)).collect();
+    assert_eq!(
+        jobs_of_firing,
+        [(job.id(), JobStatus::Pending)],
+        "the firing is told with its job, which has not run"
+    );
 }
 
-/// Locks are taken in one order, so that neither has to give way.
-async fn jobs_that_end_meanwhile_do(place: Place) {
-    let (store, beside) = (place.open().await, place.open().await);
+/// Both transactions take locks in one order, so they do not deadlock.
+async fn jobs_can_end_during_an_adoption(db: TestDb) {
+    let (store, beside) = (db.open().await, db.open().await);
     let mut name = "s0".to_owned();
     store.load_schedules(roster(&[HOURLY]), at(0)).await.unwrap();
     for round in 1..=20 {
@@ -92,7 +96,7 @@ async fn jobs_that_end_meanwhile_do(place: Place) {
         };
         let (job, epoch) = claim(&store, &job, due + 1).await;
         let next = format!("s{round}");
-        let roster = called("coder", &next, HOURLY, ("coder", &name));
+        let roster = roster_with_adoption("coder", &next, HOURLY, ("coder", &name));
         let done = Outcome::Completed { summary: None };
         let (settled, loaded) = tokio::join!(
             store.settle(job.id().clone(), epoch, done, Retry::default(), at(due + 2)),
@@ -106,15 +110,15 @@ async fn jobs_that_end_meanwhile_do(place: Place) {
     }
 }
 
-/// What happens before the new name is loaded is still to be looked at.
-async fn no_event_is_lost_between_two_names(place: Place) {
+/// Events from before the new name is loaded are still processed.
+async fn an_adopted_schedule_keeps_its_cursor(db: TestDb) {
     const LIFE: &str = r#"{"type":"agent_lifecycle","event":"session_start"}"#;
-    let store = place.open().await;
+    let store = db.open().await;
     let old = roster(&[LIFE]);
     store.load_schedules(old.clone(), at(0)).await.unwrap();
     let seen = store.cursor(id_of(&old)).await.unwrap();
     store.add_job(crate::hand_job(), at(1)).await.unwrap();
-    let new = called("coder", "new", LIFE, ("coder", "s0"));
+    let new = roster_with_adoption("coder", "new", LIFE, ("coder", "s0"));
     store.load_schedules(new.clone(), at(2)).await.unwrap();
     assert!(seen.is_some());
     assert_eq!(store.cursor(id_of(&new)).await.unwrap(), seen);

@@ -13,16 +13,16 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::conformance::event_types;
-use crate::{Place, at, hand_job, no_such_job, on_both, with_schedule};
+use crate::{TestDb, at, hand_job, no_such_job, on_both, with_schedule};
 
 on_both! {
     an_ask_is_made_once_and_answered_once,
-    nobody_answers_in_time,
+    an_unanswered_ask_expires,
     the_end_of_an_attempt_ends_its_asks,
     only_an_attempt_that_runs_can_ask,
-    two_who_answer_get_one_answer,
+    of_two_answers_one_counts,
     an_agent_cannot_ask_without_end,
-    what_was_denied_is_counted_and_bounded,
+    denials_are_counted_and_limited,
 }
 
 async fn running(store: &Store) -> (JobId, i64) {
@@ -45,8 +45,8 @@ async fn ask(store: &Store, job: &JobId, key: &str) -> Ask {
     }
 }
 
-async fn an_ask_is_made_once_and_answered_once(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn an_ask_is_made_once_and_answered_once(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let (job, _) = running(&store).await;
     let first = ask(&store, &job, "k1").await;
     assert_eq!((first.id.number, first.attempt, &first.what), (1, 1, &tool()));
@@ -77,8 +77,8 @@ async fn an_ask_is_made_once_and_answered_once(place: Place) {
     assert_eq!(event.fact, Fact::AskAnswered { ask: first.id, status: AskStatus::Allowed });
 }
 
-async fn nobody_answers_in_time(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn an_unanswered_ask_expires(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let (job, _) = running(&store).await;
     let made = ask(&store, &job, "k").await;
     store.expire_asks(at(99)).await.unwrap();
@@ -96,8 +96,8 @@ async fn nobody_answers_in_time(place: Place) {
     assert_eq!(event.by, None, "nobody asked for it");
 }
 
-async fn the_end_of_an_attempt_ends_its_asks(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn the_end_of_an_attempt_ends_its_asks(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let (job, epoch) = running(&store).await;
     let open = ask(&store, &job, "k1").await;
     let answered = ask(&store, &job, "k2").await;
@@ -117,8 +117,8 @@ async fn the_end_of_an_attempt_ends_its_asks(place: Place) {
     assert_eq!(gone, AskAnswered::NoAsk);
 }
 
-async fn only_an_attempt_that_runs_can_ask(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn only_an_attempt_that_runs_can_ask(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let waiting = store.add_job(hand_job(), at(1)).await.unwrap();
     let (running, _) = running(&store).await;
     for (job, attempt) in [(waiting.id(), 1), (waiting.id(), 0), (&running, 2), (&running, 0)] {
@@ -129,8 +129,8 @@ async fn only_an_attempt_that_runs_can_ask(place: Place) {
     assert!(made.is_err());
 }
 
-async fn two_who_answer_get_one_answer(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn of_two_answers_one_counts(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let (job, _) = running(&store).await;
     for round in 0..10 {
         let made = ask(&store, &job, &format!("k{round}")).await;
@@ -147,8 +147,8 @@ async fn two_who_answer_get_one_answer(place: Place) {
     }
 }
 
-async fn an_agent_cannot_ask_without_end(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn an_agent_cannot_ask_without_end(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let (job, _) = running(&store).await;
     for number in 0..50 {
         ask(&store, &job, &format!("k{number}")).await;
@@ -158,9 +158,9 @@ async fn an_agent_cannot_ask_without_end(place: Place) {
     assert_eq!(ask(&store, &job, "k0").await.id.number, 1, "what it asked before is still known");
 }
 
-/// An agent that tries for ever fills neither the table nor the events.
-async fn what_was_denied_is_counted_and_bounded(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+/// An agent that repeats a denied use does not fill the table or the event log.
+async fn denials_are_counted_and_limited(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let (job, epoch) = running(&store).await;
     let deny = async |tool: &str, attempt: u32, now: i64| {
         store.denied(job.clone(), attempt, tool.to_owned(), "Bash(rm *)".into(), at(now)).await.unwrap();

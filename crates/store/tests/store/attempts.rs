@@ -7,10 +7,10 @@ use cowhand_store::{Claim, PastAttempt, Store};
 use jiff::SignedDuration;
 
 use crate::conformance::fire;
-use crate::{Place, at, hand_job, no_such_job, on_both, with_schedule};
+use crate::{TestDb, at, hand_job, no_such_job, on_both, with_schedule};
 
 on_both! {
-    the_way_of_a_job,
+    the_history_lists_attempts_in_order,
 }
 
 async fn claim(store: &Store, job: &JobId, node: &str, second: i64) -> i64 {
@@ -21,8 +21,8 @@ async fn claim(store: &Store, job: &JobId, node: &str, second: i64) -> i64 {
     }
 }
 
-async fn the_way_of_a_job(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn the_history_lists_attempts_in_order(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     assert_eq!(store.history(no_such_job()).await.unwrap(), None);
     let id = fire(&store, schedule, 7).await.id().clone();
     let history = store.history(id.clone()).await.unwrap().unwrap();

@@ -12,26 +12,26 @@ use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, ProviderSlot};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleState;
-use cowhand_store::{Claim, Decision, Fired, Hearing, NewFiring, Settled, Starter, Store};
+use cowhand_store::{Claim, Decision, Fired, NewFiring, Settled, Starter, Store, UsageRecorded};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
 
-use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
+use crate::{HOURLY, TestDb, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
 
 on_both! {
-    nobody_reserves_what_is_reserved,
+    a_reserved_amount_is_not_reserved_again,
     two_stores_never_spend_the_same_reserve_twice,
     firing_and_claiming_reserves_too,
-    what_was_heard_is_not_forgotten,
+    recorded_usage_counts_after_the_node_is_lost,
     a_reservation_ends_with_its_attempt,
-    what_a_run_may_need_is_learnt,
-    what_nobody_told_is_assumed,
-    a_command_that_uses_no_model_learns_to_share,
-    a_run_is_told_what_it_passes,
+    reservations_follow_the_cost_of_earlier_attempts,
+    an_unreported_cost_is_assumed,
+    a_command_that_uses_no_model_gets_no_reservation_later,
+    a_running_attempt_learns_which_budget_it_exceeds,
     a_schedule_that_keeps_failing_pauses,
-    a_job_is_empty_as_a_whole,
-    a_person_proves_that_it_works,
+    a_job_counts_as_empty_only_if_no_attempt_acted,
+    a_completed_job_by_hand_ends_the_pause,
     days_are_those_of_the_zone,
     items_and_jobs_have_their_sums,
 }
@@ -42,9 +42,9 @@ fn per_day(dollars: f64) -> Budget {
     Budget { per_day_usd: Some(dollars), ..Budget::default() }
 }
 
-fn limits(own: Budget, fleet: Budget) -> SpendLimits {
+fn limits(agent_budget: Budget, fleet: Budget) -> SpendLimits {
     let (day, month) = (Period::day(at(0), &TimeZone::UTC), Period::month(at(0), &TimeZone::UTC));
-    SpendLimits { own, fleet, day, month }
+    SpendLimits { own: agent_budget, fleet, day, month }
 }
 
 fn starter(limits: SpendLimits) -> Starter {
@@ -73,7 +73,7 @@ async fn add(store: &Store, new: NewJob) -> JobId {
 }
 
 async fn claim(store: &Store, id: &JobId, limits: SpendLimits) -> Claim {
-    store.claim_in_turn(id.clone(), starter(limits), at(1)).await.unwrap()
+    store.claim_with_limits(id.clone(), starter(limits), at(1)).await.unwrap()
 }
 
 async fn claimed(store: &Store, id: &JobId, limits: SpendLimits) -> i64 {
@@ -93,10 +93,10 @@ async fn spent(store: &Store) -> u64 {
     rows.iter().map(|row| microdollars(row.usage.cost_usd)).sum()
 }
 
-/// Ten dollars, three for a job: three of sixteen start, whoever asks and at the same moment.
-async fn nobody_reserves_what_is_reserved(place: Place) {
-    let store = place.open().await;
-    let own = Budget { per_job_usd: Some(3.0), ..per_day(10.0) };
+/// The budget of the day is ten dollars, and a job may need three. So three of sixteen concurrent claims start.
+async fn a_reserved_amount_is_not_reserved_again(db: TestDb) {
+    let store = db.open().await;
+    let agent_budget = Budget { per_job_usd: Some(3.0), ..per_day(10.0) };
     let mut jobs = Vec::new();
     for _ in 0..16 {
         jobs.push(add(&store, hand_job()).await);
@@ -104,7 +104,7 @@ async fn nobody_reserves_what_is_reserved(place: Place) {
     let mut tasks = JoinSet::new();
     for id in jobs {
         let store = store.clone();
-        tasks.spawn(async move { claim(&store, &id, limits(own, Budget::default())).await });
+        tasks.spawn(async move { claim(&store, &id, limits(agent_budget, Budget::default())).await });
     }
     let mut epochs = Vec::new();
     for answer in tasks.join_all().await {
@@ -125,14 +125,14 @@ async fn nobody_reserves_what_is_reserved(place: Place) {
         store.settle(id, epoch, completed(Some(cost(0.5))), Retry::default(), at(2)).await.unwrap();
     }
     let next = add(&store, hand_job()).await;
-    claimed(&store, &next, limits(own, Budget::default())).await;
+    claimed(&store, &next, limits(agent_budget, Budget::default())).await;
     assert_eq!(spent(&store).await, 1_500_000);
 }
 
-/// Two stores on one database stand for two processes; each has eight agents, and the fleet has one budget.
-async fn two_stores_never_spend_the_same_reserve_twice(place: Place) {
-    let stores = [place.open().await, place.open().await];
-    let own = Budget { per_job_usd: Some(1.0), ..Budget::default() };
+/// Two stores on one database act as two processes; each has eight agents, and the fleet has one budget.
+async fn two_stores_never_spend_the_same_reserve_twice(db: TestDb) {
+    let stores = [db.open().await, db.open().await];
+    let agent_budget = Budget { per_job_usd: Some(1.0), ..Budget::default() };
     for round in 0..3 {
         let mut jobs = Vec::new();
         for number in 0..24 {
@@ -142,7 +142,7 @@ async fn two_stores_never_spend_the_same_reserve_twice(place: Place) {
         for (number, id) in jobs.into_iter().enumerate() {
             let store = stores[number % 2].clone();
             tasks.spawn(async move {
-                let claim = claim(&store, &id, limits(own, per_day(15.0))).await;
+                let claim = claim(&store, &id, limits(agent_budget, per_day(15.0))).await;
                 (store, claim)
             });
         }
@@ -167,16 +167,19 @@ async fn two_stores_never_spend_the_same_reserve_twice(place: Place) {
     assert_eq!(spent(&stores[1]).await, 15_000_000, "never a cent more");
 }
 
-async fn firing_and_claiming_reserves_too(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
-    let own = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
+async fn firing_and_claiming_reserves_too(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let agent_budget = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
     let mut tasks = JoinSet::new();
     for number in 0..8 {
         let store = store.clone();
         let decision = Decision::Run(new_job());
         let firing = NewFiring { schedule, key: cron_key(number), due: at(number), decision, note: None };
         tasks.spawn(async move {
-            store.fire_and_claim(firing, starter(limits(own, Budget::default())), at(9)).await.unwrap()
+            store
+                .fire_and_claim(firing, starter(limits(agent_budget, Budget::default())), at(9))
+                .await
+                .unwrap()
         });
     }
     let fired = tasks.join_all().await;
@@ -185,19 +188,19 @@ async fn firing_and_claiming_reserves_too(place: Place) {
     assert_eq!((at_once, waiting), (1, 7), "the others wait");
 }
 
-/// The node is gone: what it told counts, and until that is settled what it reserved.
-async fn what_was_heard_is_not_forgotten(place: Place) {
-    let store = place.open().await;
-    let own = Budget { per_job_usd: Some(4.0), ..per_day(5.0) };
-    let limits = || limits(own, Budget::default());
+/// The usage that a lost node recorded counts. Until its attempt is settled, its reservation counts.
+async fn recorded_usage_counts_after_the_node_is_lost(db: TestDb) {
+    let store = db.open().await;
+    let agent_budget = Budget { per_job_usd: Some(4.0), ..per_day(5.0) };
+    let limits = || limits(agent_budget, Budget::default());
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let epoch = claimed(&store, &first, limits()).await;
     for dollars in [0.5, 1.0, 1.25] {
-        let heard = store.hear(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
-        assert_eq!(heard, Hearing::Noted(None));
+        let recorded = store.hear(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
+        assert_eq!(recorded, UsageRecorded::Noted(None));
     }
-    let heard = store.hear(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
-    assert_eq!(heard, Hearing::Fenced, "only its own node is believed");
+    let recorded = store.hear(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
+    assert_eq!(recorded, UsageRecorded::Fenced, "only its own node is believed");
     assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)), "it is still reserved");
     let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
     assert_eq!(attempts[0].usage.as_ref().and_then(|usage| usage.total_cost_usd), Some(1.25));
@@ -212,10 +215,10 @@ async fn what_was_heard_is_not_forgotten(place: Place) {
     );
 }
 
-async fn a_reservation_ends_with_its_attempt(place: Place) {
-    let store = place.open().await;
-    let own = Budget { per_job_usd: Some(5.0), ..per_day(5.0) };
-    let limits = || limits(own, Budget::default());
+async fn a_reservation_ends_with_its_attempt(db: TestDb) {
+    let store = db.open().await;
+    let agent_budget = Budget { per_job_usd: Some(5.0), ..per_day(5.0) };
+    let limits = || limits(agent_budget, Budget::default());
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let epoch = claimed(&store, &first, limits()).await;
     assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)));
@@ -227,8 +230,8 @@ async fn a_reservation_ends_with_its_attempt(place: Place) {
     assert_eq!(spent(&store).await, 0);
 }
 
-async fn what_a_run_may_need_is_learnt(place: Place) {
-    let store = place.open().await;
+async fn reservations_follow_the_cost_of_earlier_attempts(db: TestDb) {
+    let store = db.open().await;
     let limits = || limits(per_day(5.0), Budget::default());
     let mut jobs = Vec::new();
     for _ in 0..6 {
@@ -251,16 +254,17 @@ async fn what_a_run_may_need_is_learnt(place: Place) {
     );
     let agent = Agent { budget: per_day(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
-    let (own, dearest) = ledger.agents[&"coder".parse().unwrap()];
-    assert_eq!((own.day.microdollars, own.committed.microdollars), (1_000_000, 4_000_000));
-    assert_eq!((dearest.microdollars, ledger.fleet), (Some(1_000_000), own));
+    let (agent_budget, dearest) = ledger.agents[&"coder".parse().unwrap()];
+    assert_eq!((agent_budget.day.microdollars, agent_budget.committed.microdollars), (1_000_000, 4_000_000));
+    assert_eq!((dearest.microdollars, ledger.fleet), (Some(1_000_000), agent_budget));
 }
 
-/// Ten thousand tokens, and nobody says what they cost: a dollar counts. Of what is not known at all, all that was reserved.
-async fn what_nobody_told_is_assumed(place: Place) {
-    let store = place.open().await;
-    let own = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
-    let limits = || limits(own, Budget::default());
+/// Ten thousand tokens without a reported cost count as a dollar. An attempt without any reported usage counts as its
+/// whole reservation.
+async fn an_unreported_cost_is_assumed(db: TestDb) {
+    let store = db.open().await;
+    let agent_budget = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
+    let limits = || limits(agent_budget, Budget::default());
     let used = ModelUsage { input_tokens: 10_000, ..ModelUsage::default() };
     let per_model = BTreeMap::from([("m".to_owned(), used)]);
     let tokens = JobUsage { per_model, ..JobUsage::default() };
@@ -285,9 +289,9 @@ async fn what_nobody_told_is_assumed(place: Place) {
     assert_eq!((dearest.microdollars, dearest.tokens), (None, Some(10_000)));
 }
 
-/// The first one has the day to itself. Since it used nothing, the next ones stand in nobody's way.
-async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
-    let store = place.open().await;
+/// The first job reserves the whole budget of the day. It used nothing, so later jobs reserve nothing.
+async fn a_command_that_uses_no_model_gets_no_reservation_later(db: TestDb) {
+    let store = db.open().await;
     let limits = || limits(Budget::default(), per_day(5.0));
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let other = add(&store, job_of("other")).await;
@@ -298,10 +302,10 @@ async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
     claimed(&store, &other, limits()).await;
 }
 
-async fn a_run_is_told_what_it_passes(place: Place) {
-    let store = place.open().await;
-    let own = Budget { per_job_usd: Some(1.0), ..Budget::default() };
-    let limits = || limits(own, per_day(2.0));
+async fn a_running_attempt_learns_which_budget_it_exceeds(db: TestDb) {
+    let store = db.open().await;
+    let agent_budget = Budget { per_job_usd: Some(1.0), ..Budget::default() };
+    let limits = || limits(agent_budget, per_day(2.0));
     let (first, second) = (add(&store, job_of("a")).await, add(&store, job_of("b")).await);
     let one = claimed(&store, &first, limits()).await;
     let two = claimed(&store, &second, limits()).await;
@@ -310,8 +314,8 @@ async fn a_run_is_told_what_it_passes(place: Place) {
         .await
         .unwrap()
     {
-        Hearing::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
-        Hearing::Fenced => panic!("{id} is not ours"),
+        UsageRecorded::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
+        UsageRecorded::Fenced => panic!("{id} is not ours"),
     };
     assert_eq!(hear(&first, one, 0.999_999).await, None);
     assert_eq!(hear(&first, one, 1.0).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_000)));
@@ -349,8 +353,8 @@ async fn fire_and_settle(
     store.settle(id, epoch, settlement, Retry::default(), at(number)).await.unwrap();
 }
 
-async fn a_schedule_that_keeps_failing_pauses(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_schedule_that_keeps_failing_pauses(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let breaker = Breaker { failures: 3, ..Breaker::default() };
     for number in 1..=3 {
         assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
@@ -361,13 +365,13 @@ async fn a_schedule_that_keeps_failing_pauses(place: Place) {
     let paused = ScheduleState::Paused { reason: reason.clone(), until };
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, paused);
     let events = store.events_after(0, 100).await.unwrap();
-    let told: Vec<_> =
+    let pause_events: Vec<_> =
         events.iter().filter(|event| matches!(event.fact, Fact::SchedulePaused { .. })).collect();
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].fact, Fact::SchedulePaused { reason, until });
+    assert_eq!(pause_events.len(), 1);
+    assert_eq!(pause_events[0].fact, Fact::SchedulePaused { reason, until });
     // The pause outlives a reload and the process.
     store.load_schedules(roster(&[HOURLY]), at(4)).await.unwrap();
-    let again = place.open().await;
+    let again = db.open().await;
     assert_eq!(again.schedule(schedule).await.unwrap().unwrap().state, paused);
     assert!(!store.resume(schedule, until - SignedDuration::from_secs(1)).await.unwrap());
     assert!(store.resume(schedule, until).await.unwrap());
@@ -388,8 +392,8 @@ async fn a_schedule_that_keeps_failing_pauses(place: Place) {
     );
 }
 
-async fn a_person_proves_that_it_works(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_completed_job_by_hand_ends_the_pause(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let breaker = Breaker { failures: 1, ..Breaker::default() };
     fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
     assert!(matches!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Paused { .. }));
@@ -408,9 +412,9 @@ async fn a_person_proves_that_it_works(place: Place) {
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
 }
 
-/// What was spent shortly before midnight is not part of the day after, wherever that midnight is.
-async fn days_are_those_of_the_zone(place: Place) {
-    let store = place.open().await;
+/// Spending shortly before midnight of the time zone does not count for the next day.
+async fn days_are_those_of_the_zone(db: TestDb) {
+    let store = db.open().await;
     let zone = TimeZone::get("Asia/Kathmandu").unwrap();
     let midnight = Period::day(at(0), &zone).end;
     for (seconds, dollars) in [(-1, 1.0), (0, 2.0)] {
@@ -427,8 +431,8 @@ async fn days_are_those_of_the_zone(place: Place) {
     assert_eq!(day(midnight).await, 2_000_000);
 }
 
-async fn items_and_jobs_have_their_sums(place: Place) {
-    let store = place.open().await;
+async fn items_and_jobs_have_their_sums(db: TestDb) {
+    let store = db.open().await;
     let item: cowhand_core::work::WorkItem = serde_json::from_value(serde_json::json!({
         "id": "files-7", "source": "files", "external_id": "7", "title": "Mend the roof", "description": "",
         "priority": "medium", "labels": [], "metadata": {}, "url": "", "created_at": at(0), "updated_at": at(0),
@@ -451,9 +455,9 @@ async fn items_and_jobs_have_their_sums(place: Place) {
     assert_eq!(seen, [("a", 3_000_000, 1), ("a", 1_000_000, 1)]);
 }
 
-/// What a job did before it was parked is not forgotten when it ends in words.
-async fn a_job_is_empty_as_a_whole(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+/// A job that used a tool before it was parked does not count as empty, even if its last attempt used none.
+async fn a_job_counts_as_empty_only_if_no_attempt_acted(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
     let current = async || store.schedule(schedule).await.unwrap().unwrap();
     let slot = || ProviderSlot { provider: "claude".into(), limits: Provider::default() };
@@ -478,7 +482,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
                 limits: None,
                 slot: Some(slot()),
             };
-            match store.claim_in_turn(id.clone(), starter, at(second)).await.unwrap() {
+            match store.claim_with_limits(id.clone(), starter, at(second)).await.unwrap() {
                 Claim::Claimed { epoch, .. } => epoch,
                 other => panic!("{other:?}"),
             }

@@ -14,20 +14,19 @@ use cowhand_core::policy::Retry;
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReason, WaitingFiring};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use cowhand_store::{
-    CancelOutcome, Claim, Decision, Fired, JobFilter, NewFiring, Settled, Starter, Store, StoreError,
+    CancelOutcome, Claim, Decision, Fired, JobFilter, NewFiring, Settled, Store, StoreError,
 };
 use jiff::SignedDuration;
 
-use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, no_such_job, on_both, roster, with_schedule};
+use crate::{HOURLY, TestDb, at, cron_key, hand_job, new_job, no_such_job, on_both, roster, with_schedule};
 
 on_both! {
     schedules_are_loaded_once_and_re_armed_when_they_change,
     a_firing_makes_one_job_and_one_row,
-    a_firing_claims_its_job_if_there_is_a_place,
-    what_does_not_run_is_a_row_too,
+    a_firing_that_does_not_run_has_a_row,
     a_delay_is_done_after_it_fired,
     enable_and_disable_survive,
-    waiting_is_said_once,
+    waiting_is_recorded_once_per_reason,
     a_claimed_job_runs_and_ends,
     a_failed_attempt_is_retried_as_the_policy_says,
     capacity_is_counted_over_all_jobs_of_the_agent,
@@ -38,19 +37,19 @@ on_both! {
     jobs_by_hand_do_not_move_the_schedule,
     jobs_are_listed_newest_first_and_filtered,
     the_newest_job_of_each_agent,
-    whoever_follows_is_woken,
+    readers_of_events_are_woken,
     a_taken_id_is_drawn_again,
     every_text_survives,
     nul_is_replaced,
     a_lease_for_ever_can_be_read,
     unknown_ids_are_named,
     every_statement_is_accepted,
-    a_closed_store_says_so,
+    a_closed_store_returns_an_error,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-fn completed() -> Outcome {
+pub(crate) fn completed() -> Outcome {
     Outcome::Completed { summary: Some("done".into()) }
 }
 
@@ -92,21 +91,25 @@ pub(crate) async fn event_types(store: &Store) -> Vec<&'static str> {
     all.filter(|name| *name != "schedule:armed").collect()
 }
 
-async fn schedules_are_loaded_once_and_re_armed_when_they_change(place: Place) {
-    let store = place.open().await;
+async fn schedules_are_loaded_once_and_re_armed_when_they_change(db: TestDb) {
+    let store = db.open().await;
     store.load_schedules(roster(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(0)).await.unwrap();
     store.load_schedules(roster(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(60)).await.unwrap();
-    let known = store.schedules().await.unwrap();
-    assert_eq!(known.iter().map(|schedule| schedule.armed_at).collect::<Vec<_>>(), [at(0), at(0)]);
-    assert_eq!(known[1].run_at, Some(at(7_200)), "`in` counts from the first load");
+    let stored = store.schedules().await.unwrap();
+    assert_eq!(stored.iter().map(|schedule| schedule.armed_at).collect::<Vec<_>>(), [at(0), at(0)]);
+    assert_eq!(stored[1].run_at, Some(at(7_200)), "`in` counts from the first load");
     store.load_schedules(roster(&[r#"{"type":"cron","expression":"@daily"}"#]), at(120)).await.unwrap();
-    let known = store.schedules().await.unwrap();
-    assert_eq!(known.len(), 2, "what the fleet no longer has keeps its history");
-    assert_eq!((known[0].armed_at, known[1].armed_at), (at(120), at(0)));
+    let stored = store.schedules().await.unwrap();
+    assert_eq!(stored.len(), 2, "what the fleet no longer has keeps its history");
+    assert_eq!((stored[0].armed_at, stored[1].armed_at), (at(120), at(0)));
+    assert_eq!((stored[0].absent_since, stored[1].absent_since), (None, Some(at(120))));
+    store.load_schedules(roster(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(180)).await.unwrap();
+    let back = &store.schedules().await.unwrap()[1];
+    assert_eq!((back.armed_at, back.absent_since), (at(180), None), "what passed meanwhile is not made up");
 }
 
-async fn a_firing_makes_one_job_and_one_row(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_firing_makes_one_job_and_one_row(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 3_600).await;
     let again = NewFiring {
         schedule,
@@ -127,44 +130,15 @@ async fn a_firing_makes_one_job_and_one_row(place: Place) {
     assert!(snapshot.jobs[0].by_trigger && snapshot.jobs[0].schedule == Some(schedule));
 }
 
-async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
-    let fire = async |second, max_concurrent| {
-        let decision = Decision::Run(new_job());
-        let firing = NewFiring { schedule, key: cron_key(second), due: at(second), decision, note: None };
-        let starter = Starter {
-            node: "node-a".into(),
-            lease: MINUTE,
-            max_concurrent,
-            session_key: None,
-            limits: None,
-            slot: None,
-        };
-        store.fire_and_claim(firing, starter, at(second)).await.unwrap()
-    };
-    let Fired::Claimed { job, epoch } = fire(3_600, 1).await else { panic!("it has a place") };
-    assert_eq!(fire(3_600, 2).await, Fired::Duplicate, "the key is the lock here as well");
-    assert_eq!((job.status(), job.attempts()), (JobStatus::Running, 1));
-    assert_eq!(store.job(job.id().clone()).await.unwrap().as_ref(), Some(&job));
-    assert_eq!(event_types(&store).await, ["schedule:fired", "job:created", "job:started"]);
-    let renewed = store.renew("node-a".into(), vec![job.id().clone()], MINUTE, at(3_610)).await.unwrap();
-    assert_eq!(renewed[0].epoch, epoch);
-    assert!(matches!(fire(3_601, 1).await, Fired::Recorded(Some(_))), "the only place is taken");
-    assert!(matches!(fire(3_602, 2).await, Fired::Recorded(Some(_))), "the one that waits comes first");
-    assert!(matches!(fire(3_603, 4).await, Fired::Claimed { .. }), "there is a place for all of them");
-    let done = store.settle(job.id().clone(), epoch, completed(), Retry::default(), at(3_611)).await;
-    assert!(matches!(done.unwrap(), Settled::Done(_)));
-}
-
-async fn a_closed_store_says_so(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_closed_store_returns_an_error(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     store.clone().close().await;
     assert!(matches!(store.schedules().await, Err(StoreError::Closed)), "whoever reads");
     assert!(matches!(store.enable(schedule, at(1)).await, Err(StoreError::Closed)), "and whoever writes");
 }
 
-async fn what_does_not_run_is_a_row_too(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_firing_that_does_not_run_has_a_row(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     for (second, decision) in [
         (3_600, Decision::Miss),
         (7_200, Decision::Coalesce),
@@ -181,8 +155,8 @@ async fn what_does_not_run_is_a_row_too(place: Place) {
     assert!(store.snapshot().await.unwrap().jobs.is_empty());
 }
 
-async fn a_delay_is_done_after_it_fired(place: Place) {
-    let store = place.open().await;
+async fn a_delay_is_done_after_it_fired(db: TestDb) {
+    let store = db.open().await;
     let roster = roster(&[r#"{"type":"delay","in":"10s"}"#]);
     let schedule = roster.agents[0].schedules[0].id;
     store.load_schedules(roster, at(0)).await.unwrap();
@@ -192,12 +166,12 @@ async fn a_delay_is_done_after_it_fired(place: Place) {
     assert_eq!(store.schedules().await.unwrap()[0].state, ScheduleState::Disabled { why: DisabledBy::Done });
 }
 
-async fn enable_and_disable_survive(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn enable_and_disable_survive(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     assert!(store.disable(schedule, DisabledBy::Person, at(1)).await.unwrap());
     assert!(!store.disable(schedule, DisabledBy::Person, at(2)).await.unwrap());
     store.close().await;
-    let store = place.open().await;
+    let store = db.open().await;
     store.load_schedules(roster(&[HOURLY]), at(3)).await.unwrap();
     assert_eq!(
         store.schedules().await.unwrap()[0].state,
@@ -205,13 +179,13 @@ async fn enable_and_disable_survive(place: Place) {
     );
     assert!(store.enable(schedule, at(4)).await.unwrap());
     assert!(!store.enable(schedule, at(5)).await.unwrap());
-    let known = &store.schedules().await.unwrap()[0];
-    assert_eq!((known.armed_at, known.generation), (at(4), 1));
+    let stored = &store.schedules().await.unwrap()[0];
+    assert_eq!((stored.armed_at, stored.generation), (at(4), 1));
     assert_eq!(event_types(&store).await, ["schedule:disabled", "schedule:enabled"]);
 }
 
-async fn waiting_is_said_once(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn waiting_is_recorded_once_per_reason(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     assert!(store.hold(schedule, at(3_600), SkipReason::AtCapacity, at(3_601)).await.unwrap());
     assert!(!store.hold(schedule, at(7_200), SkipReason::AtCapacity, at(7_201)).await.unwrap());
     let waiting = Some(WaitingFiring { due: at(3_600), reason: SkipReason::AtCapacity });
@@ -221,8 +195,8 @@ async fn waiting_is_said_once(place: Place) {
     assert_eq!(event_types(&store).await, ["schedule:waiting", "schedule:fired", "job:created"]);
 }
 
-async fn a_claimed_job_runs_and_ends(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_claimed_job_runs_and_ends(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 3_600).await;
     let (running, epoch) = claim(&store, &job, 3_601).await;
     assert_eq!((running.status(), running.attempts()), (JobStatus::Running, 1));
@@ -250,8 +224,8 @@ async fn a_claimed_job_runs_and_ends(place: Place) {
     assert_eq!(store.last_event().await.unwrap(), 6);
 }
 
-async fn a_failed_attempt_is_retried_as_the_policy_says(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_failed_attempt_is_retried_as_the_policy_says(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let retry = Retry { max_attempts: 2, ..Retry::default() };
     let (_, epoch) = claim(&store, &job, 1).await;
@@ -264,14 +238,14 @@ async fn a_failed_attempt_is_retried_as_the_policy_says(place: Place) {
     let (again, next_epoch) = claim(&store, &job, 40).await;
     assert_eq!((again.attempts(), next_epoch), (2, epoch + 1));
     store.settle(job.id().clone(), next_epoch, failed(ErrorKind::Exit), retry, at(50)).await.unwrap();
-    let known = &store.schedules().await.unwrap()[0];
-    assert_eq!((known.last_run_at, known.last_error.as_deref()), (Some(at(50)), Some("it broke")));
+    let stored = &store.schedules().await.unwrap()[0];
+    assert_eq!((stored.last_run_at, stored.last_error.as_deref()), (Some(at(50)), Some("it broke")));
     let types = event_types(&store).await;
     assert_eq!(types[2..], ["job:started", "job:retrying", "job:started", "job:failed"]);
 }
 
-async fn capacity_is_counted_over_all_jobs_of_the_agent(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn capacity_is_counted_over_all_jobs_of_the_agent(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let by_schedule = fire(&store, schedule, 0).await;
     let by_hand = store.add_job(hand_job(), at(1)).await.unwrap();
     let (_, epoch) = claim(&store, &by_schedule, 2).await;
@@ -281,8 +255,8 @@ async fn capacity_is_counted_over_all_jobs_of_the_agent(place: Place) {
     claim(&store, &by_hand, 5).await;
 }
 
-async fn a_lost_lease_can_change_nothing(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_lost_lease_can_change_nothing(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let (_, epoch) = claim(&store, &job, 0).await;
     let retry = Retry { max_attempts: 2, on: vec!["lost".into()], ..Retry::default() };
@@ -302,8 +276,8 @@ async fn a_lost_lease_can_change_nothing(place: Place) {
     assert!(matches!(done, Settled::Done(_)));
 }
 
-async fn waiting_jobs_are_cancelled_at_once(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn waiting_jobs_are_cancelled_at_once(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let CancelOutcome::Done(over) = store.cancel(job.id().clone(), at(5)).await.unwrap() else { panic!() };
     assert_eq!(over.status(), JobStatus::Cancelled);
@@ -329,8 +303,8 @@ async fn waiting_jobs_are_cancelled_at_once(place: Place) {
     );
 }
 
-async fn a_cancelled_job_gets_no_other_attempt(place: Place) {
-    let store = place.open().await;
+async fn a_cancelled_job_gets_no_other_attempt(db: TestDb) {
+    let store = db.open().await;
     let job = store.add_job(hand_job(), at(0)).await.unwrap();
     let (job, epoch) = claim(&store, &job, 1).await;
     assert!(matches!(store.cancel(job.id().clone(), at(2)).await.unwrap(), CancelOutcome::Asked(_)));
@@ -341,8 +315,8 @@ async fn a_cancelled_job_gets_no_other_attempt(place: Place) {
     }
 }
 
-async fn forks_and_retries_know_their_origin(place: Place) {
-    let store = place.open().await;
+async fn forks_and_retries_know_their_origin(db: TestDb) {
+    let store = db.open().await;
     let parent = store.add_job(hand_job(), at(0)).await.unwrap();
     let origin = Some(Origin::ForkOf(parent.id().clone()));
     let fork = NewJob { trigger_type: TriggerType::Fork, origin, ..hand_job() };
@@ -358,20 +332,20 @@ async fn forks_and_retries_know_their_origin(place: Place) {
     assert_eq!([&events[0].job, &events[1].job], [&Some(fork.id().clone()); 2]);
 }
 
-async fn jobs_by_hand_do_not_move_the_schedule(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn jobs_by_hand_do_not_move_the_schedule(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let key = Occurrence::Manual("k1").key(0);
     let by_hand = NewFiring { schedule, key, due: at(5), decision: Decision::Run(new_job()), note: None };
     let Fired::Recorded(Some(job)) = store.fire_once(by_hand.clone(), at(5)).await.unwrap() else { panic!() };
     assert_eq!(store.fire_once(by_hand, at(6)).await.unwrap(), Fired::Duplicate, "an idempotency key");
     let (_, epoch) = claim(&store, &job, 6).await;
     store.settle(job.id().clone(), epoch, failed(ErrorKind::Exit), Retry::default(), at(7)).await.unwrap();
-    let known = &store.schedules().await.unwrap()[0];
-    assert_eq!((known.last_due, known.last_run_at, &known.last_error), (None, None, &None));
+    let stored = &store.schedules().await.unwrap()[0];
+    assert_eq!((stored.last_due, stored.last_run_at, &stored.last_error), (None, None, &None));
 }
 
-async fn jobs_are_listed_newest_first_and_filtered(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn jobs_are_listed_newest_first_and_filtered(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let mut jobs = Vec::new();
     for second in 0..5 {
         jobs.push(store.add_job(hand_job(), at(second / 2)).await.unwrap());
@@ -409,8 +383,8 @@ async fn jobs_are_listed_newest_first_and_filtered(place: Place) {
     }
 }
 
-async fn the_newest_job_of_each_agent(place: Place) {
-    let store = place.open().await;
+async fn the_newest_job_of_each_agent(db: TestDb) {
+    let store = db.open().await;
     let of = |agent: &str| NewJob { agent: agent.parse().unwrap(), ..hand_job() };
     let mut newest = Vec::new();
     for agent in ["a", "b", "a", "other", "b"] {
@@ -423,13 +397,13 @@ async fn the_newest_job_of_each_agent(place: Place) {
     assert_eq!(store.newest_jobs(&[]).await.unwrap(), []);
 }
 
-/// Each round would take a second if a wake were lost, for then only the look that comes anyway finds the event. A busy
-/// machine has late ones among them, but not so many.
-async fn whoever_follows_is_woken(place: Place) {
+/// A lost notification would make a round take a second, until the next poll finds the event. On a busy machine a few
+/// rounds are late, but not that many.
+async fn readers_of_events_are_woken(db: TestDb) {
     const ROUNDS: i64 = 40;
-    let store = place.open().await;
+    let store = db.open().await;
     let (writing, following) = (store.clone(), store.clone());
-    let (seen, mut told) = tokio::sync::watch::channel(0);
+    let (seen, mut seen_by_reader) = tokio::sync::watch::channel(0);
     let follower = tokio::spawn(async move {
         let mut after = 0;
         while after < ROUNDS {
@@ -442,7 +416,7 @@ async fn whoever_follows_is_woken(place: Place) {
     for round in 1..=ROUNDS {
         writing.add_job(hand_job(), at(round)).await.unwrap();
         let written = Instant::now();
-        told.wait_for(|seen| *seen >= round).await.unwrap();
+        seen_by_reader.wait_for(|seen| *seen >= round).await.unwrap();
         late += i64::from(written.elapsed() > Duration::from_millis(500));
     }
     follower.await.unwrap();
@@ -450,16 +424,16 @@ async fn whoever_follows_is_woken(place: Place) {
     assert_eq!(store.committed(), ROUNDS);
     let idle = tokio::time::timeout(Duration::from_millis(300), store.changed(ROUNDS)).await;
     assert!(idle.is_err(), "with nothing new it waits");
-    let other = place.open().await;
+    let other = db.open().await;
     other.add_job(hand_job(), at(0)).await.unwrap();
     store.changed(ROUNDS).await;
     assert_eq!(store.events_after(ROUNDS, 9).await.unwrap().len(), 1, "another process may write, too");
 }
 
-async fn a_taken_id_is_drawn_again(place: Place) {
+async fn a_taken_id_is_drawn_again(db: TestDb) {
     use std::sync::atomic::{AtomicU64, Ordering};
     static DRAWN: AtomicU64 = AtomicU64::new(0);
-    let store = place.open().await.with_random(|| DRAWN.fetch_add(1, Ordering::Relaxed) / 3);
+    let store = db.open().await.with_random(|| DRAWN.fetch_add(1, Ordering::Relaxed) / 3);
     let first = store.add_job(hand_job(), at(0)).await.unwrap();
     let second = store.add_job(hand_job(), at(0)).await.unwrap();
     assert_ne!(first.id(), second.id());
@@ -470,8 +444,8 @@ async fn a_taken_id_is_drawn_again(place: Place) {
     assert_eq!(event_types(&store).await.len(), 3, "what failed left nothing behind");
 }
 
-async fn every_text_survives(place: Place) {
-    let store = place.open().await;
+async fn every_text_survives(db: TestDb) {
+    let store = db.open().await;
     let prompt = "ünï\u{1f600} 'quote' \"double\" \\ \t\r\n -- ; drop table jobs; \u{202e}rtl ${X} {{y}}";
     let long = "x".repeat(1_000_000);
     for text in ["", prompt, &long] {
@@ -481,8 +455,8 @@ async fn every_text_survives(place: Place) {
     }
 }
 
-async fn nul_is_replaced(place: Place) {
-    let store = place.open().await;
+async fn nul_is_replaced(db: TestDb) {
+    let store = db.open().await;
     let new = NewJob { prompt: Some("a\0b".into()), ..hand_job() };
     let job = store.add_job(new, at(0)).await.unwrap();
     let (job, epoch) = claim(&store, &job, 1).await;
@@ -493,15 +467,15 @@ async fn nul_is_replaced(place: Place) {
     assert_eq!(texts, (Some("a\u{fffd}b"), Some("c\u{fffd}d")));
 }
 
-async fn a_lease_for_ever_can_be_read(place: Place) {
-    let store = place.open().await;
+async fn a_lease_for_ever_can_be_read(db: TestDb) {
+    let store = db.open().await;
     let job = store.add_job(hand_job(), at(0)).await.unwrap();
     store.claim(job.id().clone(), 1, "node-1".into(), SignedDuration::MAX, at(1)).await.unwrap();
     assert_eq!(store.snapshot().await.unwrap().jobs.len(), 1);
 }
 
-async fn unknown_ids_are_named(place: Place) {
-    let store = place.open().await;
+async fn unknown_ids_are_named(db: TestDb) {
+    let store = db.open().await;
     let job = no_such_job();
     assert_eq!(store.job(job.clone()).await.unwrap(), None);
     let error = store.claim(job.clone(), 1, "n".into(), MINUTE, at(0)).await.unwrap_err();
@@ -515,8 +489,8 @@ async fn unknown_ids_are_named(place: Place) {
     assert_eq!(store.last_event().await.unwrap(), 0);
 }
 
-async fn every_statement_is_accepted(place: Place) {
-    let store = place.open().await;
+async fn every_statement_is_accepted(db: TestDb) {
+    let store = db.open().await;
     let count = store.check_statements().await.unwrap();
     assert!(count >= 25, "{count}");
 }

@@ -10,31 +10,31 @@ use cowhand_core::schedule::FiringOutcome;
 use cowhand_store::{Decision, Fired, NewFiring};
 use tokio::task::JoinSet;
 
-use crate::{HOURLY, Place, at, cron_key, new_job, on_both, roster};
+use crate::{HOURLY, TestDb, at, cron_key, new_job, on_both, roster};
 
-on_both! { what_was_answered_survives_a_kill }
+on_both! { confirmed_writes_survive_a_kill }
 
 /// Tells the child which store to write to; without it the child's test does nothing.
 const STORE: &str = "COWHAND_TEST_CRASH_STORE";
 const ROUNDS: i64 = 5;
 
-async fn what_was_answered_survives_a_kill(place: Place) {
+async fn confirmed_writes_survive_a_kill(db: TestDb) {
     let mut answered = HashSet::new();
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "crash::the_process_that_gets_killed", "--nocapture"])
-            .env(STORE, &place.url)
+            .env(STORE, &db.url)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut heard = 0;
-        while heard < 40 * (round + 1) {
+        let mut line_count = 0;
+        while line_count < 40 * (round + 1) {
             let line = lines.next().expect("the child writes until it is killed").unwrap();
             if let Some(id) = line.strip_prefix("answered ") {
                 answered.insert(id.to_owned());
-                heard += 1;
+                line_count += 1;
             }
         }
         child.kill().unwrap();
@@ -44,7 +44,7 @@ async fn what_was_answered_survives_a_kill(place: Place) {
         answered.extend(rest.filter_map(|line| line.strip_prefix("answered ").map(str::to_owned)));
     }
 
-    let store = place.open().await;
+    let store = db.open().await;
     let schedule = roster(&[HOURLY]).agents[0].schedules[0].id;
     let ledger = store.ledger(schedule, 1_000_000).await.unwrap();
     let jobs: HashSet<String> =
@@ -61,11 +61,11 @@ async fn what_was_answered_survives_a_kill(place: Place) {
     assert_eq!(created, jobs.len());
 }
 
-/// Not a test of its own: the writer that the test above kills.
+/// Is the process that the test above starts and kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_that_gets_killed() {
     let Ok(url) = std::env::var(STORE) else { return };
-    let store = Place::at(url).open().await;
+    let store = TestDb::at(url).open().await;
     let roster = roster(&[HOURLY]);
     let schedule = roster.agents[0].schedules[0].id;
     store.load_schedules(roster, at(0)).await.unwrap();

@@ -3,7 +3,7 @@
 use cowhand_store::{Store, StoreError};
 use sqlx::Connection;
 
-use crate::{Place, at, hand_job};
+use crate::{TestDb, at, hand_job};
 
 async fn refuse(url: &str) -> StoreError {
     match Store::open(url).await {
@@ -39,24 +39,24 @@ async fn a_server_that_is_not_there_is_named_without_its_password() {
 
 #[tokio::test]
 async fn a_store_from_a_newer_version_is_refused() {
-    let place = Place::sqlite();
-    place.open().await.close().await;
-    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", place.url)).await.unwrap();
+    let db = TestDb::sqlite();
+    db.open().await.close().await;
+    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", db.url)).await.unwrap();
     let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
                  values (9001, 'from the future', 1, x'00', 0)";
     sqlx::query(newer).execute(&mut file).await.unwrap();
     file.close().await.unwrap();
-    let error = refuse(&place.url).await;
+    let error = refuse(&db.url).await;
     assert!(matches!(error, StoreError::Newer { found: 9001, .. }), "{error}");
     assert!(error.to_string().contains("newer cowhand"), "{error}");
 }
 
 #[tokio::test]
 async fn a_row_that_nobody_could_have_written_is_an_error() {
-    let place = Place::sqlite();
-    let store = place.open().await;
+    let db = TestDb::sqlite();
+    let store = db.open().await;
     let job = store.add_job(hand_job(), at(0)).await.unwrap();
-    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", place.url)).await.unwrap();
+    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", db.url)).await.unwrap();
     for damage in [
         "update jobs set status = 'done'",
         "update jobs set status = 'completed'",
@@ -72,15 +72,15 @@ async fn a_row_that_nobody_could_have_written_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_closed_store_says_so() {
-    let place = Place::sqlite();
-    let store = place.open().await;
+async fn a_closed_store_returns_an_error() {
+    let db = TestDb::sqlite();
+    let store = db.open().await;
     let other = store.clone();
     store.close().await;
     assert!(matches!(other.add_job(hand_job(), at(0)).await, Err(StoreError::Closed)));
 }
 
-/// The words of the server, without the place in its own source.
+/// Shows the message of the server without the line of its source code.
 #[tokio::test]
 async fn a_database_that_does_not_exist_is_named() {
     let server = cowhand_testing::postgres::Postgres::start();
@@ -91,7 +91,7 @@ async fn a_database_that_does_not_exist_is_named() {
     }
 }
 
-/// A server that takes the connection and answers nothing.
+/// Connects to a server that accepts the connection and does not answer.
 #[tokio::test]
 async fn a_server_that_never_answers_is_not_waited_for_without_end() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

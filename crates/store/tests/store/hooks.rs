@@ -12,18 +12,18 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::conformance::event_types;
-use crate::{HOURLY, Place, at, hand_job, on_both, roster};
+use crate::{HOURLY, TestDb, at, hand_job, on_both, roster};
 
 on_both! {
-    the_end_of_a_job_owes_its_hooks,
-    what_did_not_end_the_job_owes_nothing,
-    one_at_a_time_and_in_order,
-    who_lost_a_hook_changes_nothing,
-    a_failure_may_end_the_rest,
+    the_end_of_a_job_adds_its_hook_runs,
+    an_attempt_that_does_not_end_the_job_adds_no_hook_runs,
+    hooks_of_a_job_run_one_at_a_time_in_order,
+    a_node_that_lost_a_hook_changes_nothing,
+    a_failed_hook_may_skip_later_hooks,
     a_node_that_comes_back_takes_up_its_own,
     other_nodes_wait_a_little,
     a_job_with_hooks_to_run_is_not_pruned,
-    two_who_take_get_different_ones,
+    two_nodes_take_different_hooks,
 }
 
 fn hook(on_events: Option<Vec<HookEvent>>) -> Hook {
@@ -63,8 +63,8 @@ async fn ended(store: &Store, outcome: Outcome) -> JobId {
     job
 }
 
-async fn opened(place: &Place) -> Store {
-    let store = place.open().await;
+async fn opened(db: &TestDb) -> Store {
+    let store = db.open().await;
     store.load_schedules(with_hooks(), at(0)).await.unwrap();
     store
 }
@@ -81,18 +81,18 @@ async fn take(store: &Store, node: &str, until: i64, now: i64) -> Option<TakenHo
     store.take_hook(node.into(), at(until), at(now)).await.unwrap()
 }
 
-async fn end(store: &Store, owed: TakenHook, end: HookEnd, ends_the_rest: bool) {
-    store.end_hook(owed, end, Some("said".into()), ends_the_rest, at(9)).await.unwrap();
+async fn end(store: &Store, hook_run: TakenHook, end: HookEnd, stops_later_hooks: bool) {
+    store.end_hook(hook_run, end, Some("said".into()), stops_later_hooks, at(9)).await.unwrap();
 }
 
 const DONE: HookEnd = HookEnd::Completed { note: None };
 
-fn broke() -> HookEnd {
+fn failed_end() -> HookEnd {
     HookEnd::Failed { reason: "exit code 1".into() }
 }
 
-async fn the_end_of_a_job_owes_its_hooks(place: Place) {
-    let store = opened(&place).await;
+async fn the_end_of_a_job_adds_its_hook_runs(db: TestDb) {
+    let store = opened(&db).await;
     for (outcome, expected) in [
         (completed(), vec![1, 3]),
         (failed(FailReason::Error), vec![1, 3, 4]),
@@ -120,8 +120,8 @@ async fn the_end_of_a_job_owes_its_hooks(place: Place) {
     assert_eq!(numbers(&store, waiting.id()).await, [1, 2, 3]);
 }
 
-async fn what_did_not_end_the_job_owes_nothing(place: Place) {
-    let store = opened(&place).await;
+async fn an_attempt_that_does_not_end_the_job_adds_no_hook_runs(db: TestDb) {
+    let store = opened(&db).await;
     let (job, epoch) = running(&store).await;
     let retry = Retry { max_attempts: 2, ..Retry::default() };
     let settled = store.settle(job.clone(), epoch, failed(FailReason::Error), retry, at(3)).await.unwrap();
@@ -132,8 +132,8 @@ async fn what_did_not_end_the_job_owes_nothing(place: Place) {
     assert_eq!((fenced, numbers(&store, &job).await), (Settled::Fenced, vec![]));
 }
 
-async fn one_at_a_time_and_in_order(place: Place) {
-    let store = opened(&place).await;
+async fn hooks_of_a_job_run_one_at_a_time_in_order(db: TestDb) {
+    let store = opened(&db).await;
     let job = ended(&store, completed()).await;
     assert_eq!(store.next_hook_time().await.unwrap(), Some(at(3)));
     let first = take(&store, "n1", 100, 4).await.unwrap();
@@ -157,18 +157,18 @@ async fn one_at_a_time_and_in_order(place: Place) {
     assert_eq!(types[types.len() - 2..], ["hook:completed", "hook:skipped"]);
 }
 
-async fn who_lost_a_hook_changes_nothing(place: Place) {
-    let store = opened(&place).await;
+async fn a_node_that_lost_a_hook_changes_nothing(db: TestDb) {
+    let store = opened(&db).await;
     let job = ended(&store, completed()).await;
     let slow = take(&store, "n1", 10, 4).await.unwrap();
     let quick = take(&store, "n2", 100, 70).await.unwrap();
     assert_eq!((quick.run.number, quick.begun_by.as_deref()), (1, Some("n1")));
     assert!(!store.renew_hook(&slow, at(500)).await.unwrap());
     store.postpone_hook(&slow, "late".into(), at(500)).await.unwrap();
-    end(&store, slow, broke(), true).await;
+    end(&store, slow, failed_end(), true).await;
     assert_eq!(states(&store, &job).await, [HookState::Running, HookState::Waiting]);
     end(&store, quick.clone(), DONE, true).await;
-    end(&store, quick, broke(), true).await;
+    end(&store, quick, failed_end(), true).await;
     assert_eq!(
         states(&store, &job).await,
         [HookState::Completed, HookState::Waiting],
@@ -176,18 +176,21 @@ async fn who_lost_a_hook_changes_nothing(place: Place) {
     );
 }
 
-async fn a_failure_may_end_the_rest(place: Place) {
-    let store = opened(&place).await;
-    for (ends_the_rest, expected) in [
+async fn a_failed_hook_may_skip_later_hooks(db: TestDb) {
+    let store = opened(&db).await;
+    for (stops_later_hooks, expected) in [
         (false, [HookState::Failed, HookState::Waiting, HookState::Waiting]),
         (true, [HookState::Failed, HookState::Skipped, HookState::Skipped]),
     ] {
         let job = ended(&store, failed(FailReason::Error)).await;
         let first = take(&store, "n1", 100, 4).await.unwrap();
-        end(&store, first, broke(), ends_the_rest).await;
+        end(&store, first, failed_end(), stops_later_hooks).await;
         assert_eq!(states(&store, &job).await, expected);
         let runs = store.hook_runs(job).await.unwrap();
-        assert_eq!((runs[0].reason.as_deref(), runs[0].said.as_deref()), (Some("exit code 1"), Some("said")));
+        assert_eq!(
+            (runs[0].reason.as_deref(), runs[0].output.as_deref()),
+            (Some("exit code 1"), Some("said"))
+        );
         while let Some(rest) = take(&store, "n1", 100, 4).await {
             end(&store, rest, DONE, false).await;
         }
@@ -196,14 +199,14 @@ async fn a_failure_may_end_the_rest(place: Place) {
     assert_eq!(types[types.len() - 3..], ["hook:failed", "hook:skipped", "hook:skipped"]);
 }
 
-async fn a_node_that_comes_back_takes_up_its_own(place: Place) {
-    let store = opened(&place).await;
+async fn a_node_that_comes_back_takes_up_its_own(db: TestDb) {
+    let store = opened(&db).await;
     let (one, other) = (ended(&store, completed()).await, ended(&store, completed()).await);
     let (first, second) =
         (take(&store, "n1", 1_000, 4).await.unwrap(), take(&store, "n1", 1_000, 4).await.unwrap());
     assert_ne!(first.job, second.job);
-    assert!(store.any_hook("n1".into(), at(4)).await.unwrap());
-    assert!(!store.any_hook("n2".into(), at(4)).await.unwrap(), "they are not its own");
+    assert!(store.has_open_hook("n1".into(), at(4)).await.unwrap());
+    assert!(!store.has_open_hook("n2".into(), at(4)).await.unwrap(), "they are not its own");
     store.take_up_hooks("n2".into(), at(5)).await.unwrap();
     assert_eq!(take(&store, "n1", 1_000, 5).await, None, "somebody else came back");
     store.take_up_hooks("n1".into(), at(6)).await.unwrap();
@@ -213,37 +216,37 @@ async fn a_node_that_comes_back_takes_up_its_own(place: Place) {
     }
 }
 
-async fn other_nodes_wait_a_little(place: Place) {
-    let store = opened(&place).await;
+async fn other_nodes_wait_a_little(db: TestDb) {
+    let store = opened(&db).await;
     ended(&store, completed()).await;
     assert_eq!(take(&store, "n2", 100, 4).await, None, "n1 had the job, and its files");
     assert!(take(&store, "n2", 1_000, 63).await.is_some(), "it seems to be gone");
 }
 
-async fn a_job_with_hooks_to_run_is_not_pruned(place: Place) {
-    let store = opened(&place).await;
+async fn a_job_with_hooks_to_run_is_not_pruned(db: TestDb) {
+    let store = opened(&db).await;
     let job = ended(&store, completed()).await;
     let prunable = async || store.ended_jobs(None).await.unwrap().len();
     assert_eq!(prunable().await, 0);
-    while let Some(owed) = take(&store, "n1", 100, 4).await {
-        end(&store, owed, DONE, false).await;
+    while let Some(hook_run) = take(&store, "n1", 100, 4).await {
+        end(&store, hook_run, DONE, false).await;
     }
     assert_eq!(prunable().await, 1);
     let gone = store.prune(vec![(job.clone(), RetentionLimit::MaxJobsPerAgent)], at(10)).await.unwrap();
     assert_eq!((gone.len(), numbers(&store, &job).await.len()), (1, 0));
 }
 
-async fn two_who_take_get_different_ones(place: Place) {
-    let store = opened(&place).await;
+async fn two_nodes_take_different_hooks(db: TestDb) {
+    let store = opened(&db).await;
     for _ in 0..10 {
         ended(&store, completed()).await;
     }
-    let other = place.open().await;
+    let other = db.open().await;
     let taken = async |store: &Store| {
         let mut taken = Vec::new();
         // Whoever is second to one gets nothing that time.
         for _ in 0..40 {
-            taken.extend(take(store, "n1", 100, 4).await.map(|owed| owed.job.to_string()));
+            taken.extend(take(store, "n1", 100, 4).await.map(|hook_run| hook_run.job.to_string()));
         }
         taken
     };

@@ -10,26 +10,27 @@ use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use cowhand_core::work_source::ConfiguredSource;
 use cowhand_store::{
-    CancelOutcome, Claim, FailedItem, ItemState, NewItemClaim, OfFiring, Settled, Store, TakePreparing,
+    CancelOutcome, Claim, FailedItem, FiringRef, ItemState, NewItemClaim, Settled, Store, TakePreparing,
     Taken, Unless,
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::{Place, at, cron_key, hand_job, on_both, with_schedule};
+use crate::{TestDb, at, cron_key, hand_job, on_both, with_schedule};
 use cowhand_store::{Decision, Fired, NewFiring, Prepared, Pruned};
 
 on_both! {
-    one_of_many_takes_an_item,
+    of_racing_claims_one_takes_an_item,
     an_item_through_its_whole_life,
-    what_failed_too_often_is_left_for_a_person,
-    what_was_put_back_by_us_is_not_counted_anew,
+    an_item_that_failed_too_often_is_given_up,
+    a_release_by_a_job_does_not_reset_the_failures,
     a_failure_to_start_is_not_counted,
     firings_of_a_schedule_are_prepared_in_their_order,
-    what_its_agent_reports_is_what_the_source_is_told,
+    the_source_gets_the_report_of_the_agent,
     a_claim_that_nobody_finished_is_taken_back,
-    what_is_owed_has_one_payer_at_a_time,
-    who_thinks_better_of_it_is_heard,
+    a_cancelled_firing_gets_no_more_jobs,
+    one_node_at_a_time_has_an_outbox_entry,
+    a_changed_result_is_delivered_too,
     a_waiting_job_that_is_cancelled_gives_its_item_back,
     a_job_whose_claim_ran_out_does_not_start,
     a_firing_is_prepared_by_one,
@@ -46,7 +47,7 @@ fn item(id: &str) -> WorkItem {
     .unwrap()
 }
 
-fn taking(id: &str) -> NewItemClaim {
+fn new_claim(id: &str) -> NewItemClaim {
     let source: ConfiguredSource =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 2})).unwrap();
     NewItemClaim {
@@ -61,11 +62,11 @@ fn taking(id: &str) -> NewItemClaim {
     }
 }
 
-/// Also what was given up: a person has put it back.
+/// Includes an item that was given up and that a person offered again.
 async fn take(store: &Store, id: &str) -> JobId {
-    let mut taken = store.take_item(taking(id), None, at(0)).await.unwrap();
+    let mut taken = store.take_item(new_claim(id), None, at(0)).await.unwrap();
     if taken == Taken::PutBack {
-        let put_back = NewItemClaim { unless: Unless::default(), ..taking(id) };
+        let put_back = NewItemClaim { unless: Unless::default(), ..new_claim(id) };
         taken = store.take_item(put_back, None, at(0)).await.unwrap();
     }
     match taken {
@@ -74,11 +75,11 @@ async fn take(store: &Store, id: &str) -> JobId {
     }
 }
 
-/// Claimed, with its job.
+/// Claims an item and creates its job.
 async fn hold(store: &Store, schedule: cowhand_core::id::ScheduleId, id: &str) -> JobId {
     let holder = take(store, id).await;
     let new = NewJob { work_item: Some(item(id)), ..hand_job() };
-    let of = OfFiring { schedule, key: cron_key(1) };
+    let of = FiringRef { schedule, key: cron_key(1) };
     let job = store.hold_item(holder.clone(), new, of, at(3600), at(1)).await.unwrap().unwrap();
     assert_eq!(job.id(), &holder);
     holder
@@ -100,33 +101,33 @@ fn failed() -> Outcome {
     Outcome::Failed { reason: FailReason::Error, error, summary: None }
 }
 
-async fn one_of_many_takes_an_item(place: Place) {
-    let store = place.open().await;
+async fn of_racing_claims_one_takes_an_item(db: TestDb) {
+    let store = db.open().await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..16 {
         let store = store.clone();
-        tasks.spawn(async move { store.take_item(taking("x"), None, at(0)).await.unwrap() });
+        tasks.spawn(async move { store.take_item(new_claim("x"), None, at(0)).await.unwrap() });
     }
     let taken = tasks.join_all().await;
     assert_eq!(taken.iter().filter(|taken| matches!(taken, Taken::Ours(_))).count(), 1);
     assert_eq!(taken.iter().filter(|taken| **taken == Taken::Held).count(), 15);
 }
 
-async fn an_item_through_its_whole_life(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn an_item_through_its_whole_life(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let holder = hold(&store, schedule, "x").await;
     let job = store.job(holder.clone()).await.unwrap().unwrap();
     assert_eq!(job.work_item(), Some(&item("x")));
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Held);
     run(&store, &holder, Outcome::Completed { summary: Some("Done.".to_owned()) }).await;
     // In the transaction that ended the job.
-    let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
-    let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
-        panic!("{owed:?}")
+    let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    let ItemState::Closing { closing: Closing::Complete(result), .. } = &entry.state else {
+        panic!("{entry:?}")
     };
     assert_eq!((result.outcome, result.summary.as_str()), (WorkOutcome::Success, "Done."));
-    assert!(matches!(store.take_item(taking("x"), None, at(4)).await.unwrap(), Taken::Held), "not yet");
-    store.outbox_entry_delivered(owed, at(5)).await.unwrap();
+    assert!(matches!(store.take_item(new_claim("x"), None, at(4)).await.unwrap(), Taken::Held), "not yet");
+    store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     assert!(store.items().await.unwrap().is_empty());
     assert_eq!(store.next_item_time().await.unwrap(), None);
     let events = store.events_after(0, 100).await.unwrap();
@@ -135,8 +136,8 @@ async fn an_item_through_its_whole_life(place: Place) {
     assert!(events[1..].iter().all(|event| event.job.as_ref() == Some(&holder)));
 }
 
-async fn a_firing_knows_all_its_jobs(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_firing_knows_all_its_jobs(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let decision = Decision::Prepare(FiringContext::default());
     let firing = NewFiring { schedule, key: cron_key(1), due: at(1), decision, note: None };
     assert!(matches!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None)));
@@ -164,48 +165,48 @@ async fn a_firing_knows_all_its_jobs(place: Place) {
     assert_eq!(ledger[0].job, Some(first));
 }
 
-async fn what_failed_too_often_is_left_for_a_person(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn an_item_that_failed_too_often_is_given_up(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     for round in 1..=2 {
         let holder = hold(&store, schedule, "x").await;
         run(&store, &holder, failed()).await;
-        let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
-        let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
+        let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing, .. } = &entry.state else { panic!("{entry:?}") };
         let released = matches!(closing, Closing::Release(_));
         assert_eq!(released, round == 1, "the second failure is the last: {closing:?}");
-        store.outbox_entry_delivered(owed, at(5)).await.unwrap();
+        store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     }
-    let known = store.item_failures().await.unwrap().remove(0);
-    assert_eq!((known.failures, known.state, known.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
-    assert_eq!((known.reason.as_deref(), known.item.as_ref()), (Some("gone"), Some(&item("x"))));
+    let stored = store.item_failures().await.unwrap().remove(0);
+    assert_eq!((stored.failures, stored.state, stored.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
+    assert_eq!((stored.reason.as_deref(), stored.item.as_ref()), (Some("gone"), Some(&item("x"))));
     // Whoever finds it offered has to make sure that a person has put it back.
-    assert_eq!(store.take_item(taking("x"), None, at(6)).await.unwrap(), Taken::PutBack);
+    assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), Taken::PutBack);
     let person = "me@files-x".to_owned();
-    let taken = store.take_item(taking("x"), Some(person.clone()), at(6)).await.unwrap();
+    let taken = store.take_item(new_claim("x"), Some(person.clone()), at(6)).await.unwrap();
     assert!(matches!(taken, Taken::Ours(_)));
     store.leave_item(person).await.unwrap();
     assert_eq!(store.item_failures().await.unwrap().len(), 1, "it is still known");
-    let put_back = NewItemClaim { unless: Unless::default(), ..taking("x") };
+    let put_back = NewItemClaim { unless: Unless::default(), ..new_claim("x") };
     let Taken::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else { panic!("ours") };
     assert!(store.item_failures().await.unwrap().is_empty(), "the count starts anew");
     store.leave_item(holder.to_string()).await.unwrap();
 }
 
-/// With fewer attempts than were made before, an item that cowhand itself has put back is left for a person.
-async fn what_was_put_back_by_us_is_not_counted_anew(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+/// If the config now allows fewer attempts than were made, an item that a job released is given up.
+async fn a_release_by_a_job_does_not_reset_the_failures(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let holder = hold(&store, schedule, "x").await;
     run(&store, &holder, failed()).await;
-    let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
-    store.outbox_entry_delivered(owed, at(5)).await.unwrap();
-    let known = store.item_failures().await.unwrap().remove(0);
-    assert_eq!((known.failures, known.state, known.released_at), (1, FailedItem::Offered, Some(at(3))));
+    let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    store.outbox_entry_delivered(entry, at(5)).await.unwrap();
+    let stored = store.item_failures().await.unwrap().remove(0);
+    assert_eq!((stored.failures, stored.state, stored.released_at), (1, FailedItem::Offered, Some(at(3))));
     let since = |second| Unless { given_up: true, released_since: Some(at(second)) };
-    let take = |unless| store.take_item(NewItemClaim { unless, ..taking("x") }, None, at(6));
+    let take = |unless| store.take_item(NewItemClaim { unless, ..new_claim("x") }, None, at(6));
     assert_eq!(take(since(2)).await.unwrap(), Taken::Released, "it was given back after that");
     let source =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 1})).unwrap();
-    let strict = NewItemClaim { source, ..taking("x") };
+    let strict = NewItemClaim { source, ..new_claim("x") };
     assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), Taken::TooOften { failures: 1 });
     store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
     assert_eq!(take(since(2)).await.unwrap(), Taken::PutBack, "a person took it out of its queue");
@@ -213,25 +214,25 @@ async fn what_was_put_back_by_us_is_not_counted_anew(place: Place) {
     assert!(matches!(take(since(2)).await.unwrap(), Taken::Ours(_)));
 }
 
-/// A job that could not be started says nothing about its item.
-async fn a_failure_to_start_is_not_counted(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+/// A job that could not be started does not count as a failure of its item.
+async fn a_failure_to_start_is_not_counted(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let error = JobError { kind: ErrorKind::StartFailed, message: "no such program".to_owned() };
     for round in 0..4 {
         let holder = hold(&store, schedule, "x").await;
         let outcome = Outcome::Failed { reason: FailReason::Error, error: error.clone(), summary: None };
         run(&store, &holder, outcome).await;
-        let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
-        let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
+        let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing, .. } = &entry.state else { panic!("{entry:?}") };
         assert!(matches!(closing, Closing::Release(_)), "{round}: {closing:?}");
-        store.outbox_entry_delivered(owed, at(5)).await.unwrap();
+        store.outbox_entry_delivered(entry, at(5)).await.unwrap();
         assert_eq!(store.item_failures().await.unwrap()[0].failures, 0);
     }
 }
 
-/// A job that ended well failed, if its agent says so; and that counts like any other failure.
-async fn what_its_agent_reports_is_what_the_source_is_told(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+/// A completed job counts as a failure of its item if its agent reports a failure.
+async fn the_source_gets_the_report_of_the_agent(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     for (round, reported, expected) in [
         (1, ReportedOutcome::Failed, WorkOutcome::Failure),
         (2, ReportedOutcome::Partial, WorkOutcome::Partial),
@@ -249,29 +250,29 @@ async fn what_its_agent_reports_is_what_the_source_is_told(place: Place) {
         store.settle(holder.clone(), epoch, well, Retry::default(), at(3)).await.unwrap();
         let job = store.job(holder).await.unwrap().unwrap();
         assert_eq!(job.status(), JobStatus::Completed, "its process ended well");
-        let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
-        let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
-            panic!("{owed:?}")
+        let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing: Closing::Complete(result), .. } = &entry.state else {
+            panic!("{entry:?}")
         };
         assert_eq!((result.outcome, result.summary.as_str()), (expected, "As reported."), "{round}");
         assert_eq!(result.artifacts, ["out/a.txt"]);
-        store.outbox_entry_delivered(owed, at(5)).await.unwrap();
+        store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     }
     // What went well in between makes them begin anew.
     assert_eq!(store.item_failures().await.unwrap()[0].failures, 1);
 }
 
-async fn a_claim_that_nobody_finished_is_taken_back(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_claim_that_nobody_finished_is_taken_back(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let slow = take(&store, "slow").await;
     store.give_up_stale_claims(at(299)).await.unwrap();
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
     store.give_up_stale_claims(at(300)).await.unwrap();
-    let owed = store.take_outbox_entry("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
-    assert!(matches!(owed.state, ItemState::Closing { closing: Closing::Release(_), .. }));
+    let entry = store.take_outbox_entry("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
+    assert!(matches!(entry.state, ItemState::Closing { closing: Closing::Release(_), .. }));
     // Who comes too late makes no job of it.
     let new = NewJob { work_item: Some(item("slow")), ..hand_job() };
-    let of = OfFiring { schedule, key: cron_key(1) };
+    let of = FiringRef { schedule, key: cron_key(1) };
     assert_eq!(store.hold_item(slow.clone(), new, of, at(3600), at(301)).await.unwrap(), None);
     assert_eq!(store.job(slow).await.unwrap(), None);
     // A node that starts takes back its own at once, and no other's.
@@ -282,14 +283,43 @@ async fn a_claim_that_nobody_finished_is_taken_back(place: Place) {
     assert!(matches!(store.items().await.unwrap()[0].state, ItemState::Closing { .. }));
 }
 
-async fn what_is_owed_has_one_payer_at_a_time(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+/// A person cancels it while its items are claimed.
+async fn a_cancelled_firing_gets_no_more_jobs(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    for second in [1, 2] {
+        let decision = Decision::Prepare(FiringContext::default());
+        let firing = NewFiring { schedule, key: cron_key(second), due: at(second), decision, note: None };
+        assert_eq!(store.fire_once(firing, at(second)).await.unwrap(), Fired::Recorded(None));
+    }
+    let first = hold(&store, schedule, "first").await;
+    let slow = take(&store, "slow").await;
+    for second in [1, 2] {
+        assert!(store.cancel_firing(schedule, cron_key(second), at(3)).await.unwrap());
+        assert!(!store.cancel_firing(schedule, cron_key(second), at(3)).await.unwrap(), "once");
+    }
+    let outcome = async |second| store.firing(schedule, cron_key(second)).await.unwrap().unwrap().outcome;
+    assert_eq!(outcome(1).await, FiringOutcome::Ran, "{first} is its job");
+    assert_eq!(outcome(2).await, FiringOutcome::Skipped(SkipReason::Cancelled));
+    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().last_run_at, None, "nothing ran");
+    let new = NewJob { work_item: Some(item("slow")), ..hand_job() };
+    let of = FiringRef { schedule, key: cron_key(2) };
+    assert_eq!(store.hold_item(slow.clone(), new, of, at(3600), at(4)).await.unwrap(), None);
+    assert_eq!(store.job(slow.clone()).await.unwrap(), None);
+    // Its claim is undone without a wait for the timeout of a claim.
+    store.give_up_stale_claims(at(4)).await.unwrap();
+    let items = store.items().await.unwrap();
+    let slow = items.iter().find(|held| held.item.id == item("slow").id).unwrap();
+    assert!(matches!(slow.state, ItemState::Closing { .. }), "{:?}", slow.state);
+}
+
+async fn one_node_at_a_time_has_an_outbox_entry(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let holder = hold(&store, schedule, "x").await;
     run(&store, &holder, failed()).await;
     let take = |node: &str, until, now| store.take_outbox_entry(node.to_owned(), at(until), at(now));
-    let owed = take("n1", 100, 4).await.unwrap().unwrap();
+    let entry = take("n1", 100, 4).await.unwrap().unwrap();
     assert_eq!(take("n2", 100, 99).await.unwrap(), None, "n1 has it in hand");
-    store.postpone(owed.clone(), "502".to_owned(), at(50), at(5)).await.unwrap();
+    store.postpone(entry.clone(), "502".to_owned(), at(50), at(5)).await.unwrap();
     assert_eq!(take("n2", 100, 49).await.unwrap(), None, "not yet");
     let again = take("n2", 100, 50).await.unwrap().unwrap();
     let ItemState::Closing { tries, last_error, .. } = &again.state else { panic!("{again:?}") };
@@ -301,29 +331,29 @@ async fn what_is_owed_has_one_payer_at_a_time(place: Place) {
     // n2 dies with the debt in hand; when it is back it goes on at once.
     take("n2", 10_000, 60).await.unwrap().unwrap();
     store.take_up_items("n2".to_owned(), at(61)).await.unwrap();
-    let owed = take("n2", 10_000, 61).await.unwrap().unwrap();
-    store.outbox_entry_delivered(owed.clone(), at(62)).await.unwrap();
-    store.outbox_entry_delivered(owed, at(63)).await.unwrap();
-    let told = store.events_after(0, 100).await.unwrap();
-    let told = told.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
-    assert_eq!(told, 1, "once, whoever says so twice");
+    let entry = take("n2", 10_000, 61).await.unwrap().unwrap();
+    store.outbox_entry_delivered(entry.clone(), at(62)).await.unwrap();
+    store.outbox_entry_delivered(entry, at(63)).await.unwrap();
+    let reported = store.events_after(0, 100).await.unwrap();
+    let reported = reported.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
+    assert_eq!(reported, 1, "once, whoever says so twice");
 }
 
-/// A release that is just being told becomes a completion: both are told.
-async fn who_thinks_better_of_it_is_heard(place: Place) {
-    let store = place.open().await;
+/// A release changes into a completion while it is delivered. Both are delivered.
+async fn a_changed_result_is_delivered_too(db: TestDb) {
+    let store = db.open().await;
     let holder = "person@files-one".to_owned();
-    let taken = store.take_item(taking("one"), Some(holder.clone()), at(0)).await.unwrap();
+    let taken = store.take_item(new_claim("one"), Some(holder.clone()), at(0)).await.unwrap();
     assert!(matches!(taken, Taken::Ours(_)), "{taken:?}");
     store.hold_for_person(holder.clone(), at(300), at(1)).await.unwrap();
-    let owed = |now: i64| store.take_outbox_entry("n1".into(), at(now + 60), at(now));
+    let entry = |now: i64| store.take_outbox_entry("n1".into(), at(now + 60), at(now));
     store.close_item(holder.clone(), Closing::Release(ReleaseOptions::default()), at(2)).await.unwrap();
-    let release = owed(2).await.unwrap().unwrap();
+    let release = entry(2).await.unwrap().unwrap();
     let complete: Closing =
         serde_json::from_value(json!({"complete": {"outcome": "success", "summary": "By hand."}})).unwrap();
     store.close_item(holder, complete.clone(), at(3)).await.unwrap();
     store.outbox_entry_delivered(release, at(4)).await.unwrap();
-    let second = owed(4).await.unwrap().expect("the second word is still owed");
+    let second = entry(4).await.unwrap().expect("the second word is still owed");
     assert!(
         matches!(&second.state, ItemState::Closing { closing, .. } if *closing == complete),
         "{second:?}"
@@ -332,18 +362,20 @@ async fn who_thinks_better_of_it_is_heard(place: Place) {
     assert!(store.items().await.unwrap().is_empty());
 }
 
-async fn a_waiting_job_that_is_cancelled_gives_its_item_back(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_waiting_job_that_is_cancelled_gives_its_item_back(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let holder = hold(&store, schedule, "x").await;
     let CancelOutcome::Done(job) = store.cancel(holder, at(2)).await.unwrap() else { panic!("done") };
     assert_eq!(job.status(), JobStatus::Cancelled);
-    let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(2)).await.unwrap().unwrap();
-    let ItemState::Closing { closing: Closing::Release(options), .. } = owed.state else { panic!("release") };
+    let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(2)).await.unwrap().unwrap();
+    let ItemState::Closing { closing: Closing::Release(options), .. } = entry.state else {
+        panic!("release")
+    };
     assert!(options.reason.unwrap().ends_with("was cancelled before it began"));
 }
 
-async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_job_whose_claim_ran_out_does_not_start(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let holder = hold(&store, schedule, "x").await;
     let lease = SignedDuration::from_secs(30);
     let claim = |now| store.claim(holder.clone(), 9, "n1".to_owned(), lease, at(now));
@@ -354,8 +386,8 @@ async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
     assert!(matches!(claim(3601).await.unwrap(), Claim::Claimed { .. }));
 }
 
-async fn a_firing_is_prepared_by_one(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_firing_is_prepared_by_one(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let firing = NewFiring {
         schedule,
         key: cron_key(1),
@@ -386,9 +418,9 @@ async fn a_firing_is_prepared_by_one(place: Place) {
     assert_eq!(snapshot.schedules[&schedule].last_run_at, Some(at(101)), "an empty look counts as a run");
 }
 
-/// However their keys and due times compare, and on however many nodes.
-async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+/// Their order does not depend on keys, due times or nodes.
+async fn firings_of_a_schedule_are_prepared_in_their_order(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let key = |name: &str| FiringKey::stored(format!("github:{name}"));
     let names = ["9", "10", "1", "2"];
     for name in names {
@@ -428,8 +460,8 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     assert_eq!(waiting().await, ["10", "1", "2", "0"]);
 }
 
-async fn the_fleet_has_one_name(place: Place) {
-    let (one, other) = (place.open().await, place.open().await);
+async fn the_fleet_has_one_name(db: TestDb) {
+    let (one, other) = (db.open().await, db.open().await);
     let names = tokio::join!(one.fleet_id(), other.fleet_id());
     assert_eq!(names.0.unwrap(), names.1.unwrap());
     assert_eq!(one.fleet_id().await.unwrap(), other.fleet_id().await.unwrap());

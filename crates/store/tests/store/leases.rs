@@ -1,25 +1,79 @@
 //! Leases: renewed, given back, and run out.
 
 use cowhand_core::event::Fact;
-use cowhand_core::job::{Job, JobStatus, JobUsage, MAX_REQUEUES, NotBegun};
+use cowhand_core::id::ScheduleId;
+use cowhand_core::job::{Job, JobState, JobStatus, JobUsage, MAX_REQUEUES, NotBegun};
+use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_store::{GivenBack, Settled};
+use cowhand_store::{Decision, Fired, NewFiring, RequeueOutcome, Settled, Starter, Store};
 use jiff::SignedDuration;
 
-use crate::conformance::{claim, event_types, fire};
-use crate::{Place, at, hand_job, on_both, with_schedule};
+use crate::conformance::{claim, completed, event_types, fire};
+use crate::{HOURLY, TestDb, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
 
 on_both! {
-    renewal_names_what_is_still_held,
-    an_attempt_that_never_began_is_given_back,
-    a_job_is_put_back_so_often_for_one_reason,
-    what_is_not_current_any_more_gets_no_place,
+    a_firing_claims_its_job_if_there_is_a_place,
+    a_firing_leaves_the_place_of_a_requeued_job,
+    renewal_returns_the_leases_still_held,
+    an_attempt_that_never_began_is_requeued,
+    a_job_is_requeued_at_most_so_often_for_one_reason,
+    a_settled_attempt_gets_no_location,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-async fn renewal_names_what_is_still_held(place: Place) {
-    let store = place.open().await;
+/// Fires the schedule on a node whose agent has so many places.
+async fn fire_and_claim(store: &Store, schedule: ScheduleId, second: i64, max_concurrent: u32) -> Fired {
+    let decision = Decision::Run(new_job());
+    let firing = NewFiring { schedule, key: cron_key(second), due: at(second), decision, note: None };
+    let starter = Starter {
+        node: "node-a".into(),
+        lease: MINUTE,
+        max_concurrent,
+        session_key: None,
+        limits: None,
+        slot: None,
+    };
+    store.fire_and_claim(firing, starter, at(second)).await.unwrap()
+}
+
+async fn a_firing_claims_its_job_if_there_is_a_place(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let fire = async |second, places| fire_and_claim(&store, schedule, second, places).await;
+    let Fired::Claimed { job, epoch } = fire(3_600, 1).await else { panic!("it has a place") };
+    assert_eq!(fire(3_600, 2).await, Fired::Duplicate, "the key is the lock here as well");
+    assert_eq!((job.status(), job.attempts()), (JobStatus::Running, 1));
+    assert_eq!(store.job(job.id().clone()).await.unwrap().as_ref(), Some(&job));
+    assert_eq!(event_types(&store).await, ["schedule:fired", "job:created", "job:started"]);
+    let renewed = store.renew("node-a".into(), vec![job.id().clone()], MINUTE, at(3_610)).await.unwrap();
+    assert_eq!(renewed[0].epoch, epoch);
+    assert!(matches!(fire(3_601, 1).await, Fired::Recorded(Some(_))), "the only place is taken");
+    assert!(matches!(fire(3_602, 2).await, Fired::Recorded(Some(_))), "the one that waits comes first");
+    assert!(matches!(fire(3_603, 4).await, Fired::Claimed { .. }), "there is a place for all of them");
+    let done = store.settle(job.id().clone(), epoch, completed(), Retry::default(), at(3_611)).await;
+    assert!(matches!(done.unwrap(), Settled::Done(_)));
+}
+
+/// The planner keeps the place of a job that was requeued, and so does the transaction of a new firing.
+async fn a_firing_leaves_the_place_of_a_requeued_job(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let fire = async |second, places| fire_and_claim(&store, schedule, second, places).await;
+    let Fired::Claimed { job, epoch } = fire(0, 1).await else { panic!("it has a place") };
+    let full = NotBegun::Shortage("no space left on device".to_owned());
+    let back = store.requeue(job.id().clone(), epoch, full, at(100)).await.unwrap();
+    let RequeueOutcome::Done(back) = back else { panic!("{back:?}") };
+    assert!(matches!(*back.state(), JobState::Pending { not_before: Some(until) } if until > at(100)));
+    let newer = fire(100, 1).await;
+    assert!(matches!(newer, Fired::Recorded(Some(_))), "the requeued job has the only place: {newer:?}");
+    let snapshot = store.snapshot().await.unwrap();
+    let plan = plan(at(100), &roster(&[HOURLY]), &snapshot);
+    assert!(!plan.actions.iter().any(|action| matches!(action, Action::Start { .. })), "{plan:?}");
+    let newest = fire(100 - 1, 3).await;
+    assert!(matches!(newest, Fired::Claimed { .. }), "there is a place for all of them: {newest:?}");
+}
+
+async fn renewal_returns_the_leases_still_held(db: TestDb) {
+    let store = db.open().await;
     let first = store.add_job(hand_job(), at(0)).await.unwrap();
     let second = store.add_job(hand_job(), at(0)).await.unwrap();
     store.claim(first.id().clone(), 2, "node-a".into(), MINUTE, at(0)).await.unwrap();
@@ -45,16 +99,16 @@ async fn renewal_names_what_is_still_held(place: Place) {
     assert!(store.renew("node-a".into(), vec![], MINUTE, at(480)).await.unwrap().is_empty());
 }
 
-async fn an_attempt_that_never_began_is_given_back(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn an_attempt_that_never_began_is_requeued(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let (_, epoch) = claim(&store, &job, 0).await;
     let requeue = async |epoch, second| {
         store.requeue(job.id().clone(), epoch, NotBegun::Interrupted, at(second)).await.unwrap()
     };
-    let GivenBack::Done(back) = requeue(epoch, 5).await else { panic!() };
+    let RequeueOutcome::Done(back) = requeue(epoch, 5).await else { panic!() };
     assert_eq!(back.status(), JobStatus::Pending);
-    assert_eq!(requeue(epoch, 6).await, GivenBack::Fenced);
+    assert_eq!(requeue(epoch, 6).await, RequeueOutcome::Fenced);
     let (again, newer) = claim(&store, &job, 6).await;
     assert_eq!((again.attempts(), newer), (2, epoch + 1));
     assert_eq!(event_types(&store).await[2..], ["job:started", "job:requeued", "job:started"]);
@@ -62,33 +116,33 @@ async fn an_attempt_that_never_began_is_given_back(place: Place) {
     // This one has told what it uses: it has begun, whatever else is known of it.
     let usage = JobUsage { total_cost_usd: Some(0.25), ..JobUsage::default() };
     store.hear(job.id().clone(), newer, usage, None).await.unwrap();
-    assert_eq!(requeue(newer, 7).await, GivenBack::Began);
+    assert_eq!(requeue(newer, 7).await, RequeueOutcome::Began);
     assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(again), "nothing was written");
     assert_eq!(store.history(job.id().clone()).await.unwrap().unwrap().attempts.len(), 1);
 }
 
-/// What is known of it outlives the store's connection.
-async fn a_job_is_put_back_so_often_for_one_reason(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+/// The number of requeues is kept in the database.
+async fn a_job_is_requeued_at_most_so_often_for_one_reason(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let no_keeper = |round: u32| NotBegun::Failed(format!("the keeper in /x/job.{round} ended"));
     let mut second = 0;
     for round in 1..=MAX_REQUEUES {
         let (_, epoch) = claim(&store, &job, second).await;
         let back = store.requeue(job.id().clone(), epoch, no_keeper(round), at(second)).await.unwrap();
-        let GivenBack::Done(back) = back else { panic!("{back:?}") };
+        let RequeueOutcome::Done(back) = back else { panic!("{back:?}") };
         assert_eq!((back.requeued().times, back.requeued().in_all), (round, round));
         assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(back));
         second += 100;
     }
     let snapshot = store.snapshot().await.unwrap();
-    let told = snapshot.jobs[0].put_back(at(second - 100)).unwrap().1;
-    assert!(told.contains("5 times") && told.contains("the keeper in /x/job.5 ended"), "{told}");
+    let reported = snapshot.jobs[0].put_back(at(second - 100)).unwrap().1;
+    assert!(reported.contains("5 times") && reported.contains("the keeper in /x/job.5 ended"), "{reported}");
     let (_, epoch) = claim(&store, &job, second).await;
     let back = |why| store.requeue(job.id().clone(), epoch, why, at(second));
-    assert_eq!(back(no_keeper(6)).await.unwrap(), GivenBack::TooOften);
+    assert_eq!(back(no_keeper(6)).await.unwrap(), RequeueOutcome::TooOften);
     let full = NotBegun::Shortage("no space left on device".to_owned());
-    let GivenBack::Done(waits) = back(full).await.unwrap() else { panic!() };
+    let RequeueOutcome::Done(waits) = back(full).await.unwrap() else { panic!() };
     assert_eq!((waits.requeued().times, waits.requeued().in_all), (1, 6), "that is another reason");
     let events = store.events_after(0, 100).await.unwrap();
     let reason = |fact: &Fact| match fact {
@@ -100,8 +154,8 @@ async fn a_job_is_put_back_so_often_for_one_reason(place: Place) {
     assert_eq!(reasons[5], "no space left on device");
 }
 
-async fn what_is_not_current_any_more_gets_no_place(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_settled_attempt_gets_no_location(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let (_, epoch) = claim(&store, &job, 0).await;
     let set = async || store.set_place(job.id().clone(), 1, "/srv".as_ref(), "codex").await.unwrap();

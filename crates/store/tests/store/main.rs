@@ -19,6 +19,7 @@ mod providers;
 mod races;
 mod reports;
 mod retention;
+mod server;
 mod tokens;
 mod triggers;
 mod usage;
@@ -33,33 +34,34 @@ use cowhand_testing::postgres::Postgres;
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-/// A store on a database of the test's own.
-pub(crate) struct Place {
+/// The database of one test.
+pub(crate) struct TestDb {
     pub(crate) url: String,
-    _keep: Keep,
+    _resource: Resource,
 }
 
-enum Keep {
+/// Resource that lives as long as the database.
+enum Resource {
     Nothing,
     Folder { _folder: TempDir },
     Server { _server: Postgres },
 }
 
-impl Place {
+impl TestDb {
     pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = folder.path().join("store.db").display().to_string();
-        Self { url, _keep: Keep::Folder { _folder: folder } }
+        Self { url, _resource: Resource::Folder { _folder: folder } }
     }
 
     pub(crate) fn postgres() -> Self {
         let server = Postgres::start();
-        Self { url: server.url(), _keep: Keep::Server { _server: server } }
+        Self { url: server.url(), _resource: Resource::Server { _server: server } }
     }
 
-    /// Somebody else's.
+    /// Refers to a database that another test process owns.
     pub(crate) fn at(url: String) -> Self {
-        Self { url, _keep: Keep::Nothing }
+        Self { url, _resource: Resource::Nothing }
     }
 
     pub(crate) async fn open(&self) -> Store {
@@ -73,13 +75,13 @@ macro_rules! on_both {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $story() {
-                super::$story(crate::Place::sqlite()).await;
+                super::$story(crate::TestDb::sqlite()).await;
             })+
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $story() {
-                super::$story(crate::Place::postgres()).await;
+                super::$story(crate::TestDb::postgres()).await;
             })+
         }
     };
@@ -102,9 +104,9 @@ pub(crate) fn roster(triggers: &[&str]) -> Roster {
 
 pub(crate) const HOURLY: &str = r#"{"type":"cron","expression":"@hourly"}"#;
 
-/// A fresh store that knows one hourly schedule.
-pub(crate) async fn with_schedule(place: &Place) -> (Store, ScheduleId) {
-    let store = place.open().await;
+/// Opens a new store with one hourly schedule.
+pub(crate) async fn with_schedule(db: &TestDb) -> (Store, ScheduleId) {
+    let store = db.open().await;
     let roster = roster(&[HOURLY]);
     let id = roster.agents[0].schedules[0].id;
     store.load_schedules(roster, at(0)).await.unwrap();

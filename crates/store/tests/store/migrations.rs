@@ -1,28 +1,32 @@
 //! Migrations run on a database that somebody has been using.
 //!
 //! `fixtures/store-0001.sql` is such a database as the first version left it, in one text for both. Each new
-//! migration has to carry it along; when a version adds tables that matter, it gets a fixture of its own.
+//! migration has to carry it along; when a version adds tables that matter, it gets a fixture of its own. A fixture's
+//! number is the last migration of the version that wrote it.
 
 use std::path::Path;
 
+use cowhand_core::job::Closing;
 use cowhand_core::job::JobStatus::{Cancelled, Completed, Failed, Pending, Running};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState};
-use cowhand_store::{JobFilter, Store};
+use cowhand_store::{ItemState, JobFilter, Store};
 use sqlx::migrate::Migrator;
 use sqlx::{Connection, Executor};
 
-use crate::{Place, on_both};
+use crate::{TestDb, at, on_both};
 
 on_both! {
     a_used_store_of_the_first_version_is_carried_along,
+    items_and_sums_of_costs_are_carried_along,
     a_new_store_is_opened_by_many_at_once,
-    what_was_left_out_is_made_up_for,
+    skipped_migrations_are_applied_later,
     a_migration_that_was_changed_afterwards_is_refused,
 }
 
 const FIXTURE: &str = include_str!("fixtures/store-0001.sql");
+const FIXTURE_25: &str = include_str!("fixtures/store-0025.sql");
 
-/// The migrations as they are in the folder of a database.
+/// Reads the migrations of a database from their folder.
 async fn files_of(database: &str) -> Migrator {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(database);
     Migrator::new(folder.as_path()).await.unwrap()
@@ -39,19 +43,24 @@ async fn both_databases_have_the_same_migrations() {
     assert_eq!(names(&files_of("sqlite").await), names(&files_of("postgres").await));
 }
 
-async fn a_used_store_of_the_first_version_is_carried_along(place: Place) {
-    if place.url.starts_with("postgres") {
-        let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
-        files_of("postgres").await.run_to(1, &mut server).await.unwrap();
-        server.execute(FIXTURE).await.unwrap();
+/// Makes a store with the migrations up to this one, and the rows of a fixture.
+async fn make(db: &TestDb, migration: i64, rows: &'static str) {
+    if db.url.starts_with("postgres") {
+        let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        files_of("postgres").await.run_to(migration, &mut server).await.unwrap();
+        server.execute(rows).await.unwrap();
         server.close().await.unwrap();
     } else {
-        let mut file = connect(&place).await;
-        files_of("sqlite").await.run_to(1, &mut file).await.unwrap();
-        file.execute(FIXTURE).await.unwrap();
+        let mut file = connect(db).await;
+        files_of("sqlite").await.run_to(migration, &mut file).await.unwrap();
+        file.execute(rows).await.unwrap();
         file.close().await.unwrap();
     }
-    let store = place.open().await;
+}
+
+async fn a_used_store_of_the_first_version_is_carried_along(db: TestDb) {
+    make(&db, 1, FIXTURE).await;
+    let store = db.open().await;
     let jobs = store.jobs(JobFilter::default(), 100).await.unwrap();
     let statuses: Vec<_> = jobs.iter().map(cowhand_core::job::Job::status).collect();
     assert_eq!(statuses, [Pending, Running, Cancelled, Failed, Completed]);
@@ -67,15 +76,36 @@ async fn a_used_store_of_the_first_version_is_carried_along(place: Place) {
     assert_eq!(store.snapshot().await.unwrap().jobs.len(), 2);
 }
 
-/// Threads stand for processes: each has a runtime and connections of its own.
-async fn a_new_store_is_opened_by_many_at_once(place: Place) {
+async fn items_and_sums_of_costs_are_carried_along(db: TestDb) {
+    make(&db, 25, FIXTURE_25).await;
+    let store = db.open().await;
+    let mut items = store.items().await.unwrap();
+    items.sort_by(|one, other| one.holder.cmp(&other.holder));
+    let entry = ItemState::Closing {
+        closing: Closing::release("it broke".to_owned()),
+        tries: 2,
+        last_error: Some("no route to host".to_owned()),
+        since: None,
+        by: None,
+    };
+    assert_eq!(items.iter().map(|item| &item.state).collect::<Vec<_>>(), [&entry, &ItemState::Held]);
+    let (first, last) = (at(0), at(3_600));
+    let sums = store.spent(first, last).await.unwrap();
+    let costs: Vec<_> = sums.iter().map(|sum| (sum.attempts, sum.usage.cost_usd, sum.assumed_usd)).collect();
+    assert_eq!(costs, [(1, None, None), (0, Some(0.25), None)]);
+    let items = store.spent_on_items(first, 10).await.unwrap();
+    assert_eq!((items[0].usage.cost_usd, items[0].assumed_usd), (Some(0.25), None));
+}
+
+/// Threads act as processes: each has a runtime and connections of its own.
+async fn a_new_store_is_opened_by_many_at_once(db: TestDb) {
     let open = |url: String| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { Store::open(&url).await.map(drop) })
     };
     let threads: Vec<_> = (0..8)
         .map(|_| {
-            let url = place.url.clone();
+            let url = db.url.clone();
             std::thread::spawn(move || open(url))
         })
         .collect();
@@ -84,32 +114,31 @@ async fn a_new_store_is_opened_by_many_at_once(place: Place) {
     }
 }
 
-/// A store that a build with 0008 and without 0006 and 0007 has opened: each that is missing is applied, whatever the
-/// newest is.
-async fn what_was_left_out_is_made_up_for(place: Place) {
+/// A build with migration 8 and without 6 and 7 has opened the store. Each missing migration is applied.
+async fn skipped_migrations_are_applied_later(db: TestDb) {
     let left_out = [6, 7];
     let some = |all: &Migrator| {
         let kept =
             all.iter().filter(|migration| migration.version <= 8 && !left_out.contains(&migration.version));
         Migrator { migrations: kept.cloned().collect::<Vec<_>>().into(), ..Migrator::DEFAULT }
     };
-    if place.url.starts_with("postgres") {
-        let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
+    if db.url.starts_with("postgres") {
+        let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
         some(&files_of("postgres").await).run(&mut server).await.unwrap();
         server.close().await.unwrap();
     } else {
-        let mut file = connect(&place).await;
+        let mut file = connect(&db).await;
         some(&files_of("sqlite").await).run(&mut file).await.unwrap();
         file.close().await.unwrap();
     }
-    let store = place.open().await;
+    let store = db.open().await;
     assert!(store.check_statements().await.unwrap() > 100, "every table and column is there");
     store.close().await;
-    let applied: Vec<i64> = if place.url.starts_with("postgres") {
-        let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
+    let applied: Vec<i64> = if db.url.starts_with("postgres") {
+        let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
         sqlx::query_scalar(APPLIED).fetch_all(&mut server).await.unwrap()
     } else {
-        sqlx::query_scalar(APPLIED).fetch_all(&mut connect(&place).await).await.unwrap()
+        sqlx::query_scalar(APPLIED).fetch_all(&mut connect(&db).await).await.unwrap()
     };
     let files = files_of("sqlite").await;
     assert_eq!(applied, files.iter().map(|migration| migration.version).collect::<Vec<_>>());
@@ -117,19 +146,19 @@ async fn what_was_left_out_is_made_up_for(place: Place) {
 
 const APPLIED: &str = "select version from _sqlx_migrations order by version";
 
-async fn connect(place: &Place) -> sqlx::SqliteConnection {
-    sqlx::SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", place.url)).await.unwrap()
+async fn connect(db: &TestDb) -> sqlx::SqliteConnection {
+    sqlx::SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", db.url)).await.unwrap()
 }
 
-/// Nobody knows what is in such a store, so nobody writes to it.
-async fn a_migration_that_was_changed_afterwards_is_refused(place: Place) {
-    place.open().await.close().await;
+/// The content of such a store is unknown, so it is not written.
+async fn a_migration_that_was_changed_afterwards_is_refused(db: TestDb) {
+    db.open().await.close().await;
     let change = "update _sqlx_migrations set checksum = (select checksum from _sqlx_migrations where version = 1) where version = 2";
-    if place.url.starts_with("postgres") {
-        sqlx::PgConnection::connect(&place.url).await.unwrap().execute(change).await.unwrap();
+    if db.url.starts_with("postgres") {
+        sqlx::PgConnection::connect(&db.url).await.unwrap().execute(change).await.unwrap();
     } else {
-        connect(&place).await.execute(change).await.unwrap();
+        connect(&db).await.execute(change).await.unwrap();
     }
-    let error = Store::open(&place.url).await.unwrap_err().to_string();
+    let error = Store::open(&db.url).await.unwrap_err().to_string();
     assert!(error.contains("migration 2 was previously applied but has been modified"), "{error}");
 }

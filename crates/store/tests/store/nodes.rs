@@ -9,24 +9,24 @@ use cowhand_system::clock::Clock;
 use jiff::SignedDuration;
 
 use crate::conformance::event_types;
-use crate::{Place, at, hand_job, on_both};
+use crate::{TestDb, at, hand_job, on_both};
 
 on_both! {
-    a_step_between_two_daemons_is_told_once,
-    the_oldest_daemon_that_runs_is_known,
+    a_clock_step_between_two_daemons_is_recorded_once,
+    the_oldest_running_daemon_is_found,
     a_lease_does_not_depend_on_the_wall_clock,
-    a_step_back_makes_nobody_wait_long,
+    a_clock_step_back_does_not_lengthen_waits,
 }
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
-async fn with_clock(place: &Place) -> (Store, Clock) {
+async fn with_clock(db: &TestDb) -> (Store, Clock) {
     let clock = Clock::by_hand(at(0));
-    (place.open().await.with_clock(clock.clone()), clock)
+    (db.open().await.with_clock(clock.clone()), clock)
 }
 
-async fn a_step_between_two_daemons_is_told_once(place: Place) {
-    let (store, clock) = with_clock(&place).await;
+async fn a_clock_step_between_two_daemons_is_recorded_once(db: TestDb) {
+    let (store, clock) = with_clock(&db).await;
     let join = async || store.join("node-a".into(), clock.now()).await.unwrap().step;
     assert_eq!(join().await, None, "the first start");
     clock.set(at(60));
@@ -42,8 +42,8 @@ async fn a_step_between_two_daemons_is_told_once(place: Place) {
     assert_eq!(event_types(&store).await, ["clock:stepped", "clock:stepped"]);
 }
 
-async fn the_oldest_daemon_that_runs_is_known(place: Place) {
-    let (store, clock) = with_clock(&place).await;
+async fn the_oldest_running_daemon_is_found(db: TestDb) {
+    let (store, clock) = with_clock(&db).await;
     let appear = async |node: &str| {
         let presence = store.appear(node).await.unwrap();
         (presence, store.join(node.into(), clock.now()).await.unwrap())
@@ -54,7 +54,7 @@ async fn the_oldest_daemon_that_runs_is_known(place: Place) {
     let started = clock.moment();
     clock.set(at(60));
     let (_second, joined) = appear("node-b").await;
-    if !place.url.starts_with("postgres") {
+    if !db.url.starts_with("postgres") {
         assert_eq!(joined.others_since, None, "there is one daemon, whatever rows there are");
         return;
     }
@@ -69,9 +69,9 @@ async fn the_oldest_daemon_that_runs_is_known(place: Place) {
     }
 }
 
-/// On SQLite the boot clock counts, on PostgreSQL the database's own.
-async fn a_lease_does_not_depend_on_the_wall_clock(place: Place) {
-    let (store, clock) = with_clock(&place).await;
+/// Leases use the boot clock on SQLite, and the clock of the database on PostgreSQL.
+async fn a_lease_does_not_depend_on_the_wall_clock(db: TestDb) {
+    let (store, clock) = with_clock(&db).await;
     let job = store.add_job(hand_job(), clock.now()).await.unwrap().id().clone();
     let claim = store.claim(job.clone(), 1, "node-a".into(), HOUR, clock.now()).await.unwrap();
     let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
@@ -86,16 +86,16 @@ async fn a_lease_does_not_depend_on_the_wall_clock(place: Place) {
         assert_eq!(lapse().await, (true, Settled::Fenced), "{step}");
     }
     assert_eq!(store.renew("node-a".into(), vec![job.clone()], HOUR, clock.now()).await.unwrap().len(), 1);
-    if !place.url.starts_with("postgres") {
+    if !db.url.starts_with("postgres") {
         clock.set(clock.now() + HOUR);
         let (held, lapsed) = lapse().await;
         assert!(!held && matches!(lapsed, Settled::Done(_)), "nobody has renewed it");
     }
 }
 
-async fn a_step_back_makes_nobody_wait_long(place: Place) {
+async fn a_clock_step_back_does_not_lengthen_waits(db: TestDb) {
     use cowhand_core::ask::{AskState, AskSubject};
-    let (store, clock) = with_clock(&place).await;
+    let (store, clock) = with_clock(&db).await;
     let job = store.add_job(hand_job(), clock.now()).await.unwrap().id().clone();
     store.claim(job.clone(), 1, "node-a".into(), HOUR, clock.now()).await.unwrap();
     let what = AskSubject::Question { question: "Shall I?".into() };

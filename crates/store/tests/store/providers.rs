@@ -6,18 +6,18 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, ProviderSlot};
-use cowhand_store::{Claim, RunsAt, Settled, Starter, Store};
+use cowhand_store::{Claim, ProviderAndRuntime, Settled, Starter, Store};
 use jiff::{SignedDuration, Timestamp};
 use sqlx::Connection;
 
-use crate::{Place, at, hand_job, on_both};
+use crate::{TestDb, at, hand_job, on_both};
 
 on_both! {
-    a_limit_parks_everybody,
-    what_is_shared_is_shared_by_all,
-    starts_keep_their_distance,
-    one_seat_is_taken_once,
-    what_has_begun_is_bound_to_its_runtime,
+    a_usage_limit_parks_all_agents_of_the_provider,
+    agents_share_the_slots_of_a_provider,
+    starts_at_a_provider_are_paced,
+    racing_claims_take_one_provider_slot_once,
+    a_begun_session_keeps_its_runtime,
 }
 
 const AGENTS: [&str; 2] = ["coder", "other"];
@@ -37,7 +37,7 @@ async fn job_of(store: &Store, agent: &str) -> JobId {
 }
 
 async fn claim(store: &Store, job: &JobId, limits: &Provider, second: i64) -> Claim {
-    store.claim_in_turn(job.clone(), starter(limits.clone()), at(second)).await.unwrap()
+    store.claim_with_limits(job.clone(), starter(limits.clone()), at(second)).await.unwrap()
 }
 
 fn epoch(claim: Claim) -> i64 {
@@ -47,19 +47,20 @@ fn epoch(claim: Claim) -> i64 {
     }
 }
 
-fn sent_away(resets_at: Option<Timestamp>) -> Settlement {
+fn limit_reached(resets_at: Option<Timestamp>) -> Settlement {
     let error = JobError { kind: ErrorKind::RateLimited, message: "the limit".into() };
     let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
     Settlement { limit: Some(UsageLimit { resets_at }), ..outcome.into() }
 }
 
-async fn a_limit_parks_everybody(place: Place) {
-    let store = place.open().await;
+async fn a_usage_limit_parks_all_agents_of_the_provider(db: TestDb) {
+    let store = db.open().await;
     let any = Provider::default();
     let [first, second] = [job_of(&store, "coder").await, job_of(&store, "other").await];
     let held = epoch(claim(&store, &first, &any, 10).await);
     let before = store.last_event().await.unwrap();
-    let settled = store.settle(first.clone(), held, sent_away(Some(at(100))), Retry::default(), at(20)).await;
+    let settled =
+        store.settle(first.clone(), held, limit_reached(Some(at(100))), Retry::default(), at(20)).await;
     let Settled::Done(parked) = settled.unwrap() else { panic!("fenced") };
     assert_eq!((parked.status(), parked.parks(), parked.attempts()), (JobStatus::Pending, 1, 1));
     let event = store.events_after(before, 9).await.unwrap().pop().unwrap();
@@ -78,16 +79,19 @@ async fn a_limit_parks_everybody(place: Place) {
     // Whoever has another provider does not care.
     let elsewhere = Starter { slot: None, ..starter(any.clone()) };
     let third = job_of(&store, "coder").await;
-    assert!(matches!(store.claim_in_turn(third, elsewhere, at(99)).await.unwrap(), Claim::Claimed { .. }));
+    assert!(matches!(
+        store.claim_with_limits(third, elsewhere, at(99)).await.unwrap(),
+        Claim::Claimed { .. }
+    ));
 
     // A store that is opened again knows it; and it ends.
     drop(store);
-    let store = place.open().await;
+    let store = db.open().await;
     assert!(matches!(claim(&store, &first, &any, 99).await, Claim::NoProviderSlot));
     let held = epoch(claim(&store, &first, &any, 100).await);
     // Nothing is known of its end, and it was the second in a row.
     let settled =
-        store.settle(first.clone(), held, sent_away(None), Retry::default(), at(110)).await.unwrap();
+        store.settle(first.clone(), held, limit_reached(None), Retry::default(), at(110)).await.unwrap();
     let Settled::Done(parked) = settled else { panic!("fenced") };
     assert_eq!(parked.parks(), 2);
     assert!(matches!(claim(&store, &second, &any, 139).await, Claim::NoProviderSlot));
@@ -104,8 +108,8 @@ async fn a_limit_parks_everybody(place: Place) {
     );
 }
 
-async fn what_is_shared_is_shared_by_all(place: Place) {
-    let store = place.open().await;
+async fn agents_share_the_slots_of_a_provider(db: TestDb) {
+    let store = db.open().await;
     let two = Provider { max_concurrent: Some(2), ..Provider::default() };
     let mut jobs = Vec::new();
     for agent in ["coder", "other", "coder"] {
@@ -119,8 +123,8 @@ async fn what_is_shared_is_shared_by_all(place: Place) {
     epoch(claim(&store, &jobs[2], &two, 20).await);
 }
 
-async fn starts_keep_their_distance(place: Place) {
-    let store = place.open().await;
+async fn starts_at_a_provider_are_paced(db: TestDb) {
+    let store = db.open().await;
     let paced = Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() };
     let [first, second] = [job_of(&store, "coder").await, job_of(&store, "other").await];
     epoch(claim(&store, &first, &paced, 10).await);
@@ -128,8 +132,8 @@ async fn starts_keep_their_distance(place: Place) {
     epoch(claim(&store, &second, &paced, 20).await);
 }
 
-async fn one_seat_is_taken_once(place: Place) {
-    let store = place.open().await;
+async fn racing_claims_take_one_provider_slot_once(db: TestDb) {
+    let store = db.open().await;
     let one = Provider { max_concurrent: Some(1), ..Provider::default() };
     let mut jobs = Vec::new();
     for number in 0..16 {
@@ -146,29 +150,29 @@ async fn one_seat_is_taken_once(place: Place) {
     assert_eq!(won, 1);
 }
 
-/// What the planner sees of a job that a limit has stopped: the runtime of its session, once something was done there.
-async fn what_has_begun_is_bound_to_its_runtime(place: Place) {
-    let store = place.open().await;
+/// After a usage limit, the planner sees the runtime of the job's session if the job has done something.
+async fn a_begun_session_keeps_its_runtime(db: TestDb) {
+    let store = db.open().await;
     let any = Provider::default();
     let job = job_of(&store, "coder").await;
     let resumes = async || store.snapshot().await.unwrap().jobs.pop().unwrap().resumes;
-    let runs_at = async || store.runs_at(job.clone()).await.unwrap().unwrap();
+    let provider_and_runtime = async || store.provider_and_runtime(job.clone()).await.unwrap().unwrap();
     let attempt = async |number: u32, session: Option<&str>, settlement: Settlement| {
         let second = i64::from(number) * 100;
         let epoch = epoch(claim(&store, &job, &any, second).await);
-        assert_eq!(runs_at().await.runtime, None, "not launched yet");
+        assert_eq!(provider_and_runtime().await.runtime, None, "not launched yet");
         if let Some(session) = session {
             store.set_place(job.clone(), number, "/srv".as_ref(), "codex").await.unwrap();
             assert_eq!(
-                runs_at().await,
-                RunsAt { provider: Some("claude".into()), runtime: Some("codex".into()) }
+                provider_and_runtime().await,
+                ProviderAndRuntime { provider: Some("claude".into()), runtime: Some("codex".into()) }
             );
             store.set_session(job.clone(), epoch, session.to_owned(), at(second)).await.unwrap();
         }
         let retry = Retry { max_attempts: 9, ..Retry::default() };
         store.settle(job.clone(), epoch, settlement, retry, at(second + 1)).await.unwrap();
     };
-    let away = |second: i64, used_no_tool| Settlement { used_no_tool, ..sent_away(Some(at(second))) };
+    let away = |second: i64, used_no_tool| Settlement { used_no_tool, ..limit_reached(Some(at(second))) };
     assert_eq!(resumes().await, None);
     attempt(1, Some("x"), away(150, true)).await;
     assert_eq!(resumes().await, None, "it had done nothing");
@@ -191,18 +195,18 @@ async fn what_has_begun_is_bound_to_its_runtime(place: Place) {
 /// A settlement that waits for the lock of a provider holds no lock that a claim takes after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_locks_the_provider_before_the_job() {
-    let place = Place::postgres();
-    let store = place.open().await;
+    let db = TestDb::postgres();
+    let store = db.open().await;
     let job = job_of(&store, "coder").await;
     let held = epoch(claim(&store, &job, &Provider::default(), 10).await);
-    let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
+    let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
     let mut claims = server.begin().await.unwrap();
     let lock =
         "select 1 from (select pg_advisory_xact_lock(hashtextextended('provider claude', 0))) as locked";
     sqlx::query(lock).execute(&mut *claims).await.unwrap();
     let settles = tokio::spawn({
         let (store, job) = (store.clone(), job.clone());
-        async move { store.settle(job, held, sent_away(Some(at(100))), Retry::default(), at(20)).await }
+        async move { store.settle(job, held, limit_reached(Some(at(100))), Retry::default(), at(20)).await }
     });
     let waits = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
     let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);

@@ -8,7 +8,7 @@ use cowhand_store::{Claim, Decision, Fired, NewFiring, Settled};
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
-use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
+use crate::{HOURLY, TestDb, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
 
 on_both! {
     sixteen_fire_the_same_key,
@@ -24,8 +24,8 @@ on_both! {
 const TASKS: usize = 16;
 const LEASE: SignedDuration = SignedDuration::from_hours(1);
 
-async fn sixteen_fire_the_same_key(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn sixteen_fire_the_same_key(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     for round in 0..20 {
         let mut tasks = JoinSet::new();
         for _ in 0..TASKS {
@@ -48,8 +48,8 @@ async fn sixteen_fire_the_same_key(place: Place) {
     assert_eq!(store.last_event().await.unwrap(), 41);
 }
 
-async fn sixteen_claim_the_same_jobs(place: Place) {
-    let store = place.open().await;
+async fn sixteen_claim_the_same_jobs(db: TestDb) {
+    let store = db.open().await;
     let mut jobs = Vec::new();
     for _ in 0..40 {
         jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
@@ -74,8 +74,8 @@ async fn sixteen_claim_the_same_jobs(place: Place) {
     assert_eq!((won.len(), distinct.len()), (40, 40), "each job once");
 }
 
-async fn sixteen_claimers_never_exceed_the_capacity(place: Place) {
-    let store = place.open().await;
+async fn sixteen_claimers_never_exceed_the_capacity(db: TestDb) {
+    let store = db.open().await;
     let mut jobs = Vec::new();
     for _ in 0..TASKS {
         jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
@@ -104,8 +104,8 @@ async fn sixteen_claimers_never_exceed_the_capacity(place: Place) {
     }
 }
 
-async fn a_lease_is_taken_up_again_or_lost_but_not_both(place: Place) {
-    let store = place.open().await;
+async fn a_lease_is_taken_up_again_or_lost_but_not_both(db: TestDb) {
+    let store = db.open().await;
     for round in 0..50 {
         let id = store.add_job(hand_job(), at(0)).await.unwrap().id().clone();
         let claim = store.claim(id.clone(), 1_000, "node".into(), SignedDuration::ZERO, at(1)).await.unwrap();
@@ -120,8 +120,8 @@ async fn a_lease_is_taken_up_again_or_lost_but_not_both(place: Place) {
     }
 }
 
-async fn renewing_from_many_places_never_blocks(place: Place) {
-    let store = place.open().await;
+async fn renewing_from_many_places_never_blocks(db: TestDb) {
+    let store = db.open().await;
     let mut ids = Vec::new();
     for _ in 0..100 {
         let id = store.add_job(hand_job(), at(0)).await.unwrap().id().clone();
@@ -145,8 +145,8 @@ async fn renewing_from_many_places_never_blocks(place: Place) {
     tasks.join_all().await;
 }
 
-async fn fleets_are_loaded_in_any_order(place: Place) {
-    let store = place.open().await;
+async fn fleets_are_loaded_in_any_order(db: TestDb) {
+    let store = db.open().await;
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let (store, mut roster) = (store.clone(), roster(&[HOURLY; 100]));
@@ -159,10 +159,10 @@ async fn fleets_are_loaded_in_any_order(place: Place) {
     assert_eq!(store.schedules().await.unwrap().len(), 100);
 }
 
-/// A follower that only ever asks for what comes after its cursor misses nothing, whatever commits when.
-async fn readers_never_see_a_gap_in_the_events(place: Place) {
+/// A reader that continues after its cursor misses no event, in whatever order transactions commit.
+async fn readers_never_see_a_gap_in_the_events(db: TestDb) {
     const EACH: i64 = 25;
-    let store = place.open().await;
+    let store = db.open().await;
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
         let store = store.clone();
@@ -184,9 +184,9 @@ async fn readers_never_see_a_gap_in_the_events(place: Place) {
     tasks.join_all().await;
 }
 
-async fn a_snapshot_and_its_ledger_are_of_one_moment(place: Place) {
+async fn a_snapshot_and_its_ledger_are_of_one_moment(db: TestDb) {
     const ROUNDS: i64 = 100;
-    let (store, schedule) = with_schedule(&place).await;
+    let (store, schedule) = with_schedule(&db).await;
     let fires = tokio::spawn({
         let store = store.clone();
         async move {

@@ -8,15 +8,15 @@ use cowhand_core::retention::RetentionLimit;
 use cowhand_store::{Claim, Decision, Fired, JobFilter, NewFiring, Pruned, Store, StoreError};
 use jiff::SignedDuration;
 
-use crate::{Place, at, cron_key, hand_job, new_job, no_such_job, on_both, with_schedule};
+use crate::{TestDb, at, cron_key, hand_job, new_job, no_such_job, on_both, with_schedule};
 
 on_both! {
     a_pruned_job_leaves_its_firing_and_its_events,
-    what_has_not_ended_is_never_pruned,
-    what_a_live_job_came_from_stays,
+    a_live_job_is_never_pruned,
+    the_origin_of_a_live_job_is_not_pruned,
     a_job_is_pruned_once,
     a_list_does_not_end_early_because_its_cursor_was_pruned,
-    two_who_prune_the_same_do_not_get_stuck,
+    concurrent_prunes_do_not_deadlock,
 }
 
 async fn run(store: &Store, job: &Job, second: i64) {
@@ -42,8 +42,8 @@ async fn prunable(store: &Store) -> Vec<JobId> {
     store.ended_jobs(None).await.unwrap().into_iter().map(|ended| ended.id).collect()
 }
 
-async fn a_pruned_job_leaves_its_firing_and_its_events(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_pruned_job_leaves_its_firing_and_its_events(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let firing = || NewFiring {
         schedule,
         key: cron_key(60),
@@ -81,8 +81,8 @@ async fn a_pruned_job_leaves_its_firing_and_its_events(place: Place) {
     assert_eq!(store.fire_once(firing(), at(200)).await.unwrap(), Fired::Duplicate, "the key stays taken");
 }
 
-async fn what_has_not_ended_is_never_pruned(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn a_live_job_is_never_pruned(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let [waiting, running] = [(); 2].map(|()| store.add_job(hand_job(), at(0)));
     let (waiting, running) = (waiting.await.unwrap(), running.await.unwrap());
     let lease = SignedDuration::from_mins(1);
@@ -99,8 +99,8 @@ async fn what_has_not_ended_is_never_pruned(place: Place) {
     assert_eq!(store.adopt("node-a".into(), lease, at(2)).await.unwrap().len(), 1, "it has its lease");
 }
 
-async fn what_a_live_job_came_from_stays(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn the_origin_of_a_live_job_is_not_pruned(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let parents = [finished(&store, 1).await, finished(&store, 2).await, finished(&store, 3).await];
     let fork = NewJob { origin: Some(Origin::ForkOf(parents[0].id().clone())), ..hand_job() };
     let retry = NewJob { origin: Some(Origin::RetryOf(parents[1].id().clone())), ..hand_job() };
@@ -115,8 +115,8 @@ async fn what_a_live_job_came_from_stays(place: Place) {
     assert_eq!(prune(&store, &[&parents[0], &parents[1]], 7).await.len(), 2);
 }
 
-async fn a_job_is_pruned_once(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn a_job_is_pruned_once(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let job = finished(&store, 1).await;
     assert!(matches!(store.remove_job(job.id().clone(), at(2)).await.unwrap(), Pruned::Done(_)));
     assert_eq!(store.remove_job(job.id().clone(), at(3)).await.unwrap(), Pruned::Gone);
@@ -130,8 +130,8 @@ async fn a_job_is_pruned_once(place: Place) {
     assert_eq!(removed.map(|removed| removed.at), Some(at(2)));
 }
 
-async fn a_list_does_not_end_early_because_its_cursor_was_pruned(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn a_list_does_not_end_early_because_its_cursor_was_pruned(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let jobs = [finished(&store, 1).await, finished(&store, 2).await];
     let after = || JobFilter { after: Some(jobs[1].id().clone()), ..JobFilter::default() };
     assert_eq!(store.jobs(after(), 10).await.unwrap().len(), 1);
@@ -139,8 +139,8 @@ async fn a_list_does_not_end_early_because_its_cursor_was_pruned(place: Place) {
     assert!(matches!(store.jobs(after(), 10).await, Err(StoreError::NoJob(id)) if id == *jobs[1].id()));
 }
 
-async fn two_who_prune_the_same_do_not_get_stuck(place: Place) {
-    let (store, _) = with_schedule(&place).await;
+async fn concurrent_prunes_do_not_deadlock(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
     let mut jobs = Vec::new();
     for second in 0..20 {
         jobs.push(finished(&store, second).await);

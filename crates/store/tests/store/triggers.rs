@@ -6,21 +6,21 @@ use cowhand_core::trigger::{FiringKey, Occurrence};
 use cowhand_store::{Decision, Fired, NewFiring};
 
 use crate::conformance::{event_types, fire};
-use crate::{HOURLY, Place, at, new_job, no_such_job, on_both, roster, with_schedule};
+use crate::{HOURLY, TestDb, at, new_job, no_such_job, on_both, roster, with_schedule};
 
 on_both! {
-    a_list_is_seen_once_and_again_when_it_comes_back,
+    a_listed_item_fires_once_and_again_after_it_comes_back,
     a_cursor_moves_with_the_firing,
     a_chain_of_firings_is_counted,
     a_trigger_that_gave_up_is_enabled_again,
 }
 
-async fn a_list_is_seen_once_and_again_when_it_comes_back(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_listed_item_fires_once_and_again_after_it_comes_back(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let key = |item: &str| Occurrence::Custom(item).key(0);
     let sight = async |items: &[&str]| -> Vec<String> {
         let open = store.sight(schedule, items.iter().map(|item| key(item)).collect()).await.unwrap();
-        open.into_iter().map(|(place, key)| format!("{place} {key}")).collect()
+        open.into_iter().map(|(db, key)| format!("{db} {key}")).collect()
     };
     let fire = async |key: &str| {
         let key = FiringKey::stored(key.to_owned());
@@ -46,8 +46,8 @@ async fn a_list_is_seen_once_and_again_when_it_comes_back(place: Place) {
     assert_eq!(sight(&many).await.len(), 1_000);
 }
 
-async fn a_cursor_moves_with_the_firing(place: Place) {
-    let store = place.open().await;
+async fn a_cursor_moves_with_the_firing(db: TestDb) {
+    let store = db.open().await;
     let roster = roster(&[HOURLY, r#"{"type":"dispatch_result","schedule":"s0"}"#]);
     let [clock, listener] = [roster.agents[0].schedules[0].id, roster.agents[0].schedules[1].id];
     store.load_schedules(roster.clone(), at(0)).await.unwrap();
@@ -90,8 +90,8 @@ async fn a_cursor_moves_with_the_firing(place: Place) {
     assert_eq!(store.cursor(listener).await.unwrap(), Some(now), "from now on");
 }
 
-async fn a_chain_of_firings_is_counted(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_chain_of_firings_is_counted(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     let mut job = fire(&store, schedule, 3_600).await;
     assert_eq!(store.chain_length(job.id().clone(), 10).await.unwrap(), 0);
     for length in 1..=5 {
@@ -109,8 +109,8 @@ async fn a_chain_of_firings_is_counted(place: Place) {
     assert_eq!(store.chain_length(no_such_job(), 3).await.unwrap(), 0);
 }
 
-async fn a_trigger_that_gave_up_is_enabled_again(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
+async fn a_trigger_that_gave_up_is_enabled_again(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
     store.note_trouble(schedule, Some("away".into()), at(1)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap()[0].last_error.as_deref(), Some("away"));
     store.note_trouble(schedule, None, at(2)).await.unwrap();

@@ -7,12 +7,12 @@ use cowhand_core::job::{JobUsage, ModelUsage, Outcome};
 use cowhand_core::policy::Retry;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Place, at, hand_job, on_both};
+use crate::{TestDb, at, hand_job, on_both};
 use cowhand_store::{Claim, Store};
 
 on_both! {
     attempts_add_up_by_day_and_model,
-    what_no_number_should_be_stays_a_number,
+    absurd_costs_are_stored_as_finite_amounts,
 }
 
 fn usage(models: &[(&str, u64, Option<f64>)], total_cost_usd: Option<f64>) -> JobUsage {
@@ -23,7 +23,7 @@ fn usage(models: &[(&str, u64, Option<f64>)], total_cost_usd: Option<f64>) -> Jo
     JobUsage { per_model, total_cost_usd, ..JobUsage::default() }
 }
 
-/// A day from the first moment of these stories.
+/// Returns the start of the tests plus this number of days.
 fn day(number: i64) -> Timestamp {
     at(number * 86_400 - at(0).as_second() % 900)
 }
@@ -37,8 +37,8 @@ async fn spend(store: &Store, usage: Option<JobUsage>, second: i64) {
     store.settle(id, epoch, settlement, Retry::default(), at(second)).await.unwrap();
 }
 
-async fn attempts_add_up_by_day_and_model(place: Place) {
-    let store = place.open().await;
+async fn attempts_add_up_by_day_and_model(db: TestDb) {
+    let store = db.open().await;
     let first = day(0);
     spend(&store, Some(usage(&[("big", 10, Some(0.5)), ("small", 5, Some(0.25))], Some(1.0))), 0).await;
     spend(&store, Some(usage(&[("big", 1, Some(0.125))], Some(0.125))), 1).await;
@@ -69,9 +69,9 @@ async fn attempts_add_up_by_day_and_model(place: Place) {
     assert_eq!(store.spent(day(-2), day(0)).await.unwrap(), []);
 }
 
-/// An agent says these numbers.
-async fn what_no_number_should_be_stays_a_number(place: Place) {
-    let store = place.open().await;
+/// Agents report these numbers.
+async fn absurd_costs_are_stored_as_finite_amounts(db: TestDb) {
+    let store = db.open().await;
     for cost in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -5.0, 1e300] {
         spend(&store, Some(usage(&[("m", u64::MAX, Some(cost))], Some(cost))), 0).await;
     }

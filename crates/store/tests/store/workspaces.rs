@@ -9,12 +9,12 @@ use cowhand_core::workspace::{IsolationKind, Workspace};
 use cowhand_store::{Claim, Settled, Starter, Store, StoredSession, WorkspaceState};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Place, at, hand_job, on_both};
+use crate::{TestDb, at, hand_job, on_both};
 
 on_both! {
     a_workspace_has_one_live_job_at_a_time,
-    of_those_with_one_session_one_runs_at_a_time,
-    the_newest_session_of_a_key_goes_on,
+    jobs_with_one_session_run_one_at_a_time,
+    the_newest_session_of_a_key_continues,
     a_job_knows_its_chat,
 }
 
@@ -37,7 +37,7 @@ async fn claim(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> C
     let session_key = key.map(str::to_owned);
     let starter =
         Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key, limits: None, slot: None };
-    store.claim_in_turn(job.id().clone(), starter, now).await.unwrap()
+    store.claim_with_limits(job.id().clone(), starter, now).await.unwrap()
 }
 
 async fn start(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> i64 {
@@ -51,15 +51,15 @@ async fn end(store: &Store, job: &Job, epoch: i64, now: Timestamp) {
     assert!(matches!(settled, Settled::Done(_)));
 }
 
-async fn a_workspace_has_one_live_job_at_a_time(place: Place) {
-    let store = place.open().await;
+async fn a_workspace_has_one_live_job_at_a_time(db: TestDb) {
+    let store = db.open().await;
     let one = store.add_job(hand_job(), at(1)).await.unwrap();
     let two = store.add_job(hand_job(), at(2)).await.unwrap();
     let made = workspace(one.id(), "/state/workspaces/one");
     store.note_workspace(made.clone(), at(3)).await.unwrap();
     let of = async |job: &Job| store.workspace_of("n".into(), job.id().clone()).await.unwrap();
-    let known = of(&one).await.unwrap();
-    assert_eq!((&known.workspace, known.state, known.is_live()), (&made, WorkspaceState::Making, true));
+    let stored = of(&one).await.unwrap();
+    assert_eq!((&stored.workspace, stored.state, stored.is_live()), (&made, WorkspaceState::Making, true));
     assert_eq!(of(&two).await, None);
     let take = async |job: &Job| {
         store.take_workspace("n".into(), made.path.clone(), job.id().clone()).await.unwrap()
@@ -72,9 +72,9 @@ async fn a_workspace_has_one_live_job_at_a_time(place: Place) {
     end(&store, &one, epoch, at(6)).await;
     let until = Some(at(100));
     store.keep_workspace(&made, WorkspaceState::Kept { until }, at(7)).await.unwrap();
-    let known = of(&one).await.unwrap();
-    assert_eq!(known.state, WorkspaceState::Kept { until });
-    assert_eq!(known.job_status, Some(JobStatus::Completed));
+    let stored = of(&one).await.unwrap();
+    assert_eq!(stored.state, WorkspaceState::Kept { until });
+    assert_eq!(stored.job_status, Some(JobStatus::Completed));
     assert_eq!(take(&two).await, Some(Workspace { job: two.id().clone(), ..made.clone() }));
     assert_eq!(of(&one).await, None, "it has been handed on");
     let anywhere = async |job: &Job| store.workspace_anywhere(job.id().clone()).await.unwrap();
@@ -91,8 +91,8 @@ async fn a_workspace_has_one_live_job_at_a_time(place: Place) {
     assert_eq!(store.workspaces("n".into()).await.unwrap(), []);
 }
 
-async fn of_those_with_one_session_one_runs_at_a_time(place: Place) {
-    let store = place.open().await;
+async fn jobs_with_one_session_run_one_at_a_time(db: TestDb) {
+    let store = db.open().await;
     let mut jobs = Vec::new();
     for second in 0..4 {
         jobs.push(store.add_job(hand_job(), at(second)).await.unwrap());
@@ -118,8 +118,8 @@ async fn of_those_with_one_session_one_runs_at_a_time(place: Place) {
     assert!([one, two].contains(&Claim::SessionBusy));
 }
 
-async fn the_newest_session_of_a_key_goes_on(place: Place) {
-    let store = place.open().await;
+async fn the_newest_session_of_a_key_continues(db: TestDb) {
+    let store = db.open().await;
     let mut jobs = Vec::new();
     for number in 0..3 {
         let begin = at(number * 10);
@@ -142,17 +142,17 @@ async fn the_newest_session_of_a_key_goes_on(place: Place) {
     assert_eq!(newest("agent", 15).await.as_deref(), Some("s-1"));
     assert_eq!(newest("agent", 16).await, None, "it has expired");
     assert_eq!(newest("item 7", 0).await, None);
-    let known = store.session_of(jobs[1].id().clone()).await.unwrap().unwrap();
+    let stored = store.session_of(jobs[1].id().clone()).await.unwrap().unwrap();
     let expected = StoredSession {
         job: jobs[1].id().clone(),
         session_id: "s-1".into(),
         node: "n".into(),
         directory: Some("/srv/desk".into()),
         runtime: Some("claude".into()),
-        outcome: known.outcome.clone(),
+        outcome: stored.outcome.clone(),
     };
-    assert!(matches!(known.outcome, Some(Outcome::Completed { .. })), "{known:?}");
-    assert_eq!(known, expected);
+    assert!(matches!(stored.outcome, Some(Outcome::Completed { .. })), "{stored:?}");
+    assert_eq!(stored, expected);
     assert_eq!(store.session_of(jobs[2].id().clone()).await.unwrap(), None);
     store.forget_session(jobs[1].id().clone()).await.unwrap();
     assert_eq!(newest("agent", 0).await.as_deref(), Some("s-0"));
@@ -161,8 +161,8 @@ async fn the_newest_session_of_a_key_goes_on(place: Place) {
     assert!(store.session_of(jobs[0].id().clone()).await.unwrap().is_some(), "a person can still go on");
 }
 
-async fn a_job_knows_its_chat(place: Place) {
-    let store = place.open().await;
+async fn a_job_knows_its_chat(db: TestDb) {
+    let store = db.open().await;
     let chat = Some("slack C1/1.2 \u{fc}".to_owned());
     let of_chat = store.add_job(NewJob { chat: chat.clone(), ..hand_job() }, at(1)).await.unwrap();
     let of_none = store.add_job(hand_job(), at(2)).await.unwrap();

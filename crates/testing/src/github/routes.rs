@@ -48,8 +48,8 @@ impl FakeRequest {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    fn number(&self, name: &str, otherwise: usize) -> usize {
-        self.parameter(name).map_or(otherwise, |value| value.parse().unwrap())
+    fn number(&self, name: &str, default: usize) -> usize {
+        self.parameter(name).map_or(default, |value| value.parse().unwrap())
     }
 }
 
@@ -62,29 +62,29 @@ fn ok(value: &Value) -> Response {
 }
 
 impl World {
-    pub(crate) fn note(&mut self, asked: &FakeRequest) {
-        self.requests.push(asked.line.clone());
-        self.tokens.push(asked.header("authorization"));
-        self.user_agents.push(asked.header("user-agent"));
+    pub(crate) fn record(&mut self, request: &FakeRequest) {
+        self.requests.push(request.line.clone());
+        self.tokens.push(request.header("authorization"));
+        self.user_agents.push(request.header("user-agent"));
     }
 
-    pub(crate) fn route(&mut self, asked: &FakeRequest) -> Response {
-        if let Some(to) = self.moved.get(&asked.path) {
-            let status = if asked.method == "GET" { 301 } else { 307 };
+    pub(crate) fn route(&mut self, request: &FakeRequest) -> Response {
+        if let Some(to) = self.moved.get(&request.path) {
+            let status = if request.method == "GET" { 301 } else { 307 };
             let mut response = plain(status, json!({ "message": "Moved" }).to_string());
             response.headers_mut().insert("location", HeaderValue::from_str(to).unwrap());
             return response;
         }
-        let token = asked.header("authorization").replace("Bearer ", "");
-        let is_about_apps = asked.path.starts_with("/app") || asked.path.ends_with("/installation");
+        let token = request.header("authorization").replace("Bearer ", "");
+        let is_about_apps = request.path.starts_with("/app") || request.path.ends_with("/installation");
         if !is_about_apps && self.good_tokens.as_ref().is_some_and(|good| !good.contains(&token)) {
             return plain(401, json!({ "message": "Bad credentials" }).to_string());
         }
-        let mut response = self.api(asked, &token);
+        let mut response = self.api(request, &token);
         let etag = HeaderValue::from_static("etag");
-        if asked.method == "GET" && response.status() == 200 {
+        if request.method == "GET" && response.status() == 200 {
             let tag = response.headers().get("x-etag").cloned().unwrap_or(etag);
-            if asked.header("if-none-match") == tag.to_str().unwrap() {
+            if request.header("if-none-match") == tag.to_str().unwrap() {
                 response = plain(304, "");
             }
             response.headers_mut().insert("etag", tag);
@@ -105,8 +105,8 @@ impl World {
         response
     }
 
-    fn api(&mut self, asked: &FakeRequest, token: &str) -> Response {
-        let path = asked.path.trim_start_matches("/api/v3");
+    fn api(&mut self, request: &FakeRequest, token: &str) -> Response {
+        let path = request.path.trim_start_matches("/api/v3");
         // A repository that moved is addressed by its number.
         let path = path.replace("/repositories/1", &format!("/repos/{REPO}"));
         let parts: Vec<String> = path
@@ -116,7 +116,7 @@ impl World {
             .collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (owner, name) = REPO.split_once('/').unwrap();
-        match (asked.method.as_str(), &parts[..]) {
+        match (request.method.as_str(), &parts[..]) {
             ("GET", ["user"]) => ok(&json!({ "login": LOGIN })),
             ("GET", ["app"]) => self.for_apps(token, &json!({ "slug": "cowhand" })),
             ("POST", ["app", "installations", "77", "access_tokens"]) => {
@@ -136,7 +136,7 @@ impl World {
                 self.one_issue(number, "https://api/repos/other/place")
             }
             (method, ["repos", o, n, rest @ ..]) if *o == owner && *n == name => {
-                self.repository(method, rest, asked)
+                self.repository(method, rest, request)
             }
             _ => not_found(),
         }
@@ -158,7 +158,7 @@ impl World {
         if verified().is_some() { ok(answer) } else { plain(401, "{}") }
     }
 
-    fn repository(&mut self, method: &str, rest: &[&str], asked: &FakeRequest) -> Response {
+    fn repository(&mut self, method: &str, rest: &[&str], request: &FakeRequest) -> Response {
         match (method, rest) {
             ("GET", []) => {
                 ok(&json!({ "full_name": REPO, "private": self.is_private, "has_issues": self.has_issues }))
@@ -169,14 +169,14 @@ impl World {
                 found
                     .map_or_else(not_found, |(_, role)| ok(&json!({ "permission": role, "role_name": role })))
             }
-            ("GET", ["issues"]) => self.list(asked),
+            ("GET", ["issues"]) => self.list(request),
             ("GET", ["issues", number]) => self.one_issue(number, &format!("https://api/repos/{REPO}")),
-            ("PATCH", ["issues", "comments", id]) => self.edit_comment(id, asked),
+            ("PATCH", ["issues", "comments", id]) => self.edit_comment(id, request),
             ("DELETE", ["issues", "comments", id]) => self.delete_comment(id),
             (_, ["issues", number, rest @ ..]) => {
                 let number = number.parse().unwrap();
                 if self.issues.contains_key(&number) {
-                    self.change(method, number, rest, asked)
+                    self.change(method, number, rest, request)
                 } else {
                     not_found()
                 }
@@ -185,18 +185,18 @@ impl World {
         }
     }
 
-    fn change(&mut self, method: &str, number: u64, rest: &[&str], asked: &FakeRequest) -> Response {
+    fn change(&mut self, method: &str, number: u64, rest: &[&str], request: &FakeRequest) -> Response {
         let Some(issue) = self.issues.get_mut(&number) else { return not_found() };
         match (method, rest) {
             ("PATCH", []) => {
-                assert_eq!(asked.body["state"], "closed");
+                assert_eq!(request.body["state"], "closed");
                 issue.is_closed = true;
-                issue.state_reason = asked.body["state_reason"].as_str().map(str::to_owned);
+                issue.state_reason = request.body["state_reason"].as_str().map(str::to_owned);
                 plain(200, issue_text(number, issue))
             }
             ("POST", ["labels"]) => {
                 let added =
-                    asked.body["labels"].as_array().unwrap().iter().map(|label| label.as_str().unwrap());
+                    request.body["labels"].as_array().unwrap().iter().map(|label| label.as_str().unwrap());
                 for label in added {
                     if !issue.labels.iter().any(|present| present == label) {
                         issue.labels.push(label.to_owned());
@@ -212,11 +212,11 @@ impl World {
             ("GET", ["comments"]) => {
                 let is_behind = self.lag > 0 && !issue.comments.is_empty();
                 self.lag -= usize::from(is_behind);
-                let shown = issue.comments.len() - usize::from(is_behind);
-                paged(&issue.comments[..shown], comment_json, asked)
+                let visible = issue.comments.len() - usize::from(is_behind);
+                paged(&issue.comments[..visible], comment_json, request)
             }
             ("POST", ["comments"]) => {
-                self.comment(number, LOGIN, asked.body["body"].as_str().unwrap());
+                self.comment(number, LOGIN, request.body["body"].as_str().unwrap());
                 let comments = &self.issues[&number].comments;
                 plain(201, comment_json(comments.last().unwrap()))
             }
@@ -224,11 +224,11 @@ impl World {
         }
     }
 
-    fn edit_comment(&mut self, id: &str, asked: &FakeRequest) -> Response {
+    fn edit_comment(&mut self, id: &str, request: &FakeRequest) -> Response {
         let (id, now): (u64, _) = (id.parse().unwrap(), self.now);
         let mut comments = self.issues.values_mut().flat_map(|issue| issue.comments.iter_mut());
         let Some(comment) = comments.find(|comment| comment.id == id) else { return not_found() };
-        asked.body["body"].as_str().unwrap().clone_into(&mut comment.body);
+        request.body["body"].as_str().unwrap().clone_into(&mut comment.body);
         comment.updated_at = now;
         plain(200, comment_json(comment))
     }
@@ -252,35 +252,42 @@ impl World {
         plain(200, issue_text(number, issue).replacen('{', &at, 1))
     }
 
-    fn list(&self, asked: &FakeRequest) -> Response {
-        assert_eq!(asked.parameter("state"), Some("open"));
-        assert_eq!((asked.parameter("sort"), asked.parameter("direction")), (Some("created"), Some("asc")));
-        let wanted = asked.parameter("labels");
-        let fits = |issue: &&(u64, &FakeIssue)| {
+    fn list(&self, request: &FakeRequest) -> Response {
+        assert_eq!(request.parameter("state"), Some("open"));
+        assert_eq!(
+            (request.parameter("sort"), request.parameter("direction")),
+            (Some("created"), Some("asc"))
+        );
+        let label = request.parameter("labels");
+        let matches = |issue: &&(u64, &FakeIssue)| {
             !issue.1.is_closed
-                && wanted.is_none_or(|wanted| issue.1.labels.iter().any(|label| label == wanted))
+                && label.is_none_or(|label| issue.1.labels.iter().any(|present| present == label))
         };
-        let mut all: Vec<(u64, &FakeIssue)> =
-            self.issues.iter().map(|(&number, issue)| (number, issue)).filter(|issue| fits(&issue)).collect();
+        let mut all: Vec<(u64, &FakeIssue)> = self
+            .issues
+            .iter()
+            .map(|(&number, issue)| (number, issue))
+            .filter(|issue| matches(&issue))
+            .collect();
         all.sort_by_key(|(_, issue)| issue.created_at);
-        paged(&all, |(number, issue)| issue_text(*number, issue), asked)
+        paged(&all, |(number, issue)| issue_text(*number, issue), request)
     }
 }
 
 /// Returns a page, with `Link` as GitHub writes it, and an `ETag` over the entries alone.
-fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, asked: &FakeRequest) -> Response {
-    let (size, page) = (asked.number("per_page", 30), asked.number("page", 1));
-    let here: Vec<&T> = all.iter().skip((page - 1) * size).take(size).collect();
+fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, request: &FakeRequest) -> Response {
+    let (size, page) = (request.number("per_page", 30), request.number("page", 1));
+    let entries: Vec<&T> = all.iter().skip((page - 1) * size).take(size).collect();
     let mut hasher = DefaultHasher::new();
-    here.hash(&mut hasher);
+    entries.hash(&mut hasher);
     let etag = format!("W/\"{:x}\"", hasher.finish());
     // The answer will be 304, so its entries are not needed.
-    let is_known = asked.header("if-none-match") == etag;
-    let shown: Vec<String> = if is_known { Vec::new() } else { here.into_iter().map(show).collect() };
-    let mut response = plain(200, format!("[{}]", shown.join(",")));
+    let is_cached = request.header("if-none-match") == etag;
+    let texts: Vec<String> = if is_cached { Vec::new() } else { entries.into_iter().map(show).collect() };
+    let mut response = plain(200, format!("[{}]", texts.join(",")));
     response.headers_mut().insert("x-etag", HeaderValue::from_str(&etag).unwrap());
     if page * size < all.len() {
-        let next = format!("<http://x{}?page={}>; rel=\"next\"", asked.path, page + 1);
+        let next = format!("<http://x{}?page={}>; rel=\"next\"", request.path, page + 1);
         let link = format!("{next}, <http://x?page=9999>; rel=\"last\"");
         response.headers_mut().insert("link", HeaderValue::from_str(&link).unwrap());
     }

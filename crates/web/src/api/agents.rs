@@ -14,8 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::extract::{ByPage, Given, named};
-use super::waits::GoneAgent;
+use super::extract::{ByPage, JsonBody, parse_name};
+use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::{ScheduleView, Trigger, Triggered};
 use cowhand_engine::schedule_view::schedules_of;
@@ -32,6 +32,9 @@ pub struct AgentView {
     pub running: usize,
     /// Jobs that wait for a place, or for another attempt.
     pub queued: usize,
+    /// Waiting job that gets the next free place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_job: Option<JobId>,
     pub last_job: Option<LastJob>,
     pub next: Option<AgentNextFiring>,
     /// Last refusal of a follow-up to one of its jobs, within a week.
@@ -67,7 +70,7 @@ pub(super) async fn one(
     State(api): State<Api>,
     Path(agent): Path<String>,
 ) -> Result<Json<AgentView>, ApiProblem> {
-    let name = named(&agent)?;
+    let name = parse_name(&agent)?;
     let mut views = views(&api).await?.into_iter();
     match views.find(|view| view.name == name) {
         Some(view) => Ok(Json(view)),
@@ -79,40 +82,41 @@ pub(super) async fn trigger(
     State(api): State<Api>,
     Path(agent): Path<String>,
     by_page: Option<Extension<ByPage>>,
-    Given(asked): Given<Trigger>,
+    JsonBody(request): JsonBody<Trigger>,
 ) -> Result<(StatusCode, Json<Job>), ApiProblem> {
-    let asked = Trigger { by_page: by_page.is_some(), ..asked };
-    triggered(&api, &named(&agent)?, asked).await
+    let request = Trigger { by_page: by_page.is_some(), ..request };
+    trigger_agent(&api, &parse_name(&agent)?, request).await
 }
 
 pub(super) async fn clear(
     State(api): State<Api>,
     Path(agent): Path<String>,
 ) -> Result<Json<AgentView>, ApiProblem> {
-    api.daemon()?.clear(&named(&agent)?).await?;
+    api.daemon()?.clear(&parse_name(&agent)?).await?;
     one(State(api), Path(agent)).await
 }
 
 /// Triggers the agent. Returns `CREATED` for a new job, `OK` for the job that the same key created before.
-pub(super) async fn triggered(
+pub(super) async fn trigger_agent(
     api: &Api,
     agent: &AgentName,
-    asked: Trigger,
+    request: Trigger,
 ) -> Result<(StatusCode, Json<Job>), ApiProblem> {
-    Ok(match api.daemon()?.trigger(agent, asked).await? {
+    Ok(match api.daemon()?.trigger(agent, request).await? {
         Triggered::New(job) => (StatusCode::CREATED, Json(job)),
         Triggered::Before(job) => (StatusCode::OK, Json(job)),
     })
 }
 
 /// Age after which a refused follow-up is no longer shown.
-const REFUSAL_SHOWN_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
+const MAX_REFUSAL_AGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Numbers of jobs that have not ended.
+/// Numbers of jobs that have not ended, and the agents and schedules that are no longer in the config.
 pub(super) struct AgentCounts {
     pub(super) running: usize,
     pub(super) queued: usize,
-    pub(super) gone: Vec<GoneAgent>,
+    pub(super) gone: Vec<RemovedAgent>,
+    pub(super) gone_schedules: Vec<RemovedSchedule>,
 }
 
 /// Returns all agents of the fleet, in the order of its files.
@@ -131,30 +135,36 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
     let mut views = Vec::with_capacity(roster.agents.len());
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
-        // Only agents with `followups` may ask for one, so the jobs of others are never refused.
+        // Only jobs of agents with `followups` may ask for a follow-up, so only these can be refused.
         let refused = match &agent.followups {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,
         };
-        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < REFUSAL_SHOWN_FOR);
-        views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &schedules) });
+        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < MAX_REFUSAL_AGE);
+        views.push(AgentView {
+            last_job,
+            followup_refused,
+            ..AgentView::of(agent, &snapshot, &schedules, now)
+        });
     }
     let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
-    let gone = GoneAgent::all(&roster, &snapshot);
-    Ok((views, AgentCounts { running, queued: snapshot.jobs.len() - running, gone }))
+    let gone = RemovedAgent::all(&roster, &snapshot);
+    let gone_schedules = RemovedSchedule::all(&roster, &snapshot);
+    Ok((views, AgentCounts { running, queued: snapshot.jobs.len() - running, gone, gone_schedules }))
 }
 
+/// Returns the name of the work source of the agent, if no schedule takes items from it.
 fn untaken_work(agent: &Agent) -> Option<String> {
     let source = agent.work_source.as_ref().filter(|_| agent.leaves_its_work_source())?;
     Some(format!("{} {}", source.name(), source.place()))
 }
 
 impl AgentView {
-    fn of(agent: &Agent, snapshot: &Snapshot, schedules: &[ScheduleView]) -> Self {
-        let live = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
-        let running = live().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
-        let own = schedules.iter().filter(|view| view.agent == agent.name);
-        let next = own.filter_map(|view| {
+    fn of(agent: &Agent, snapshot: &Snapshot, schedules: &[ScheduleView], now: Timestamp) -> Self {
+        let live_jobs = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
+        let running = live_jobs().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+        let agent_schedules = schedules.iter().filter(|view| view.agent == agent.name);
+        let next = agent_schedules.filter_map(|view| {
             Some(AgentNextFiring { schedule: view.schedule.clone(), at: view.next_run_at? })
         });
         Self {
@@ -165,7 +175,8 @@ impl AgentView {
             schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
             max_concurrent: agent.max_concurrent,
             running,
-            queued: live().count() - running,
+            queued: live_jobs().count() - running,
+            next_job: snapshot.next_to_start(agent, now).map(|job| job.id.clone()),
             untaken_work: untaken_work(agent),
             last_job: None,
             next: next.min_by_key(|next| next.at),

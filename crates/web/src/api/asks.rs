@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::extract::{Count, Given, Params, Switch, named, of_attempt, requires};
+use super::extract::{Count, JsonBody, Params, Switch, parse_name, require_attempt, require_fields};
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::AskDecision;
 
@@ -32,8 +32,9 @@ pub(super) struct AskWaitQuery {
 /// Answer of a person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct AnswerAsked {
-    pub answer: Option<AnswerWord>,
+#[schemars(rename = "AnswerAsked")]
+pub struct AnswerRequest {
+    pub answer: Option<AnswerKind>,
     /// Text for the agent: a reason or an alternative; for a question, the answer itself.
     #[schemars(length(max = 20_000))]
     pub message: Option<String>,
@@ -41,7 +42,8 @@ pub struct AnswerAsked {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AnswerWord {
+#[schemars(rename = "AnswerWord")]
+pub enum AnswerKind {
     Allow,
     Deny,
     /// The answer is the message.
@@ -51,12 +53,13 @@ pub enum AnswerWord {
 /// Ask of an attempt: the use of a tool, or a question.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(transform = requires(["attempt", "key"]))]
-pub struct JobAsks {
+#[schemars(transform = require_fields(["attempt", "key"]))]
+#[schemars(rename = "JobAsks")]
+pub struct AskRequest {
     /// The number of the attempt that asks.
     #[schemars(range(min = 1))]
     pub attempt: u32,
-    /// Key of the ask: the same key in the same attempt is the same ask.
+    /// Key of the ask. A repeated request of the same attempt with the same key returns the existing ask.
     #[schemars(length(min = 1, max = 200))]
     pub key: String,
     pub tool: Option<String>,
@@ -106,26 +109,27 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Params(waiting): Params<AskWaitQuery>,
+    Params(query): Params<AskWaitQuery>,
 ) -> Result<Json<Ask>, ApiProblem> {
-    answered(&api, &ask_id(&api, &id).await?, waiting).await
+    wait_for_answer(&api, &ask_id(&api, &id).await?, query).await
 }
 
 pub(super) async fn of_job(
     State(api): State<Api>,
     Path((job, number)): Path<(String, String)>,
-    Params(waiting): Params<AskWaitQuery>,
+    Params(query): Params<AskWaitQuery>,
 ) -> Result<Json<Ask>, ApiProblem> {
-    answered(&api, &ask_id(&api, &format!("{job}.{number}")).await?, waiting).await
+    wait_for_answer(&api, &ask_id(&api, &format!("{job}.{number}")).await?, query).await
 }
 
-/// Resolves a name of a job and a number to the ask.
+/// Resolves the name of an ask, which is the name of a job and a number, to its id.
 async fn ask_id(api: &Api, name: &str) -> Result<AskId, ApiProblem> {
-    let name: AskName = named(name)?;
+    let name: AskName = parse_name(name)?;
     Ok(AskId { job: api.job_id(&name.job.to_string()).await?, number: name.number })
 }
 
-async fn answered(
+/// Returns the ask as soon as it has an answer, or after the wait.
+async fn wait_for_answer(
     api: &Api,
     id: &AskId,
     AskWaitQuery { wait }: AskWaitQuery,
@@ -142,7 +146,7 @@ async fn answered(
 pub(super) async fn answer(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(AnswerAsked { answer, message }): Given<AnswerAsked>,
+    JsonBody(AnswerRequest { answer, message }): JsonBody<AnswerRequest>,
 ) -> Result<Json<Ask>, ApiProblem> {
     if message.as_ref().is_some_and(|message| message.chars().count() > MAX_MESSAGE_LENGTH) {
         return Err(ApiProblem::bad_request(format!(
@@ -151,9 +155,9 @@ pub(super) async fn answer(
     }
     let message = message.filter(|message| !message.trim().is_empty());
     let answer = match answer {
-        Some(AnswerWord::Allow) => AskAnswer::Allow { message },
-        Some(AnswerWord::Deny) => AskAnswer::Deny { message },
-        Some(AnswerWord::Text) => AskAnswer::Text(
+        Some(AnswerKind::Allow) => AskAnswer::Allow { message },
+        Some(AnswerKind::Deny) => AskAnswer::Deny { message },
+        Some(AnswerKind::Text) => AskAnswer::Text(
             message.ok_or_else(|| ApiProblem::bad_request("an answer in words needs a `message`"))?,
         ),
         None => return Err(ApiProblem::bad_request("`answer` is missing: allow, deny or text")),
@@ -165,20 +169,20 @@ pub(super) async fn answer(
 pub(super) async fn make(
     State(api): State<Api>,
     Path(job): Path<String>,
-    Given(asked): Given<JobAsks>,
+    JsonBody(request): JsonBody<AskRequest>,
 ) -> Result<Json<JobAskReply>, ApiProblem> {
     let job = api.job_id(&job).await?;
-    let JobAsks { attempt, key, tool, input, question } = asked;
-    let attempt = of_attempt(attempt)?;
+    let AskRequest { attempt, key, tool, input, question } = request;
+    let attempt = require_attempt(attempt)?;
     if key.is_empty() || key.len() > 200 {
-        return Err(ApiProblem::bad_request("`key` has 1 to 200 bytes"));
+        return Err(ApiProblem::bad_request("`key` must have 1 to 200 bytes"));
     }
-    let what = match (tool, question) {
+    let subject = match (tool, question) {
         (Some(tool), None) => AskSubject::Tool { tool, input },
         (None, Some(question)) => AskSubject::Question { question },
         _ => return Err(ApiProblem::bad_request("it is either about a `tool` or a `question`")),
     };
-    let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, what).await? {
+    let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, subject).await? {
         AskDecision::Allowed => (AskVerdict::Allowed, None, None),
         AskDecision::Denied { message } => (AskVerdict::Denied, Some(message), None),
         AskDecision::Asked(ask) => (AskVerdict::Asked, None, Some(ask)),

@@ -31,7 +31,7 @@ pub(super) struct BackupQuery {
 
 pub(super) async fn backup(
     State(api): State<Api>,
-    Params(asked): Params<BackupQuery>,
+    Params(query): Params<BackupQuery>,
 ) -> Result<Response, ApiProblem> {
     // The store contains the secrets of the config, and no answer over TCP may contain a secret.
     if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
@@ -41,25 +41,25 @@ pub(super) async fn backup(
     if api.store.is_server() {
         return Err(StoreError::NoCopy.into());
     }
-    let made = backup::make(&api.store, &api.state, !asked.no_output.is_on()).await;
-    let file = made.map_err(|error| {
+    let backup = backup::make(&api.store, &api.state, !query.no_output.is_on()).await;
+    let file = backup.map_err(|error| {
         ApiProblem::store_unavailable(format!("no backup was made: {}", without_repetition(&error)))
     })?;
     let length = file.metadata().map_err(|error| ApiProblem::store_unavailable(error.to_string()))?.len();
-    let pieces = stream::unfold(Some(file), |file| async { next(file?) });
+    let chunks = stream::unfold(Some(file), |file| async { next_chunk(file?) });
     let headers =
         [(header::CONTENT_TYPE, BACKUP_MEDIA_TYPE.to_owned()), (header::CONTENT_LENGTH, length.to_string())];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    Ok((headers, Body::from_stream(chunks)).into_response())
 }
 
-/// Returns the next piece, and the file if there may be more.
-fn next(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
-    let mut piece = vec![0; CHUNK_BYTES];
-    match file.read(&mut piece) {
+/// Returns the next chunk, and the file if there may be more.
+fn next_chunk(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    match file.read(&mut chunk) {
         Ok(0) => None,
         Ok(length) => {
-            piece.truncate(length);
-            Some((Ok(piece.into()), Some(file)))
+            chunk.truncate(length);
+            Some((Ok(chunk.into()), Some(file)))
         }
         Err(error) => Some((Err(error), None)),
     }

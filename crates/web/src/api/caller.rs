@@ -18,7 +18,7 @@ use cowhand_core::job::JobStatus;
 use tokio::net::{UnixListener, UnixStream};
 use tracing::warn;
 
-use super::{Api, ApiProblem, Code, Wanted};
+use super::{Api, ApiProblem, Code, RequestedEndpoint};
 use cowhand_run::process::attempts_above;
 use cowhand_run::shortage::is_named_in as is_shortage;
 use cowhand_store::audit;
@@ -40,7 +40,7 @@ impl Connected<IncomingStream<'_, UnixListener>> for Peer {
 }
 
 impl Peer {
-    /// Inspects the process at once, while it exists and its number belongs to it.
+    /// Inspects the process immediately, while it exists and its pid is not in use by another process.
     fn of(stream: &UnixStream) -> Self {
         let Ok(credentials) = stream.peer_cred() else {
             return Self { uid: None, attempts: Err("the system does not tell".to_owned()) };
@@ -49,13 +49,14 @@ impl Peer {
             // The process is outside our PID namespace, for example on the host of our container. Our own
             // descendants are always inside.
             None | Some(0) => Ok(Vec::new()),
-            Some(pid) => found(attempts_above(pid)),
+            Some(pid) => known_attempts(attempts_above(pid)),
         };
         Self { uid: Some(credentials.uid()), attempts }
     }
 }
 
-fn found(attempts: io::Result<Option<Vec<String>>>) -> Result<Vec<String>, String> {
+/// Replaces a missing process by the reason why its attempts are unknown.
+fn known_attempts(attempts: io::Result<Option<Vec<String>>>) -> Result<Vec<String>, String> {
     match attempts {
         Ok(Some(attempts)) => Ok(attempts),
         Ok(None) => Err("it has ended".to_owned()),
@@ -64,56 +65,62 @@ fn found(attempts: io::Result<Option<Vec<String>>>) -> Result<Vec<String>, Strin
 }
 
 /// Job and the number of its attempt.
-type OfJob = (JobId, u32);
+type AttemptKey = (JobId, u32);
 
-/// Caller that was refused.
+/// Caller whose request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Refused {
-    Attempt(OfJob),
+enum RefusedCaller {
+    Attempt(AttemptKey),
     User(u32),
 }
 
-/// Refused endpoints of each caller, so that repeated requests do not fill the log.
+/// Refusals that were already reported: caller, method and endpoint. Repeated requests then do not fill the log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Refusals(Arc<Mutex<HashSet<(Refused, String, String)>>>);
+pub(super) struct Refusals(Arc<Mutex<HashSet<(RefusedCaller, String, String)>>>);
 
-/// Largest number of remembered refusals; after that, all are forgotten and reported again.
+/// Maximum number of stored refusals. When it is reached, all are removed, and further refusals are reported again.
 const MAX_REFUSALS: usize = 10_000;
 
 impl Refusals {
     /// Checks whether this is the first refusal of its kind.
-    fn is_new(&self, who: Refused, method: &str, endpoint: &str) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_REFUSALS {
-            known.clear();
+    fn is_new(&self, caller: RefusedCaller, method: &str, endpoint: &str) -> bool {
+        let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.len() >= MAX_REFUSALS {
+            reported.clear();
         }
-        known.insert((who, method.to_owned(), endpoint.to_owned()))
+        reported.insert((caller, method.to_owned(), endpoint.to_owned()))
     }
 }
 
 impl Api {
     /// Refuses every user but the daemon's own and root, with an event. The mode of the socket restricts this
     /// too, but a process of the same owner can change that mode.
-    pub(super) async fn admit_user(&self, peer: &Peer, wanted: &Wanted) -> Result<(), ApiProblem> {
-        let own = rustix::process::geteuid().as_raw();
-        let Some(uid) = peer.uid.filter(|uid| *uid != own && *uid != 0) else { return Ok(()) };
-        let (method, endpoint) = wanted.endpoint();
-        if self.refusals.is_new(Refused::User(uid), &method, &endpoint) {
+    pub(super) async fn admit_user(
+        &self,
+        peer: &Peer,
+        requested: &RequestedEndpoint,
+    ) -> Result<(), ApiProblem> {
+        let daemon_uid = rustix::process::geteuid().as_raw();
+        let Some(uid) = peer.uid.filter(|uid| *uid != daemon_uid && *uid != 0) else { return Ok(()) };
+        let (method, endpoint) = requested.endpoint();
+        if self.refusals.is_new(RefusedCaller::User(uid), &method, &endpoint) {
             let user = audit::person(uid);
-            warn!("{user} was refused {method} {endpoint}: the socket is for user {own} and root only");
+            warn!(
+                "{user} was refused {method} {endpoint}: the socket is for user {daemon_uid} and root only"
+            );
             let fact = Fact::AccessRefused { method, endpoint };
             audit::by(user, self.store.note(fact, self.now())).await?;
         }
-        let message =
-            format!("this socket is for the user of the daemon ({own}) and root only, not for user {uid}");
+        let message = format!(
+            "this socket is for the user of the daemon ({daemon_uid}) and root only, not for user {uid}"
+        );
         Err(ApiProblem::new(Code::Forbidden, message))
     }
 
-    /// Finds the attempt of this fleet that a caller belongs to. A process of another fleet's job counts as a
-    /// person. A hook is a command of the config and has the rights of its owner: its name is not that of an
-    /// attempt. The oldest ancestor decides, since an agent can set the environment of the processes that it
-    /// starts.
-    pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<OfJob>, ApiProblem> {
+    /// Finds the attempt of this fleet that a caller belongs to. A process of a job of another fleet counts as a
+    /// person. So does a hook: it is a command of the config, has the rights of the owner, and its mark names no
+    /// attempt. The oldest ancestor decides, because an agent can set the environment of the processes that it starts.
+    pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<AttemptKey>, ApiProblem> {
         let attempts = peer.attempts.as_ref().map_err(|why| {
             let message = format!("cannot tell which process connected to the socket: {why}; try again");
             ApiProblem::new(if is_shortage(why) { Code::Busy } else { Code::Forbidden }, message)
@@ -130,15 +137,19 @@ impl Api {
 
     /// Allows a process of an attempt the endpoints that the token of its job allows; refuses all others,
     /// with an event.
-    pub(super) async fn admit_attempt(&self, of: OfJob, wanted: &Wanted) -> Result<Actor, ApiProblem> {
-        let (job, number) = &of;
-        let known = self.store.job(job.clone()).await?;
-        let runs =
-            known.is_some_and(|known| known.status() == JobStatus::Running && known.attempts() == *number);
-        if runs && wanted.concerns(job) {
+    pub(super) async fn admit_attempt(
+        &self,
+        attempt: AttemptKey,
+        requested: &RequestedEndpoint,
+    ) -> Result<Actor, ApiProblem> {
+        let (job, number) = &attempt;
+        let stored = self.store.job(job.clone()).await?;
+        let is_running = stored
+            .is_some_and(|stored| stored.status() == JobStatus::Running && stored.attempts() == *number);
+        if is_running && requested.concerns(job) {
             return Ok(Actor::Job { job: job.clone() });
         }
-        self.note_refusal(of.clone(), wanted, "on the owner's socket").await?;
+        self.record_refusal(attempt.clone(), requested, "on the owner's socket").await?;
         let message = format!(
             "this process belongs to {job}, and an agent may do here only what concerns its own job; \
              do it from a terminal of your own"
@@ -147,10 +158,15 @@ impl Api {
     }
 
     /// Records the first refusal of an endpoint to a job.
-    pub(super) async fn note_refusal(&self, of: OfJob, wanted: &Wanted, how: &str) -> Result<(), ApiProblem> {
-        let (method, endpoint) = wanted.endpoint();
-        if self.refusals.is_new(Refused::Attempt(of.clone()), &method, &endpoint) {
-            let job = of.0;
+    pub(super) async fn record_refusal(
+        &self,
+        attempt: AttemptKey,
+        requested: &RequestedEndpoint,
+        how: &str,
+    ) -> Result<(), ApiProblem> {
+        let (method, endpoint) = requested.endpoint();
+        if self.refusals.is_new(RefusedCaller::Attempt(attempt.clone()), &method, &endpoint) {
+            let job = attempt.0;
             warn!(%job, "a process of this job was refused {method} {endpoint} {how}");
             let actor = Actor::Job { job: job.clone() };
             let fact = Fact::AccessRefused { method, endpoint };

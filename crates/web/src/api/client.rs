@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
-use super::daemon_timeout::answered;
+use super::daemon_timeout::await_answer;
 use super::socket::Socket;
 use super::{Api, ApiProblem, Code};
 use cowhand_engine::state::StateFolder;
@@ -39,11 +39,11 @@ pub enum Client {
 impl Client {
     /// Connects to the daemon; returns none if no daemon answers.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
-        let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
+        let stream = Socket::connect(state).await.map_err(|error| connection_failed(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
 
-    /// Checks whether the last daemon stopped in order. One that was killed did not.
+    /// Checks whether the last daemon stopped in an orderly way. A killed daemon did not.
     pub fn daemon_has_stopped(state: &StateFolder) -> bool {
         Socket::is_removed(state)
     }
@@ -75,9 +75,9 @@ impl Client {
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
-        given: &impl Serialize,
+        input: &impl Serialize,
     ) -> Result<T, ApiProblem> {
-        let body = serde_json::to_vec(given).map_err(|error| ApiProblem::bad_request(error.to_string()))?;
+        let body = serde_json::to_vec(input).map_err(|error| ApiProblem::bad_request(error.to_string()))?;
         parse_answer(self.send(Method::POST, path, Bytes::from(body)).await?).await
     }
 
@@ -87,14 +87,14 @@ impl Client {
 
     /// Gets an answer in plain text.
     pub async fn text(&self, path: &str) -> Result<Bytes, ApiProblem> {
-        all(good(self.send(Method::GET, path, Bytes::new()).await?).await?).await
+        read_all(success_body(self.send(Method::GET, path, Bytes::new()).await?).await?).await
     }
 
     /// Downloads an answer to a file.
     pub async fn download(&self, path: &str, file: &mut impl std::io::Write) -> Result<(), ApiProblem> {
-        let mut body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
+        let mut body = success_body(self.send(Method::GET, path, Bytes::new()).await?).await?;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| cut_off(&error))?;
+            let frame = frame.map_err(|error| connection_failed(&error))?;
             let bytes = frame.into_data().unwrap_or_default();
             file.write_all(&bytes)
                 .map_err(|error| ApiProblem::unavailable(format!("cannot write: {error}")))?;
@@ -104,12 +104,11 @@ impl Client {
 
     /// Requests an answer that is read line by line.
     pub async fn lines(&self, path: &str) -> Result<Lines, ApiProblem> {
-        let body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
-        Ok(Lines { body, held: Vec::new(), from: 0 })
+        let body = success_body(self.send(Method::GET, path, Bytes::new()).await?).await?;
+        Ok(Lines { body, buffer: Vec::new(), line_start: 0 })
     }
 
-    /// Sends a request. Repeats it while the daemon is too busy, because the daemon has then not processed
-    /// it.
+    /// Sends a request. Repeats it while the daemon reports that it is busy, since it has not processed such a request.
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, ApiProblem> {
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
@@ -149,28 +148,29 @@ impl Client {
             Self::Daemon(state) => Socket::connect(state).await,
             Self::Job { socket, .. } => Socket::connect_at(socket).await,
         };
-        let stream = stream.map_err(|error| cut_off(&error))?.ok_or_else(ApiProblem::no_daemon)?;
+        let stream = stream.map_err(|error| connection_failed(&error))?.ok_or_else(ApiProblem::no_daemon)?;
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| cut_off(&error))?;
+            .map_err(|error| connection_failed(&error))?;
         tokio::spawn(connection);
         let answer = sender.send_request(request);
         let response = match self {
-            Self::Daemon(state) => answered(state, pid, answer).await?,
+            Self::Daemon(state) => await_answer(state, pid, answer).await?,
             // An agent waits for a person's answer without a time limit.
-            Self::Job { .. } | Self::Alone(_) => answer.await.map_err(|error| cut_off(&error))?,
+            Self::Job { .. } | Self::Alone(_) => answer.await.map_err(|error| connection_failed(&error))?,
         };
         Ok(response.map(Body::new))
     }
 }
 
-pub(super) fn cut_off(error: &dyn std::error::Error) -> ApiProblem {
+/// Builds the problem for a connection that failed before a complete answer.
+pub(super) fn connection_failed(error: &dyn std::error::Error) -> ApiProblem {
     ApiProblem::unavailable(format!("the daemon did not answer: {error}"))
 }
 
 /// Returns the body of an answer that is not a problem.
-async fn good(response: Response<Body>) -> Result<Body, ApiProblem> {
+async fn success_body(response: Response<Body>) -> Result<Body, ApiProblem> {
     if response.status().is_success() {
         return Ok(response.into_body());
     }
@@ -179,44 +179,46 @@ async fn good(response: Response<Body>) -> Result<Body, ApiProblem> {
 
 async fn problem_of(response: Response<Body>) -> Result<ApiProblem, ApiProblem> {
     let status = response.status();
-    let bytes = all(response.into_body()).await?;
-    let unknown = |_| ApiProblem::unavailable(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
-    Ok(serde_json::from_slice(&bytes).unwrap_or_else(unknown))
+    let bytes = read_all(response.into_body()).await?;
+    let unparsed = |_| ApiProblem::unavailable(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
+    Ok(serde_json::from_slice(&bytes).unwrap_or_else(unparsed))
 }
 
 async fn parse_answer<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiProblem> {
-    let bytes = all(good(response).await?).await?;
+    let bytes = read_all(success_body(response).await?).await?;
     let unreadable = |error| ApiProblem::unavailable(format!("the daemon's answer cannot be read: {error}"));
     serde_json::from_slice(&bytes).map_err(unreadable)
 }
 
-async fn all(body: Body) -> Result<Bytes, ApiProblem> {
-    body.collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| cut_off(&error))
+async fn read_all(body: Body) -> Result<Bytes, ApiProblem> {
+    body.collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| connection_failed(&error))
 }
 
-/// Reads an answer in whole lines, as they arrive.
+/// Answer that is read in whole lines, as they arrive.
 #[derive(Debug)]
 pub struct Lines {
     body: Body,
-    held: Vec<u8>,
-    /// Start of the next line in `held`.
-    from: usize,
+    /// Bytes that arrived and were not returned yet.
+    buffer: Vec<u8>,
+    /// Start of the next line in `buffer`.
+    line_start: usize,
 }
 
 impl Lines {
     /// Returns the next line, or none at the end of the answer.
     pub async fn next(&mut self) -> Result<Option<String>, ApiProblem> {
         loop {
-            if let Some(length) = memchr::memchr(b'\n', &self.held[self.from..]) {
-                let line = String::from_utf8_lossy(&self.held[self.from..self.from + length]).into_owned();
-                self.from += length + 1;
+            if let Some(length) = memchr::memchr(b'\n', &self.buffer[self.line_start..]) {
+                let line = String::from_utf8_lossy(&self.buffer[self.line_start..self.line_start + length])
+                    .into_owned();
+                self.line_start += length + 1;
                 return Ok(Some(line));
             }
-            self.held.drain(..self.from);
-            self.from = 0;
+            self.buffer.drain(..self.line_start);
+            self.line_start = 0;
             match self.body.frame().await {
-                Some(Ok(frame)) => self.held.extend(frame.into_data().unwrap_or_default()),
-                Some(Err(error)) => return Err(cut_off(&error)),
+                Some(Ok(frame)) => self.buffer.extend(frame.into_data().unwrap_or_default()),
+                Some(Err(error)) => return Err(connection_failed(&error)),
                 None => return Ok(None),
             }
         }

@@ -9,8 +9,8 @@ use super::{Api, ApiProblem};
 /// Returns the config in the form of `cowhand config show`, but as the daemon has loaded it, not as the files
 /// are now.
 pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, ApiProblem> {
-    let shown = api.daemon()?.config();
-    shown
+    let config = api.daemon()?.config();
+    config
         .map(Json)
         .ok_or_else(|| ApiProblem::not_found("this fleet was given its agents; there is no config"))
 }

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::agents::{self, AgentView};
-use super::extract::{Count, Given};
-use super::waits::GoneAgent;
+use super::extract::{Count, JsonBody};
+use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
 use cowhand_engine::queues::skipped_files::{SkippedFiles, skipped_files};
-use cowhand_engine::queues::{UntoldItem, untold};
+use cowhand_engine::queues::{UndeliveredItem, untold};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Status")]
@@ -42,10 +42,13 @@ pub struct StatusView {
     pub given_up: Vec<GivenUpItem>,
     /// Results of work that their source has not received yet; cowhand retries.
     #[serde(default)]
-    pub untold: Vec<UntoldItem>,
-    /// Agents that are no longer in the config and have jobs that have not ended.
+    pub untold: Vec<UndeliveredItem>,
+    /// Agents that are no longer in the config and have jobs that have not ended, or firings without a job.
     #[serde(default)]
-    pub gone: Vec<GoneAgent>,
+    pub gone: Vec<RemovedAgent>,
+    /// Schedules that are no longer in the config and for which jobs or accepted firings wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone_schedules: Vec<RemovedSchedule>,
     /// Folders of work sources with files that are no items.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped_files: Vec<SkippedFiles>,
@@ -62,8 +65,8 @@ pub struct DaemonView {
     pub started_at: Option<Timestamp>,
     pub node: Option<String>,
     pub version: Option<String>,
-    /// Time since which the config on disk has errors, so that the previous one is in force. The errors are
-    /// only for those who may read the config.
+    /// Time since which the config on disk has errors, so that the previous one stays in use. The
+    /// errors are only for callers that may read the config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
     /// Reason why nothing can be written, if so, with the remedy.
@@ -73,7 +76,8 @@ pub struct DaemonView {
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct StopAsked {
+#[schemars(rename = "StopAsked")]
+pub struct DaemonStopRequest {
     /// Leave agents running; the next start takes them up again.
     pub keep_agents: bool,
     /// Time for jobs to finish before they are cancelled, in seconds; unset means 30.
@@ -87,7 +91,8 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
     let untold = untold(&api.store, now).await?;
     let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
-    let (agents, agents::AgentCounts { running, queued, gone }) = agents::views_and_counts(&api).await?;
+    let (agents, agents::AgentCounts { running, queued, gone, gone_schedules }) =
+        agents::views_and_counts(&api).await?;
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
     Ok(Json(StatusView {
         daemon,
@@ -99,45 +104,49 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         given_up,
         untold,
         gone,
+        gone_schedules,
         skipped_files,
     }))
 }
 
-/// Returns the problem that `/readyz` finds, with known details.
+/// Returns the problem that `/readyz` finds; with the details of the store, if it has any.
 async fn store_problem(api: &Api) -> Option<String> {
     let unready = api.daemon().ok()?.ready().await.err().filter(|unready| *unready != Unready::Stopping);
-    let known = api.store.trouble();
-    known.or_else(|| unready.map(|unready| format!("{unready}; is the disk full, or read-only?")))
+    let details = api.store.trouble();
+    details.or_else(|| unready.map(|unready| unready.to_string()))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, ApiProblem> {
     Ok(Json(api.daemon()?.reload().await?))
 }
 
-/// How long it may take to write down that the fleet is asked to stop.
+/// Time limit for recording the request to stop.
 const RECORD_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers at once; the daemon is gone when its lock is free.
+/// Requests the stop, and answers immediately. The daemon has ended when its lock is free.
 pub(super) async fn stop(
     State(api): State<Api>,
-    Given(asked): Given<StopAsked>,
+    JsonBody(request): JsonBody<DaemonStopRequest>,
 ) -> Result<Json<DaemonView>, ApiProblem> {
     let daemon = api.daemon()?;
-    // Whoever wants it to end is not kept from it by a store that cannot be written.
-    let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now());
-    match tokio::time::timeout(RECORD_STOP_TIMEOUT, noted).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => warn!("that the fleet is asked to stop is not written: {error}"),
-        Err(_) => warn!("that the fleet is asked to stop is not written: the store does not answer"),
+    // A store that cannot be written must not prevent the stop.
+    let recorded = api.store.note(Fact::FleetStopping { keep_agents: request.keep_agents }, api.now());
+    let store_problem = match tokio::time::timeout(RECORD_STOP_TIMEOUT, recorded).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("the store does not answer".to_owned()),
+    };
+    if let Some(problem) = &store_problem {
+        warn!("the request to stop is not recorded: {problem}");
     }
-    daemon.begin_stop(match asked {
-        StopAsked { keep_agents: true, .. } => Stop::KeepAgents,
-        StopAsked { timeout_seconds: Some(seconds), .. } => {
+    daemon.begin_stop(match request {
+        DaemonStopRequest { keep_agents: true, .. } => Stop::KeepAgents,
+        DaemonStopRequest { timeout_seconds: Some(seconds), .. } => {
             Stop::Finish { timeout: Duration::from_secs(seconds) }
         }
-        StopAsked { timeout_seconds: None, .. } => Stop::default(),
+        DaemonStopRequest { timeout_seconds: None, .. } => Stop::default(),
     });
-    Ok(Json(view(&api)))
+    Ok(Json(DaemonView { store_problem, ..view(&api) }))
 }
 
 fn view(api: &Api) -> DaemonView {

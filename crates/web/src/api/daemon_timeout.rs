@@ -1,5 +1,5 @@
-//! Waiting for a daemon that may hang. A request may take long, so its own duration shows nothing: the test
-//! is whether the daemon answers another request.
+//! Waiting for a daemon that may hang. A request may take long, so its duration does not show whether the daemon hangs.
+//! Therefore a second, short request checks whether the daemon answers at all.
 
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -15,11 +15,11 @@ use super::socket::Socket;
 use super::{ApiProblem, Code};
 use cowhand_engine::state::StateFolder;
 
-/// Wait before the daemon is checked, and the time for its answer to the check.
+/// Time after which the daemon is checked, and the time limit for its answer to the check.
 const CHECK_AFTER: Duration = Duration::from_secs(5);
 /// Longest time without any answer before the request fails.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
-/// Time for the answer to a check after an earlier request of the command has failed this way.
+/// Time limit for the answer to a check, after an earlier request of the command has failed with [`MAX_SILENCE`].
 const LATER_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time since which the daemon has not answered. All requests of a command share it, so that a command waits
@@ -36,28 +36,28 @@ fn set_silent_since(since: Option<Instant>) {
 
 /// Waits for an answer of the daemon. Prints a note when the daemon answers nothing, and fails after
 /// [`MAX_SILENCE`].
-pub(super) async fn answered(
+pub(super) async fn await_answer(
     state: &StateFolder,
     pid: Option<i32>,
     answer: impl Future<Output = hyper::Result<Response<Incoming>>>,
 ) -> Result<Response<Incoming>, ApiProblem> {
     let mut answer = std::pin::pin!(answer);
     loop {
-        let gave_up = silent_since().is_some_and(|since| since.elapsed() >= MAX_SILENCE);
-        let (quiet, patience) =
-            if gave_up { (Duration::ZERO, LATER_CHECK_TIMEOUT) } else { (CHECK_AFTER, CHECK_AFTER) };
-        let looked = async {
-            sleep(quiet).await;
-            timeout(patience, is_there(state)).await.unwrap_or(false)
+        let has_failed = silent_since().is_some_and(|since| since.elapsed() >= MAX_SILENCE);
+        let (pause, check_timeout) =
+            if has_failed { (Duration::ZERO, LATER_CHECK_TIMEOUT) } else { (CHECK_AFTER, CHECK_AFTER) };
+        let check = async {
+            sleep(pause).await;
+            timeout(check_timeout, is_alive(state)).await.unwrap_or(false)
         };
-        let is_there = tokio::select! {
+        let is_alive = tokio::select! {
             answer = &mut answer => {
                 set_silent_since(None);
-                return answer.map_err(|error| super::client::cut_off(&error));
+                return answer.map_err(|error| super::client::connection_failed(&error));
             }
-            is_there = looked => is_there,
+            is_alive = check => is_alive,
         };
-        if is_there {
+        if is_alive {
             set_silent_since(None);
             continue;
         }
@@ -65,11 +65,11 @@ pub(super) async fn answered(
         match silent_since() {
             None => {
                 set_silent_since(Some(Instant::now()));
-                let waits = MAX_SILENCE.as_secs();
+                let seconds = MAX_SILENCE.as_secs();
                 // A closed standard error is not a failure.
                 let _ = writeln!(
                     std::io::stderr(),
-                    "{daemon} does not answer; waiting up to {waits} seconds more"
+                    "{daemon} does not answer; waiting up to {seconds} seconds more"
                 );
             }
             Some(since) if since.elapsed() >= MAX_SILENCE => {
@@ -86,7 +86,7 @@ pub(super) async fn answered(
 }
 
 /// Sends a request that needs no lookup, and returns whether an answer comes.
-async fn is_there(state: &StateFolder) -> bool {
+async fn is_alive(state: &StateFolder) -> bool {
     let Ok(Some(stream)) = Socket::connect(state).await else { return false };
     let Ok((mut sender, connection)) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await
     else {
@@ -104,12 +104,12 @@ mod tests {
 
     /// Runs in its own process, since all requests share the time.
     #[tokio::test(start_paused = true)]
-    async fn a_command_waits_once_however_often_it_asks() {
+    async fn several_requests_of_a_command_share_the_time_limit() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path());
         let began = Instant::now();
         for _ in 0..3 {
-            let problem = answered(&state, Some(7), std::future::pending()).await.unwrap_err();
+            let problem = await_answer(&state, Some(7), std::future::pending()).await.unwrap_err();
             assert!(
                 problem.message.contains("(pid 7) runs, but has answered nothing"),
                 "{}",

@@ -1,4 +1,4 @@
-//! Output of jobs as live events among those of the log, identified by job and line.
+//! Output of jobs as live events, between those of the event log. Job and line identify such an event.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,26 +21,26 @@ pub(super) struct JobOutputs {
     api: Api,
     /// Newest event at that moment. A job that started later is read from its first line.
     since: i64,
-    jobs: BTreeMap<JobId, Followed>,
+    jobs: BTreeMap<JobId, OutputPosition>,
     /// Lines that were read and not passed on yet.
-    held: Vec<u8>,
+    pending: Vec<u8>,
     /// Notification of new output. None without a daemon, because then nothing is written.
     growth: Option<watch::Receiver<()>>,
 }
 
 /// Position in the output of a job.
-struct Followed {
+struct OutputPosition {
     agent: AgentName,
     schedule: Option<ScheduleName>,
     path: PathBuf,
     jsonl: Jsonl,
     line: u64,
     /// Set when a line of the job was passed on.
-    passed_on: bool,
+    has_passed_on: bool,
 }
 
-/// Size at which a part of an answer is large enough.
-const ENOUGH_BYTES: usize = 1 << 20;
+/// Size from which nothing more is added to a part of an answer.
+const PART_BYTES: usize = 1 << 20;
 
 impl JobOutputs {
     /// Starts after the current output of live jobs.
@@ -56,17 +56,17 @@ impl JobOutputs {
             for job in api.store.jobs(filter, Count::MAX_COUNT).await? {
                 if job.attempts() > 0 {
                     let id = job.id().clone();
-                    jobs.insert(id, Followed::from_the_end(api, &job).await?);
+                    jobs.insert(id, OutputPosition::from_the_end(api, &job).await?);
                 }
             }
         }
-        Ok(Self { api: api.clone(), since, jobs, held: Vec::new(), growth })
+        Ok(Self { api: api.clone(), since, jobs, pending: Vec::new(), growth })
     }
 
-    /// Returns the output of the job before the next event.
-    pub(super) fn before(&mut self, job: &JobId) -> Result<Vec<u8>, ApiProblem> {
-        if !self.held.is_empty() {
-            return Ok(std::mem::take(&mut self.held));
+    /// Returns the output of the job that comes before its next event.
+    pub(super) fn output_before_event(&mut self, job: &JobId) -> Result<Vec<u8>, ApiProblem> {
+        if !self.pending.is_empty() {
+            return Ok(std::mem::take(&mut self.pending));
         }
         match self.jobs.get_mut(job) {
             Some(followed) => followed.more(job),
@@ -76,14 +76,14 @@ impl JobOutputs {
 
     /// Keeps lines for the next call.
     pub(super) fn give_back(&mut self, lines: Vec<u8>) {
-        self.held = lines;
+        self.pending = lines;
     }
 
-    /// Returns the new output of all jobs.
-    pub(super) fn any(&mut self) -> Result<Vec<u8>, ApiProblem> {
-        let mut lines = std::mem::take(&mut self.held);
+    /// Returns the new output of all jobs, up to about [`PART_BYTES`].
+    pub(super) fn new_output(&mut self) -> Result<Vec<u8>, ApiProblem> {
+        let mut lines = std::mem::take(&mut self.pending);
         for (job, followed) in &mut self.jobs {
-            if lines.len() >= ENOUGH_BYTES {
+            if lines.len() >= PART_BYTES {
                 break;
             }
             lines.extend(followed.more(job)?);
@@ -96,11 +96,12 @@ impl JobOutputs {
         let (Some(job), Some(agent)) = (&event.job, &event.agent) else { return };
         match event.fact {
             Fact::JobStarted { attempt: 1, .. } => match self.jobs.get_mut(job) {
-                // The job started after the position in the log from which the caller reads.
-                Some(followed) if !followed.passed_on => followed.begin_anew(),
+                // The caller reads the log from before the start of the job, so it gets all of the output.
+                Some(followed) if !followed.has_passed_on => followed.restart(),
                 None if event.seq > self.since => {
                     let path = self.api.state.output(job);
-                    let followed = Followed::from_the_start(agent.clone(), event.schedule.clone(), path);
+                    let followed =
+                        OutputPosition::from_the_start(agent.clone(), event.schedule.clone(), path);
                     self.jobs.insert(job.clone(), followed);
                 }
                 Some(_) | None => {}
@@ -113,28 +114,28 @@ impl JobOutputs {
     }
 
     /// Waits until a job may have new output.
-    pub(super) async fn grown(&mut self) {
-        let lasts = match &mut self.growth {
+    pub(super) async fn wait_for_growth(&mut self) {
+        let is_open = match &mut self.growth {
             Some(growth) => growth.changed().await.is_ok(),
             None => false,
         };
-        if !lasts {
+        if !is_open {
             std::future::pending::<()>().await;
         }
     }
 }
 
-impl Followed {
+impl OutputPosition {
     fn from_the_start(agent: AgentName, schedule: Option<ScheduleName>, path: PathBuf) -> Self {
         let jsonl = Jsonl::after(path.clone(), 0);
-        Self { agent, schedule, path, jsonl, line: 0, passed_on: false }
+        Self { agent, schedule, path, jsonl, line: 0, has_passed_on: false }
     }
 
     async fn from_the_end(api: &Api, job: &Job) -> Result<Self, ApiProblem> {
         let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
         let mut followed = Self::from_the_start(agent, schedule, api.state.output(job.id()));
-        // A large file takes time.
-        let skipped = tokio::task::spawn_blocking(move || {
+        // Reading a large file takes time, so it must not block the other tasks.
+        let at_end = tokio::task::spawn_blocking(move || {
             loop {
                 let part = followed.jsonl.more()?;
                 if part.is_empty() {
@@ -143,11 +144,11 @@ impl Followed {
                 followed.line += memchr::memchr_iter(b'\n', &part).count() as u64;
             }
         });
-        let skipped: std::io::Result<Self> = skipped.await.unwrap_or_else(|error| Err(error.into()));
-        skipped.map_err(|error| unreadable(job.id(), &error))
+        let at_end: std::io::Result<Self> = at_end.await.unwrap_or_else(|error| Err(error.into()));
+        at_end.map_err(|error| unreadable(job.id(), &error))
     }
 
-    fn begin_anew(&mut self) {
+    fn restart(&mut self) {
         let (agent, schedule, path) = (self.agent.clone(), self.schedule.clone(), self.path.clone());
         *self = Self::from_the_start(agent, schedule, path);
     }
@@ -159,24 +160,23 @@ impl Followed {
             self.line += 1;
             write_line(&mut lines, &self.event(job, text))?;
         }
-        self.passed_on |= !lines.is_empty();
+        self.has_passed_on |= !lines.is_empty();
         Ok(lines)
     }
 
-    /// Builds the event of a line. A line that is not a message, which only a person can have written,
-    /// becomes `system`.
+    /// Builds the event of a line. A line that is not JSON becomes a `system` message.
     fn event(&self, job: &JobId, text: &str) -> JobOutput {
         let output: Value =
             serde_json::from_str(text).unwrap_or_else(|_| json!({ "type": "system", "content": text }));
-        let word = |key: &str| output.get(key).and_then(Value::as_str);
+        let text_field = |key: &str| output.get(key).and_then(Value::as_str);
         JobOutput {
             kind: OutputKind::JobOutput,
-            at: word("timestamp").and_then(|at| at.parse().ok()).unwrap_or_else(Timestamp::now),
+            at: text_field("timestamp").and_then(|at| at.parse().ok()).unwrap_or_else(Timestamp::now),
             agent: self.agent.clone(),
             schedule: self.schedule.clone(),
             job: job.clone(),
             line: self.line,
-            output_type: word("type").unwrap_or("system").to_owned(),
+            output_type: text_field("type").unwrap_or("system").to_owned(),
             output,
         }
     }

@@ -38,104 +38,107 @@ const DEFAULT_EVENT_COUNT: u32 = 100;
 pub(super) async fn list(
     State(api): State<Api>,
     headers: HeaderMap,
-    Params(asked): Params<EventsQuery>,
+    Params(query): Params<EventsQuery>,
 ) -> Result<Response, ApiProblem> {
-    let limit = Count::or(asked.limit, DEFAULT_EVENT_COUNT);
+    let limit = Count::or(query.limit, DEFAULT_EVENT_COUNT);
     let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
-    let (form, audit, output) = (StreamFormat::of(&headers), asked.audit.is_on(), asked.output.is_on());
-    let follows = asked.follow.is_on() || form == StreamFormat::Events;
+    let (format, audit, output) = (StreamFormat::of(&headers), query.audit.is_on(), query.output.is_on());
+    let follows = query.follow.is_on() || format == StreamFormat::Events;
     if output && (!follows || audit) {
         return Err(ApiProblem::bad_request("`output` goes with `follow`, and not with `audit`"));
     }
-    let after = match last_id.or(asked.after) {
+    let after = match last_id.or(query.after) {
         Some(after) => Some(after),
         None if audit => None,
         None => Some(api.store.last_event().await? - i64::from(limit)),
     };
     if follows {
         let outputs = if output { Some(JobOutputs::of_live_jobs(&api).await?) } else { None };
-        let log = Log { api, after: after.unwrap_or_default(), audit, read: VecDeque::new(), outputs };
-        return Ok(follow::answer(form, log));
+        let log =
+            EventLog { api, after: after.unwrap_or_default(), audit, pending: VecDeque::new(), outputs };
+        return Ok(follow::answer(format, log));
     }
     let items = match after {
-        Some(after) if audit => api.store.asked_after(after, limit).await?,
+        Some(after) if audit => api.store.audit_events_after(after, limit).await?,
         Some(after) => api.store.events_after(after, limit).await?,
-        None => api.store.last_asked(limit).await?,
+        None => api.store.last_audit_events(limit).await?,
     };
     let items = api.store.with_jobs(items).await?;
-    let full = items.len() == limit as usize;
-    let next_cursor = items.last().filter(|_| full).map(|event| event.seq.to_string());
+    let is_full = items.len() == limit as usize;
+    let next_cursor = items.last().filter(|_| is_full).map(|event| event.seq.to_string());
     Ok(Json(Page { items, next_cursor }).into_response())
 }
 
-/// Event log from a position on.
-struct Log {
+/// Reader of the event log, from a position on.
+struct EventLog {
     api: Api,
     /// Number of the last event that was passed on.
     after: i64,
     audit: bool,
     /// Events that were read and not passed on yet.
-    read: VecDeque<Event>,
+    pending: VecDeque<Event>,
     /// Output of jobs, if requested.
     outputs: Option<JobOutputs>,
 }
 
-/// Number of events that are read together. `ENOUGH_BYTES` is the size at which a part of the answer is large enough.
+/// Number of events that are read together.
 const EVENTS_PER_READ: u32 = 100;
-const ENOUGH_BYTES: usize = 1 << 20;
+/// Size from which nothing more is added to a part of an answer.
+const PART_BYTES: usize = 1 << 20;
 
-impl GrowingLines for Log {
-    async fn more(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
-        if self.read.is_empty() {
+impl GrowingLines for EventLog {
+    async fn next_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
+        if self.pending.is_empty() {
             let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
-            self.read = self.api.store.with_jobs(events).await?.into();
+            self.pending = self.api.store.with_jobs(events).await?.into();
             // Events after a gap in the numbers are read the next time, when the gap is filled.
-            let first = self.read.front().map_or(0, |event| event.seq);
-            let whole = (first..).zip(&self.read).take_while(|(number, event)| *number == event.seq).count();
-            self.read.truncate(whole);
+            let first = self.pending.front().map_or(0, |event| event.seq);
+            let consecutive =
+                (first..).zip(&self.pending).take_while(|(number, event)| *number == event.seq).count();
+            self.pending.truncate(consecutive);
         }
-        if self.read.is_empty() {
-            return self.only_output();
+        if self.pending.is_empty() {
+            return self.output_part();
         }
-        self.events()
+        self.events_part()
     }
 
-    async fn grown(&mut self) {
+    async fn wait_for_growth(&mut self) {
         let changed = self.api.store.changed(self.after);
         match &mut self.outputs {
             Some(outputs) => tokio::select! {
                 () = changed => {}
-                () = outputs.grown() => {}
+                () = outputs.wait_for_growth() => {}
             },
             None => changed.await,
         }
     }
 }
 
-impl Log {
+impl EventLog {
     /// Passes on events, each after the earlier output of its job.
-    fn events(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
+    fn events_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         let (mut lines, mut first, redactor) = (Vec::new(), None, self.api.redactor());
-        while let Some(event) = self.read.front() {
+        while let Some(event) = self.pending.front() {
             if let (Some(outputs), Some(job)) = (&mut self.outputs, &event.job) {
-                let said = outputs.before(job)?;
-                if !said.is_empty() {
+                let output = outputs.output_before_event(job)?;
+                if !output.is_empty() {
                     if first.is_none() {
-                        return Ok(Some(LinesPart { lines: said.into(), number: None }));
+                        return Ok(Some(LinesPart { lines: output.into(), number: None }));
                     }
                     // The output comes with the next part, before the event.
-                    outputs.give_back(said);
+                    outputs.give_back(output);
                     break;
                 }
                 outputs.follow(event);
             }
             if !self.audit || event.by.is_some() {
                 first.get_or_insert(event.seq);
-                let begin = lines.len();
+                let line_start = lines.len();
                 write_line(&mut lines, event)?;
-                if let Some(hidden) = redactor.redact_json(&lines[begin..]) {
-                    lines.truncate(begin);
-                    lines.extend_from_slice(&hidden);
+                if let Some(masked) = redactor.redact_json(&lines[line_start..]) {
+                    lines.truncate(line_start);
+                    lines.extend_from_slice(&masked);
                     lines.push(b'\n');
                 }
             } else if first.is_some() {
@@ -143,23 +146,23 @@ impl Log {
                 break;
             }
             self.after = event.seq;
-            self.read.pop_front();
-            if lines.len() >= ENOUGH_BYTES {
+            self.pending.pop_front();
+            if lines.len() >= PART_BYTES {
                 break;
             }
         }
         Ok(Some(LinesPart { lines: lines.into(), number: first }))
     }
 
-    /// Passes on output of jobs while there is no new event.
-    fn only_output(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
-        let said = match &mut self.outputs {
-            Some(outputs) => outputs.any()?,
+    /// Passes on the output of jobs, if there is no new event.
+    fn output_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
+        let output = match &mut self.outputs {
+            Some(outputs) => outputs.new_output()?,
             None => Vec::new(),
         };
         // Without a daemon there will be no more events.
-        let goes_on = self.api.daemon().is_ok() || !said.is_empty();
-        Ok(goes_on.then(|| LinesPart { lines: said.into(), number: None }))
+        let continues = self.api.daemon().is_ok() || !output.is_empty();
+        Ok(continues.then(|| LinesPart { lines: output.into(), number: None }))
     }
 }
 

@@ -64,8 +64,8 @@ pub(super) struct Count(u32);
 impl Count {
     pub(super) const MAX_COUNT: u32 = 1000;
 
-    pub(super) fn or(this: Option<Self>, usual: u32) -> u32 {
-        this.map_or(usual, |Self(count)| count)
+    pub(super) fn or(count: Option<Self>, default: u32) -> u32 {
+        count.map_or(default, |Self(count)| count)
     }
 }
 
@@ -81,13 +81,13 @@ impl TryFrom<u32> for Count {
 }
 
 /// JSON body; an empty body means the defaults.
-pub(super) struct Given<T>(pub(super) T);
+pub(super) struct JsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> {
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiProblem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
-        let bytes = body(request, state).await?;
+        let bytes = read_body(request, state).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -99,20 +99,20 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> 
     }
 }
 
-async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiProblem> {
+async fn read_body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiProblem> {
     Bytes::from_request(request, state).await.map_err(|error| match error.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiProblem::new(Code::TooLarge, error.body_text()),
         _ => ApiProblem::bad_request(error.body_text()),
     })
 }
 
-/// Answers a request with a method that the endpoint does not have.
-pub(crate) async fn other_method() -> ApiProblem {
+/// Builds the problem for a method that the endpoint does not have.
+pub(crate) async fn method_not_allowed() -> ApiProblem {
     ApiProblem::new(Code::BadMethod, "this endpoint has another method")
 }
 
 /// Refuses a path that is not UTF-8 before it is parsed.
-pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Response, ApiProblem> {
+pub(crate) async fn require_utf8_path(request: Request, next: Next) -> Result<Response, ApiProblem> {
     match percent_decode_str(request.uri().path()).decode_utf8() {
         Ok(_) => Ok(next.run(request).await),
         Err(_) => {
@@ -125,18 +125,17 @@ pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Respon
 pub(super) async fn require_empty_body(request: Request) -> Result<(), ApiProblem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Nothing {}
-    let bytes = body(request, &()).await?;
-    let nothing = match bytes.trim_ascii() {
+    struct EmptyObject {}
+    let bytes = read_body(request, &()).await?;
+    let is_empty = match bytes.trim_ascii() {
         b"" | b"null" => true,
-        object => object.starts_with(b"{") && serde_json::from_slice::<Nothing>(object).is_ok(),
+        object => object.starts_with(b"{") && serde_json::from_slice::<EmptyObject>(object).is_ok(),
     };
-    if nothing { Ok(()) } else { Err(ApiProblem::bad_request("this endpoint takes no body")) }
+    if is_empty { Ok(()) } else { Err(ApiProblem::bad_request("this endpoint takes no body")) }
 }
 
-/// Checks the number of the attempt that makes a request. It is required, so that no other attempt is
-/// assumed.
-pub(super) fn of_attempt(number: u32) -> Result<u32, ApiProblem> {
+/// Returns the number of the attempt that makes a request. Refuses 0, which means that the field is missing.
+pub(super) fn require_attempt(number: u32) -> Result<u32, ApiProblem> {
     if number == 0 {
         let message = "the field `attempt` is missing: it is the number of the attempt that asks, from 1 on";
         return Err(ApiProblem::bad_request(message));
@@ -144,24 +143,24 @@ pub(super) fn of_attempt(number: u32) -> Result<u32, ApiProblem> {
     Ok(number)
 }
 
-/// Describes fields as required that a handler refuses to do without. A missing one is told of in words of ours, so the type
-/// has a default for it.
-pub(super) fn requires<const N: usize>(fields: [&'static str; N]) -> impl FnMut(&mut Schema) {
+/// Returns a transform that marks fields as required in the schema. The types have defaults for these fields, so that
+/// the handler itself can report a missing field with a clear message.
+pub(super) fn require_fields<const N: usize>(fields: [&'static str; N]) -> impl FnMut(&mut Schema) {
     move |schema| {
         for field in fields {
-            let known = schema.pointer_mut(&format!("/properties/{field}")).and_then(Value::as_object_mut);
-            known.map(|field| field.remove("default"));
+            let property = schema.pointer_mut(&format!("/properties/{field}")).and_then(Value::as_object_mut);
+            property.map(|property| property.remove("default"));
         }
         schema.insert("required".to_owned(), fields.to_vec().into());
     }
 }
 
-/// A page of the dashboard asks; whoever lets it in says so.
+/// Extension of a request that a page of the dashboard sent. The access check sets it.
 #[derive(Debug, Clone, Copy)]
 pub struct ByPage;
 
 /// Parses a name or an id from a path.
-pub(super) fn named<T>(text: &str) -> Result<T, ApiProblem>
+pub(super) fn parse_name<T>(text: &str) -> Result<T, ApiProblem>
 where
     T: FromStr,
     T::Err: std::fmt::Display,

@@ -1,5 +1,5 @@
-//! Answers that continue: the existing lines, then new ones, until there can be no more. They are lines of
-//! JSON, or server-sent events for clients that accept them.
+//! Answers that follow a growing list: first the existing lines, then new ones, until there can be no more. They are
+//! lines of JSON, or server-sent events for clients that accept these.
 
 use std::io;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use futures_util::stream;
 
 use super::ApiProblem;
 
-/// Source of lines that grows.
+/// Source of lines to which more lines may be added.
 pub(super) trait GrowingLines: Send + 'static {
-    /// Returns the next part; an empty one while there is none, and none when there will be no more.
-    fn more(&mut self) -> impl Future<Output = Result<Option<LinesPart>, ApiProblem>> + Send;
+    /// Returns the next part; an empty part if there is nothing new yet, and none if there will be no more.
+    fn next_part(&mut self) -> impl Future<Output = Result<Option<LinesPart>, ApiProblem>> + Send;
 
-    /// Waits until there may be lines that the last `more` did not return, even if they came during that
-    /// call. It may return without new lines, but not so often that waiting costs anything.
-    fn grown(&mut self) -> impl Future<Output = ()> + Send;
+    /// Waits until there may be lines that the last `next_part` did not return, even if they came during that
+    /// call. It may also return without new lines, but only rarely.
+    fn wait_for_growth(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Whole lines with consecutive numbers: a client that knows the number of a line can continue after it.
+/// Complete lines with consecutive numbers. A client that has the number of a line can continue after it.
 #[derive(Debug, Default)]
 pub(super) struct LinesPart {
     pub(super) lines: Bytes,
@@ -62,8 +62,7 @@ impl StreamFormat {
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Interval of empty comments: proxies close an idle connection, and only a write shows that a client has
-/// disconnected.
+/// Interval of empty comments. Proxies close an idle connection, and only a write shows that a client has disconnected.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Last event, after which a client must not reconnect. Without it a browser would reconnect for ever.
@@ -76,19 +75,20 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiProbl
     number.map(Some).ok_or_else(|| ApiProblem::bad_request("Last-Event-ID is not a number"))
 }
 
-pub(super) fn answer(form: StreamFormat, growing: impl GrowingLines) -> Response {
+pub(super) fn answer(format: StreamFormat, growing: impl GrowingLines) -> Response {
     let parts = stream::unfold(Some(growing), move |growing| async move {
         let mut growing = growing?;
         loop {
-            match growing.more().await {
+            match growing.next_part().await {
                 Ok(Some(part)) if part.lines.is_empty() => {
-                    let quiet = tokio::time::timeout(KEEP_ALIVE_EVERY, growing.grown()).await.is_err();
-                    if quiet && form == StreamFormat::Events {
+                    let is_idle =
+                        tokio::time::timeout(KEEP_ALIVE_EVERY, growing.wait_for_growth()).await.is_err();
+                    if is_idle && format == StreamFormat::Events {
                         return Some((Ok(Bytes::from_static(b":\n\n")), Some(growing)));
                     }
                 }
-                Ok(Some(part)) => return Some((Ok(form.write(part)), Some(growing))),
-                Ok(None) if form == StreamFormat::Events => {
+                Ok(Some(part)) => return Some((Ok(format.write(part)), Some(growing))),
+                Ok(None) if format == StreamFormat::Events => {
                     return Some((Ok(Bytes::from_static(END_EVENT.as_bytes())), None));
                 }
                 Ok(None) => return None,
@@ -97,7 +97,7 @@ pub(super) fn answer(form: StreamFormat, growing: impl GrowingLines) -> Response
             }
         }
     });
-    let headers = [(header::CONTENT_TYPE, form.content_type()), (header::CACHE_CONTROL, "no-store")];
+    let headers = [(header::CONTENT_TYPE, format.content_type()), (header::CACHE_CONTROL, "no-store")];
     (headers, Body::from_stream(parts)).into_response()
 }
 
@@ -105,9 +105,9 @@ pub(super) fn answer(form: StreamFormat, growing: impl GrowingLines) -> Response
 fn as_events(part: &LinesPart) -> Bytes {
     let mut events = Vec::with_capacity(part.lines.len() * 5 / 4);
     let lines = part.lines.split_inclusive(|byte| *byte == b'\n');
-    for (place, line) in (0..).zip(lines) {
+    for (offset, line) in (0..).zip(lines) {
         if let Some(first) = part.number {
-            events.extend_from_slice(format!("id: {}\n", first + place).as_bytes());
+            events.extend_from_slice(format!("id: {}\n", first + offset).as_bytes());
         }
         events.extend_from_slice(b"data: ");
         // A carriage return would end the field for a client.
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_what_the_client_accepts() {
+    fn the_format_follows_the_accept_header() {
         for (accept, expected) in [
             (&[][..], StreamFormat::Lines),
             (&["*/*"], StreamFormat::Lines),

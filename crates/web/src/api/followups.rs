@@ -10,18 +10,19 @@ use cowhand_core::trust::{self, TrustVerdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::extract::{Given, of_attempt, requires};
+use super::extract::{JsonBody, require_attempt, require_fields};
 use super::{Api, ApiProblem, jobs};
-use cowhand_store::{FollowupAsked, FollowupMade};
+use cowhand_store::{FollowupOutcome, NewFollowup};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(transform = requires(["attempt", "key", "prompt"]))]
-pub struct JobFollows {
+#[schemars(transform = require_fields(["attempt", "key", "prompt"]))]
+#[schemars(rename = "JobFollows")]
+pub struct FollowupRequest {
     /// The number of the attempt that asks.
     #[schemars(range(min = 1))]
     pub attempt: u32,
-    /// Key of the follow-up: the same key of the same job is the same follow-up.
+    /// Key of the follow-up. A repeated request of the same job with the same key returns the existing follow-up.
     #[schemars(length(min = 1, max = 200))]
     pub key: String,
     /// Agent of the follow-up; unset means the agent of the job that asks.
@@ -34,29 +35,30 @@ pub struct JobFollows {
 pub(super) async fn make(
     State(api): State<Api>,
     Path(job): Path<String>,
-    Given(asked): Given<JobFollows>,
+    JsonBody(request): JsonBody<FollowupRequest>,
 ) -> Result<Json<Job>, ApiProblem> {
     let fleet = api.daemon()?;
-    let by = jobs::find(&api, &job).await?;
-    let JobFollows { attempt, key, agent, prompt, after } = asked;
-    let attempt = of_attempt(attempt)?;
+    let asking_job = jobs::find(&api, &job).await?;
+    let FollowupRequest { attempt, key, agent, prompt, after } = request;
+    let attempt = require_attempt(attempt)?;
     let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
         return Err(ApiProblem::bad_request("a follow-up needs a `prompt`"));
     };
     if key.is_empty() || key.len() > 200 {
-        return Err(ApiProblem::bad_request("`key` has 1 to 200 bytes"));
+        return Err(ApiProblem::bad_request("`key` must have 1 to 200 bytes"));
     }
-    let redactor = fleet.redactor_of(&by);
+    let redactor = fleet.redactor_of(&asking_job);
     let (prompt, key) = (redactor.redact(&prompt).into_owned(), redactor.redact(&key).into_owned());
     let (roster, now) = (api.roster(), api.now());
-    let agent = agent.unwrap_or_else(|| by.agent().clone());
-    let Some(named) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };
-    let mut rules = roster.followup_rules(by.agent(), named);
-    // A follow-up for the same agent stays subject to the schedule of its job, but is not a firing of it.
-    let schedule = by.schedule().filter(|_| agent == *by.agent()).cloned();
-    // The prompt is text of the asking job, which may have it from a stranger.
-    let trusts = named.trusts(named.schedule(schedule.as_ref()));
-    let confined = match by.confined().map(|why| trust::judge_again(trusts, why)) {
+    let agent = agent.unwrap_or_else(|| asking_job.agent().clone());
+    let Some(target_agent) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };
+    let mut rules = roster.followup_rules(asking_job.agent(), target_agent);
+    // A follow-up for the same agent keeps the schedule of the asking job, with its limits, but is not a firing of that
+    // schedule.
+    let schedule = asking_job.schedule().filter(|_| agent == *asking_job.agent()).cloned();
+    // The asking job wrote the prompt, and may have copied text of a stranger into it.
+    let trust_rules = target_agent.trusts(target_agent.schedule(schedule.as_ref()));
+    let confined = match asking_job.confined().map(|why| trust::judge_derived(trust_rules, why)) {
         Some(TrustVerdict::Refused(why)) => {
             rules = rules.and_then(|_| Err(FollowupRefused::Distrusted { of: agent.clone(), why }));
             None
@@ -64,8 +66,8 @@ pub(super) async fn make(
         Some(TrustVerdict::Confined(why)) => Some(why),
         Some(TrustVerdict::Trusted) | None => None,
     };
-    let wanted = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
-    let new = NewJob {
+    let earliest_start = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
+    let new_job = NewJob {
         agent,
         trigger_type: TriggerType::Manual,
         schedule,
@@ -76,14 +78,21 @@ pub(super) async fn make(
         confined,
         not_before: None,
     };
-    let asked = FollowupAsked { by: by.id().clone(), attempt, key, wanted, rules, new };
-    let made = api.store.make_followup(asked, now).await?;
+    let followup = NewFollowup {
+        by: asking_job.id().clone(),
+        attempt,
+        key,
+        wanted: earliest_start,
+        rules,
+        new: new_job,
+    };
+    let result = api.store.make_followup(followup, now).await?;
     fleet.nudge();
-    match made {
-        FollowupMade::Made(job) => Ok(Json(job)),
-        FollowupMade::Refused(refused) => Err(ApiProblem::conflict(refused.to_string())),
-        FollowupMade::NotRunning => {
-            Err(ApiProblem::conflict(format!("attempt {attempt} of {} does not run", by.id())))
+    match result {
+        FollowupOutcome::Made(job) => Ok(Json(job)),
+        FollowupOutcome::Refused(refused) => Err(ApiProblem::conflict(refused.to_string())),
+        FollowupOutcome::NotRunning => {
+            Err(ApiProblem::conflict(format!("attempt {attempt} of {} is not running", asking_job.id())))
         }
     }
 }

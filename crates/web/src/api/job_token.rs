@@ -9,24 +9,24 @@ use super::{Api, ApiProblem, Code};
 use cowhand_engine::job_token::is_job_token;
 
 /// Returns the token in `Authorization`, if it is a job token.
-pub fn shown(headers: &HeaderMap) -> Option<&str> {
+pub fn job_token_in(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (_, token) = value.split_once(' ')?;
     let token = token.trim();
     is_job_token(token).then_some(token)
 }
 
-/// Endpoint that a request asks for.
+/// Endpoint that a request addresses.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct RequestedEndpoint {
     method: Method,
-    /// Route that answers.
+    /// Route that matches the path; empty if there is none.
     route: String,
     path: String,
 }
 
-impl Wanted {
-    pub fn by(request: &Request) -> Self {
+impl RequestedEndpoint {
+    pub fn of(request: &Request) -> Self {
         let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         Self { method, route: route.to_owned(), path }
@@ -34,15 +34,15 @@ impl Wanted {
 }
 
 impl Api {
-    /// Allows an attempt the endpoints of its own job, as that job; refuses all others, with an event.
-    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, ApiProblem> {
-        let wrong =
+    /// Returns the job as actor, if the endpoint is one of its own job. Refuses all others, with an event.
+    pub(crate) async fn admit(&self, token: &str, requested: RequestedEndpoint) -> Result<Actor, ApiProblem> {
+        let invalid_token =
             || ApiProblem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
-        let job = self.daemon()?.job_of_token(token).await?.ok_or_else(wrong)?;
-        if !wanted.concerns(&job) {
-            let known = self.store.job(job.clone()).await?;
-            let number = known.map_or(0, |known| known.attempts());
-            self.note_refusal((job, number), &wanted, "with the job's token").await?;
+        let job = self.daemon()?.job_of_token(token).await?.ok_or_else(invalid_token)?;
+        if !requested.concerns(&job) {
+            let stored = self.store.job(job.clone()).await?;
+            let number = stored.map_or(0, |stored| stored.attempts());
+            self.record_refusal((job, number), &requested, "with the job's token").await?;
             return Err(ApiProblem::new(
                 Code::Forbidden,
                 "a job's token is for what concerns that job alone",
@@ -52,16 +52,16 @@ impl Api {
     }
 }
 
-impl Wanted {
+impl RequestedEndpoint {
     /// Checks whether the token of this job is sufficient for the endpoint.
     pub(super) fn concerns(&self, job: &JobId) -> bool {
-        // An id contains no character that has another encoding.
+        // An id needs no percent-encoding, so it can be compared with the path as sent.
         let rest = self.path.strip_prefix("/api/v1/jobs/");
-        let own = rest.and_then(|rest| rest.split('/').next()) == Some(job.as_str());
-        own && super::is_for_jobs(&self.method, &self.route)
+        let is_same_job = rest.and_then(|rest| rest.split('/').next()) == Some(job.as_str());
+        is_same_job && super::is_for_jobs(&self.method, &self.route)
     }
 
-    pub(super) fn only_looks(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         self.method.is_safe()
     }
 

@@ -17,9 +17,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::extract::{Count, Given, Params, Switch, named};
+use super::extract::{Count, JsonBody, Params, Switch, parse_name};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
-use super::prune::gone;
+use super::prune::removed_problem;
 use super::{Api, ApiProblem, Page, WorkspaceView, waits};
 use cowhand_engine::fleet::{JobChanges, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, OutputReader};
@@ -52,15 +52,15 @@ const MAX_SEARCH_LENGTH: usize = 200;
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Params(listed): Params<JobsQuery>,
+    Params(query): Params<JobsQuery>,
 ) -> Result<Json<Page<ListedJob>>, ApiProblem> {
     let JobsQuery { agent, schedule, status, since, until, trigger_type, search, with_item, after, limit } =
-        listed;
+        query;
     let limit = Count::or(limit, DEFAULT_JOB_COUNT);
     if search.as_ref().is_some_and(|search| search.chars().count() > MAX_SEARCH_LENGTH) {
         return Err(ApiProblem::bad_request(format!("`search` has at most {MAX_SEARCH_LENGTH} characters")));
     }
-    api.know(agent.as_ref(), schedule.as_ref()).await?;
+    api.require_known(agent.as_ref(), schedule.as_ref()).await?;
     let after = match after {
         Some(name) => Some(api.job_id(&name.to_string()).await?),
         None => None,
@@ -77,11 +77,11 @@ pub(super) async fn list(
         after,
     };
     let items = api.store.jobs(filter, limit).await?;
-    let full = items.len() == limit as usize;
-    let next_cursor = items.last().filter(|_| full).map(|job| job.id().to_string());
+    let is_full = items.len() == limit as usize;
+    let next_cursor = items.last().filter(|_| is_full).map(|job| job.id().to_string());
     let waits = waits::of_jobs(&api, &items).await?;
-    let listed = |(job, waits): (Job, Option<Waits>)| ListedJob { job: job.into(), waits };
-    Ok(Json(Page { items: items.into_iter().zip(waits).map(listed).collect(), next_cursor }))
+    let to_listed = |(job, waits): (Job, Option<Waits>)| ListedJob { job: job.into(), waits };
+    Ok(Json(Page { items: items.into_iter().zip(waits).map(to_listed).collect(), next_cursor }))
 }
 
 /// Job in a list.
@@ -120,8 +120,8 @@ pub struct JobView {
     /// Hook runs, in the order in which they run; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
-    /// Workspace of the job; absent if it has none of its own, if another job has taken it over, and after
-    /// its removal.
+    /// Workspace of the job; absent if the job has none of its own, if another job has taken it over, and after its
+    /// removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
     /// Reason why a pending job does not run.
@@ -199,8 +199,8 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Returns the time at which the provider takes jobs again, the schedule's pause ends, or the next attempt
-    /// starts. The message about a budget already contains its time.
+    /// Returns the time at which the provider accepts jobs again, the pause of the schedule ends, or the next attempt
+    /// starts. None for a budget, because its message already contains the time.
     pub fn ends(&self) -> Option<Timestamp> {
         use SkipReason::{Paused, Requeued, UsageLimit};
         self.until.filter(|_| matches!(self.reason, UsageLimit | Paused | Requeued))
@@ -259,7 +259,7 @@ impl From<PastAttempt> for AttemptView {
     }
 }
 
-/// Cancels a waiting job at once; requests the cancellation of a running one.
+/// Cancels a waiting job immediately. For a running job, requests the cancellation.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
         CancelOutcome::Done(job) | CancelOutcome::Asked(job) => Ok(Json(job)),
@@ -270,7 +270,7 @@ pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Re
 pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(changes): Given<JobChanges>,
+    JsonBody(changes): JsonBody<JobChanges>,
 ) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.retry(find(&api, &id).await?.id(), changes).await?)))
 }
@@ -278,12 +278,12 @@ pub(super) async fn retry(
 pub(super) async fn fork(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(changes): Given<JobChanges>,
+    JsonBody(changes): JsonBody<JobChanges>,
 ) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }
 
-/// Finds the job that a path names.
+/// Returns the job with this name from a path.
 pub(super) async fn find(api: &Api, name: &str) -> Result<Job, ApiProblem> {
     let id = api.job_id(name).await?;
     match api.store.job(id.clone()).await? {
@@ -294,7 +294,7 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Job, ApiProblem> {
 
 impl Api {
     /// Refuses unknown names of agents and schedules.
-    pub(super) async fn know(
+    pub(super) async fn require_known(
         &self,
         agent: Option<&AgentName>,
         schedule: Option<&ScheduleName>,
@@ -309,22 +309,21 @@ impl Api {
         Ok(())
     }
 
-    /// Returns the problem for an agent that is not in the config: it has left the config, or never was in
-    /// it.
+    /// Returns the problem for an agent that was removed from the config or never was in it.
     pub(super) async fn missing_agent(&self, agent: &AgentName) -> ApiProblem {
         missing_agent(&self.store, &self.roster(), agent).await.into()
     }
 
     /// Resolves the name of a job to its id. A full id is returned even if there is no such job.
     pub(super) async fn job_id(&self, name: &str) -> Result<JobId, ApiProblem> {
-        let suffix = match named(name)? {
+        let suffix = match parse_name(name)? {
             JobName::Id(id) => return Ok(id),
             JobName::Suffix(suffix) => suffix,
         };
-        let found = self.store.jobs_by_suffix(&suffix).await?;
-        match found.as_slice() {
+        let ids = self.store.jobs_by_suffix(&suffix).await?;
+        match ids.as_slice() {
             [] => Err(match self.store.removed_job_by_suffix(&suffix).await? {
-                Some(removed) => gone(&removed),
+                Some(removed) => removed_problem(&removed),
                 None => ApiProblem::not_found(format!("there is no job {suffix}; `cowhand jobs` lists them")),
             }),
             [only] => Ok(only.clone()),
@@ -361,45 +360,45 @@ pub(super) async fn output(
 ) -> Result<Response, ApiProblem> {
     let job = find(&api, &id).await?.id().clone();
     let after = follow::last_event_id(&headers)?.unwrap_or(query.after);
-    let follows = query.follow.is_on();
-    // Without a daemon nothing is written any more.
-    let fleet = api.daemon().ok().filter(|_| follows);
+    let is_following = query.follow.is_on();
+    // Without a daemon, no output is added.
+    let fleet = api.daemon().ok().filter(|_| is_following);
     let growth = fleet.map(|fleet| fleet.growth_of(&job));
-    let listening = OutputReader::new(&api.store, &api.state, &job, after, growth);
-    let left = query.limit.filter(|_| !follows);
-    Ok(follow::answer(StreamFormat::of(&headers), Lines { listening, after, left }))
+    let reader = OutputReader::new(&api.store, &api.state, &job, after, growth);
+    let remaining = query.limit.filter(|_| !is_following);
+    Ok(follow::answer(StreamFormat::of(&headers), OutputLines { reader, after, remaining }))
 }
 
-/// Output of a job from a line on.
-struct Lines {
-    listening: OutputReader,
+/// Reader of the output of a job, from a line on.
+struct OutputLines {
+    reader: OutputReader,
     after: u64,
     /// Number of lines still to return; none means all.
-    left: Option<u64>,
+    remaining: Option<u64>,
 }
 
-impl GrowingLines for Lines {
-    async fn more(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
-        if self.left == Some(0) {
+impl GrowingLines for OutputLines {
+    async fn next_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
+        if self.remaining == Some(0) {
             return Ok(None);
         }
-        let Some(mut lines) = self.listening.more().await? else { return Ok(None) };
+        let Some(mut lines) = self.reader.more().await? else { return Ok(None) };
         let mut count = 0;
         for end in memchr::memchr_iter(b'\n', &lines) {
             count += 1;
-            if self.left == Some(count) {
+            if self.remaining == Some(count) {
                 lines.truncate(end + 1);
                 break;
             }
         }
         let number = i64::try_from(self.after + 1).unwrap_or(i64::MAX);
         self.after += count;
-        self.left = self.left.map(|left| left - count);
+        self.remaining = self.remaining.map(|remaining| remaining - count);
         Ok(Some(LinesPart { lines: lines.into(), number: Some(number) }))
     }
 
-    async fn grown(&mut self) {
-        self.listening.grown().await;
+    async fn wait_for_growth(&mut self) {
+        self.reader.grown().await;
     }
 }
 

@@ -11,22 +11,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use super::tokens::{hash, secret};
+use super::tokens::{hash, random_secret};
 use super::{Api, ApiProblem};
 
 /// Time for which a link works.
 const LINK_VALID_FOR: Duration = Duration::from_mins(10);
-/// Largest number of links; older ones are forgotten.
+/// Maximum number of open links; the oldest is removed for a new one.
 const MAX_OPEN_LINKS: usize = 20;
 
-/// Links that nobody has opened yet. They end with the daemon, and only their hashes are kept.
+/// Links that nobody has opened yet. They are in memory, so they end with the daemon. Only their hashes are kept.
 #[derive(Debug, Clone, Default)]
 pub struct Logins(Arc<Mutex<Vec<Login>>>);
 
 #[derive(Debug)]
 struct Login {
     hash: String,
-    until: Instant,
+    expires_at: Instant,
 }
 
 /// Login link for a browser.
@@ -43,13 +43,13 @@ impl std::fmt::Debug for LoginLink {
 
 impl Logins {
     fn add(&self, now: Instant) -> Result<String, ApiProblem> {
-        let code = secret()?;
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|login| now < login.until);
-        if all.len() >= MAX_OPEN_LINKS {
-            all.remove(0);
+        let code = random_secret()?;
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|login| now < login.expires_at);
+        if open.len() >= MAX_OPEN_LINKS {
+            open.remove(0);
         }
-        all.push(Login { hash: hash(&code), until: now + LINK_VALID_FOR });
+        open.push(Login { hash: hash(&code), expires_at: now + LINK_VALID_FOR });
         Ok(code)
     }
 
@@ -59,11 +59,12 @@ impl Logins {
     }
 
     fn take_at(&self, code: &str, now: Instant) -> Option<TakenCode> {
-        let given = hash(code);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|login| now < login.until);
-        let place = all.iter().position(|login| bool::from(login.hash.as_bytes().ct_eq(given.as_bytes())))?;
-        Some(TakenCode { login: Some(all.remove(place)), logins: self.clone() })
+        let code_hash = hash(code);
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|login| now < login.expires_at);
+        let index =
+            open.iter().position(|login| bool::from(login.hash.as_bytes().ct_eq(code_hash.as_bytes())))?;
+        Some(TakenCode { login: Some(open.remove(index)), logins: self.clone() })
     }
 }
 
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_good_once_and_for_ten_minutes() {
+    fn a_code_is_valid_once_and_for_ten_minutes() {
         let logins = Logins::default();
         let start = Instant::now();
         let [first, second, third] = [0; 3].map(|_| logins.add(start).unwrap());
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_fails_leaves_its_code_good() {
+    fn a_failed_login_leaves_its_code_valid() {
         let logins = Logins::default();
         let start = Instant::now();
         let code = logins.add(start).unwrap();
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_remembered_and_none_in_clear() {
+    fn the_number_of_codes_is_limited_and_only_hashes_are_kept() {
         let logins = Logins::default();
         let now = Instant::now();
         let codes: Vec<String> = (0..=MAX_OPEN_LINKS).map(|_| logins.add(now).unwrap()).collect();

@@ -11,11 +11,11 @@ use super::{Api, ApiProblem};
 /// Endpoints that return a secret to the caller on purpose.
 const UNMASKED_PATHS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
 
-pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let is_secret = UNMASKED_PATHS.iter().any(|path| request.uri().path().starts_with(path));
+pub(super) async fn mask_secrets(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let is_unmasked = UNMASKED_PATHS.iter().any(|path| request.uri().path().starts_with(path));
     let answer = next.run(request).await;
     // Streams of lines are stored without secrets, or redacted where they are made.
-    if is_secret || !is_json(&answer) {
+    if is_unmasked || !is_json(&answer) {
         return answer;
     }
     let (mut parts, body) = answer.into_parts();
@@ -25,9 +25,9 @@ pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next)
     };
     match api.redactor().redact_json(&bytes) {
         None => Response::from_parts(parts, Body::from(bytes)),
-        Some(hidden) => {
+        Some(masked) => {
             parts.headers.remove(header::CONTENT_LENGTH);
-            Response::from_parts(parts, Body::from(hidden))
+            Response::from_parts(parts, Body::from(masked))
         }
     }
 }

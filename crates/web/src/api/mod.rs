@@ -63,36 +63,36 @@ use cowhand_store::{Store, StoreError};
 use cowhand_work::WorkSources;
 
 pub use agents::{AgentNextFiring, AgentView, LastJob};
-pub use asks::{AnswerAsked, AnswerWord, AskVerdict, JobAskReply, JobAsks};
+pub use asks::{AnswerKind, AnswerRequest, AskRequest, AskVerdict, JobAskReply};
 use caller::Refusals;
 pub use client::{Client, Lines, segment};
 pub use cowhand_store::Cancellation;
-pub use daemon::{DaemonView, StatusView, StopAsked};
+pub use daemon::{DaemonStopRequest, DaemonView, StatusView};
 pub use extract::ByPage;
-pub(crate) use extract::{other_method, readable_path};
-pub use followups::JobFollows;
+pub(crate) use extract::{method_not_allowed, require_utf8_path};
+pub use followups::FollowupRequest;
 pub use health::Health;
-pub use job_token::{Wanted, shown};
+pub use job_token::{RequestedEndpoint, job_token_in};
 pub use jobs::{AttemptView, JobResult, JobView, ListedJob, SourceReport, Waits};
 pub use login::LoginLink;
 pub use login::Logins;
 pub use nodes::NodeView;
 pub use problem::{ApiProblem, Code};
 pub use providers::ProviderView;
-pub use reports::JobReports;
-pub use schedules::{FiringJob, FiringView, ScheduleWithFirings};
+pub use reports::ReportRequest;
+pub use schedules::{CancelFiringsRequest, CancelledFirings, FiringJob, FiringView, ScheduleWithFirings};
 pub use sessions::SessionView;
 pub use socket::{Socket, SocketError};
 pub use timeline::{ComingFiring, Lane, PastFiring, Timeline};
 pub use tokens::hash;
-pub use tokens::{TokenAsked, TokenMade};
+pub use tokens::{CreatedToken, TokenRequest};
 pub use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
-pub use waits::GoneAgent;
+pub use waits::{RemovedAgent, RemovedSchedule};
 pub use waits::{left_schedule_sentence, left_sentence};
-pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, RetryAsked, WorkView};
+pub use work::{ClaimRequest, CompleteRequest, QueueProblem, ReleaseRequest, RetryRequest, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
 
 /// State that the endpoints share.
@@ -113,7 +113,7 @@ pub struct Api {
 enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
-    /// No daemon runs; the fleet is the one in the files now.
+    /// No daemon runs. The roster is that of the config files at this moment.
     Alone { roster: Arc<Roster>, sources: Arc<WorkSources>, redactor: Arc<Redactor> },
 }
 
@@ -131,24 +131,24 @@ impl<T> Page<T> {
     }
 }
 
-/// Returns the scope that an endpoint needs. It is found by the route that answers, so that no spelling of a
-/// path evades it.
+/// Returns the scope that an endpoint needs. The lookup uses the route that matched, so a different spelling of a path
+/// cannot avoid the check.
 pub fn scope(method: &Method, path: &str) -> Option<Scope> {
     static SCOPES: LazyLock<Vec<(Method, &str, Scope)>> = LazyLock::new(|| {
         routes::all().into_iter().map(|route| (route.method, route.path, route.scope)).collect()
     });
     // `HEAD` reveals whether something exists, so it needs the scope of `GET`.
     let method = if *method == Method::HEAD { &Method::GET } else { method };
-    SCOPES.iter().find(|known| known.0 == *method && known.1 == path).map(|known| known.2)
+    SCOPES.iter().find(|route| route.0 == *method && route.1 == path).map(|route| route.2)
 }
 
-/// Checks whether a job token is sufficient for the endpoint, if it is about that job.
+/// Checks whether the token of a job is sufficient for this endpoint of the same job.
 pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
     static ROUTES: LazyLock<Vec<(Method, &str)>> = LazyLock::new(|| {
         let routes = routes::all().into_iter().filter(|route| route.for_jobs);
         routes.map(|route| (route.method, route.path)).collect()
     });
-    ROUTES.iter().any(|known| known.0 == *method && known.1 == path)
+    ROUTES.iter().any(|route| route.0 == *method && route.1 == path)
 }
 
 async fn no_endpoint() -> ApiProblem {
@@ -182,14 +182,15 @@ impl Api {
     }
 
     pub fn router(self) -> Router {
-        let all = routes::all().into_iter();
-        all.fold(Router::new(), |router, route| router.route(route.path, route.guarded()))
-            // The dashboard has a page for every other path.
+        let routes = routes::all().into_iter();
+        routes
+            .fold(Router::new(), |router, route| router.route(route.path, route.guarded()))
+            // Without this route, the dashboard would answer an unknown path of the API with a page.
             .route("/api/{*rest}", any(no_endpoint))
             .fallback(no_endpoint)
-            .method_not_allowed_fallback(other_method)
-            .layer(from_fn(readable_path))
-            .layer(from_fn_with_state(self.clone(), masked::masked))
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(from_fn(require_utf8_path))
+            .layer(from_fn_with_state(self.clone(), masked::mask_secrets))
             .with_state(self)
     }
 
@@ -204,7 +205,8 @@ impl Api {
     /// Returns the health checks, which need no token.
     pub fn health(&self) -> Router {
         let router = Router::new().route("/healthz", get(health::alive));
-        let router = router.route("/readyz", get(health::ready)).method_not_allowed_fallback(other_method);
+        let router =
+            router.route("/readyz", get(health::ready)).method_not_allowed_fallback(method_not_allowed);
         router.with_state(self.clone())
     }
 
@@ -229,8 +231,8 @@ impl Api {
         }
     }
 
-    /// Returns the current snapshot. Without a daemon nobody watches the clock, so times that are due now
-    /// count as missed.
+    /// Returns the current snapshot. Without a daemon, times that are due now count as missed, because no process fires
+    /// them.
     async fn snapshot(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
         let snapshot = self.store.snapshot_of(roster, now).await?;
         self.with_uptime(snapshot, now).await
@@ -256,7 +258,7 @@ impl Api {
         cowhand_engine::state::job_socket(&self.state)
     }
 
-    /// Returns the daemon's fleet, or the problem that none runs.
+    /// Returns the fleet of the daemon, or a problem if no daemon runs.
     fn daemon(&self) -> Result<&Fleet, ApiProblem> {
         match &self.side {
             Side::Daemon(fleet) => Ok(fleet),

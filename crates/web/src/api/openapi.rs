@@ -37,39 +37,45 @@ fn describe(routes: &[Route]) -> Value {
         settings.meta_schema = None;
         settings
     };
-    // A field that is optional in a request is always in an answer, so the two have different schemas.
-    let mut given = settings().for_deserialize().into_generator();
+    // A field with a default is optional in a request and always present in an answer, so requests and answers have
+    // different schemas.
+    let mut request_schemas = settings().for_deserialize().into_generator();
     let mut answer_schemas = settings().for_serialize().into_generator();
     let mut paths = Map::new();
     for route in routes {
-        let operation = operation(route, &mut given, &mut answer_schemas);
+        let operation = operation(route, &mut request_schemas, &mut answer_schemas);
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
         methods[route.method.as_str().to_lowercase()] = operation;
     }
-    let mut schemas = given.take_definitions(true);
+    let mut schemas = request_schemas.take_definitions(true);
     schemas.append(&mut answer_schemas.take_definitions(true));
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "cowhand",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Everything that can be asked of a fleet. The same on the Unix socket in the state folder, \
-                where no token is needed, and over TCP.",
+            "description": "The API of a fleet. It is the same over TCP and on the Unix socket in the state folder, \
+                where no token is needed.",
         },
         "security": [{ "token": [] }],
         "paths": paths,
         "components": {
             "schemas": schemas,
             "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer", "description": "`cowhand token create` makes one." },
+                "token": { "type": "http", "scheme": "bearer", "description": "`cowhand token create` creates a token." },
             },
         },
     })
 }
 
-fn operation(route: &Route, given: &mut SchemaGenerator, answer_schemas: &mut SchemaGenerator) -> Value {
-    let mut parameters = path_parameters(route.path, given);
-    parameters.extend(route.params.map(|params| query_parameters(&params(given))).into_iter().flatten());
+fn operation(
+    route: &Route,
+    request_schemas: &mut SchemaGenerator,
+    answer_schemas: &mut SchemaGenerator,
+) -> Value {
+    let mut parameters = path_parameters(route.path, request_schemas);
+    parameters
+        .extend(route.params.map(|params| query_parameters(&params(request_schemas))).into_iter().flatten());
     let mut operation = json!({
         "operationId": operation_id(route),
         "summary": route.about,
@@ -78,7 +84,7 @@ fn operation(route: &Route, given: &mut SchemaGenerator, answer_schemas: &mut Sc
         "responses": responses(route, answer_schemas),
     });
     if let Some(body) = route.body {
-        let schema = body(given);
+        let schema = body(request_schemas);
         operation["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
     }
     operation
@@ -90,15 +96,15 @@ fn operation_id(route: &Route) -> String {
     format!("{}_{path}", route.method.as_str().to_lowercase())
 }
 
-fn path_parameters(path: &str, given: &mut SchemaGenerator) -> Vec<Value> {
+fn path_parameters(path: &str, request_schemas: &mut SchemaGenerator) -> Vec<Value> {
     let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameter = |name| {
         let schema = match name {
-            "agent" => given.subschema_for::<AgentName>(),
-            "schedule" => given.subschema_for::<ScheduleName>(),
-            "job" => given.subschema_for::<JobId>(),
-            "item" => given.subschema_for::<WorkItemId>(),
-            "name" => given.subschema_for::<TokenName>(),
+            "agent" => request_schemas.subschema_for::<AgentName>(),
+            "schedule" => request_schemas.subschema_for::<ScheduleName>(),
+            "job" => request_schemas.subschema_for::<JobId>(),
+            "item" => request_schemas.subschema_for::<WorkItemId>(),
+            "name" => request_schemas.subschema_for::<TokenName>(),
             _ => json_schema!({ "type": "string" }),
         };
         json!({ "name": name, "in": "path", "required": true, "schema": schema })
@@ -110,17 +116,17 @@ fn path_parameters(path: &str, given: &mut SchemaGenerator) -> Vec<Value> {
 fn query_parameters(schema: &Schema) -> Vec<Value> {
     let Some(Value::Object(fields)) = schema.get("properties").cloned() else { return Vec::new() };
     let parameter = |(name, mut schema): (String, Value)| {
-        let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         // An optional parameter in a query is left out and never `null`.
         if let Some(Value::Array(kinds)) = schema.get_mut("type") {
             kinds.retain(|kind| kind != "null");
         }
-        if let Some(Value::Array(ways)) = schema.get_mut("anyOf") {
-            ways.retain(|way| way["type"] != "null");
+        if let Some(Value::Array(variants)) = schema.get_mut("anyOf") {
+            variants.retain(|variant| variant["type"] != "null");
         }
         let mut parameter = json!({ "name": name, "in": "query", "schema": schema });
-        if let Some(about) = about {
-            parameter["description"] = about;
+        if let Some(description) = description {
+            parameter["description"] = description;
         }
         parameter
     };
@@ -131,36 +137,39 @@ fn responses(route: &Route, answer_schemas: &mut SchemaGenerator) -> Map<String,
     let mut responses = Map::new();
     if let Some(answer) = &route.answer {
         let content = content(answer, answer_schemas);
-        let good = |about| json!({ "description": about, "content": content });
+        let response = |description| json!({ "description": description, "content": content });
         match answer.creates {
-            Creates::Nothing => drop(responses.insert("200".into(), good("What was asked for."))),
-            Creates::Always => drop(responses.insert("201".into(), good("It was made."))),
-            Creates::UnlessItWas => {
-                responses.insert("201".into(), good("It was made."));
-                responses.insert("200".into(), good("It was made before, by the same key."));
+            Creates::Nothing => drop(responses.insert("200".into(), response("The requested data."))),
+            Creates::Always => drop(responses.insert("201".into(), response("The object was created."))),
+            Creates::UnlessRepeated => {
+                responses.insert("201".into(), response("The object was created."));
+                responses.insert(
+                    "200".into(),
+                    response("An earlier request with the same key created the object."),
+                );
             }
         }
     }
     let problem = answer_schemas.subschema_for::<Details>();
     let mut codes: Vec<Code> = COMMON_ERRORS.iter().chain(route.refusals).copied().collect();
     codes.sort_by_key(|code| code.status());
-    for same in codes.chunk_by(|one, other| one.status() == other.status()) {
-        let words: Vec<String> = same.iter().map(|code| format!("`{}`", code.as_str())).collect();
+    for same_status in codes.chunk_by(|one, other| one.status() == other.status()) {
+        let names: Vec<String> = same_status.iter().map(|code| format!("`{}`", code.as_str())).collect();
         let content = json!({ "application/problem+json": { "schema": problem } });
-        let response = json!({ "description": words.join(" or "), "content": content });
-        responses.insert(same[0].status().as_u16().to_string(), response);
+        let response = json!({ "description": names.join(" or "), "content": content });
+        responses.insert(same_status[0].status().as_u16().to_string(), response);
     }
     responses
 }
 
 fn content(answer: &RouteAnswer, answer_schemas: &mut SchemaGenerator) -> Value {
-    let schema = (answer.shape)(answer_schemas);
+    let schema = (answer.schema)(answer_schemas);
     let lines = json!({ "schema": { "type": "string" } });
     match answer.streams {
         Streams::No => json!({ "application/json": { "schema": schema } }),
         Streams::Text => json!({ "text/plain": { "schema": schema } }),
         Streams::Bytes(media_type) => json!({ media_type: {} }),
-        Streams::IfAsked => json!({
+        Streams::IfRequested => json!({
             "application/json": { "schema": schema },
             "application/x-ndjson": lines,
             "text/event-stream": lines,
@@ -182,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_endpoint_is_told_apart_and_says_what_it_does() {
+    fn every_endpoint_has_a_unique_id_and_a_description() {
         let routes = routes::all();
         let mut ids: Vec<String> = routes.iter().map(operation_id).collect();
         ids.sort();

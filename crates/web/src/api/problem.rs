@@ -22,8 +22,7 @@ pub struct ApiProblem {
     pub message: String,
 }
 
-/// Serialised form of a problem: the problem details of RFC 9457, and our code, on which a program can
-/// decide.
+/// Serialised form of a problem: the problem details of RFC 9457, and a code for programs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(super) struct Details {
@@ -77,22 +76,22 @@ impl ApiProblem {
         Self::new(Code::BadRequest, message)
     }
 
-    /// Describes an error in the query in plain words; `text` is the message of Serde.
+    /// Builds the problem for a wrong query; `text` is the message of Serde.
     pub(crate) fn bad_query(text: &str) -> Self {
         let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
-        let (place, what) = text.split_once(": ").unwrap_or(("", text));
-        let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
-        let words = |kind: &str| {
-            let (wrong, expected) = what.strip_prefix(kind)?.split_once(", expected ")?;
+        let (field, error) = text.split_once(": ").unwrap_or(("", text));
+        let prefix = if field.is_empty() { String::new() } else { format!("`{field}`: ") };
+        let explain = |kind: &str| {
+            let (value, expected) = error.strip_prefix(kind)?.split_once(", expected ")?;
             let expected = expected.strip_prefix("one of ").unwrap_or(expected).replace('`', "");
-            Some(format!("{} is not one of {expected}", wrong.replace('`', "")))
+            Some(format!("{} is not one of {expected}", value.replace('`', "")))
         };
-        let message = match (words("unknown variant "), words("unknown field ")) {
-            (Some(words), _) => words,
-            (_, Some(words)) => format!("the parameter {words}"),
-            _ => what.to_owned(),
+        let message = match (explain("unknown variant "), explain("unknown field ")) {
+            (Some(sentence), _) => sentence,
+            (_, Some(sentence)) => format!("the parameter {sentence}"),
+            _ => error.to_owned(),
         };
-        Self::bad_request(format!("{place}{message}"))
+        Self::bad_request(format!("{prefix}{message}"))
     }
 
     pub fn not_found(message: impl Into<String>) -> Self {
@@ -195,6 +194,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::AgentLeft { .. }
             | FleetError::NoSchedule { .. }
             | FleetError::NoScheduleAnywhere { .. }
+            | FleetError::ScheduleLeft { .. }
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)
             | FleetError::NoItem(_)
@@ -221,7 +221,7 @@ impl From<FleetError> for ApiProblem {
             FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
-            FleetError::Unready(Unready::Store | Unready::Folder) => Code::StoreUnavailable,
+            FleetError::Unready(Unready::Store(_) | Unready::Folder(_)) => Code::StoreUnavailable,
             FleetError::Unready(Unready::Stopping)
             | FleetError::Stopping
             | FleetError::StopTimedOut { .. } => Code::Stopping,
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_in_a_query_in_plain_words() {
+    fn messages_of_wrong_queries() {
         for (text, expected) in [
             (
                 "Failed to deserialize query string: status: unknown variant `foo`, expected one of `pending`, `running`",

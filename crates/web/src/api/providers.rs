@@ -17,7 +17,7 @@ pub struct ProviderView {
     pub agents: Vec<AgentName>,
     #[serde(flatten)]
     pub limits: Provider,
-    /// Usage limit in force; none if it takes jobs.
+    /// Usage limit that applies now; none if the provider accepts jobs.
     pub parked: Option<Parked>,
 }
 
@@ -25,12 +25,13 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderVie
     Ok(Json(Page::all(views(&api).await?)))
 }
 
-/// Returns the providers that currently take no jobs.
+/// Returns the usage limits of the providers that currently accept no jobs.
 pub(super) async fn parked(api: &Api) -> Result<Vec<Parked>, ApiProblem> {
     Ok(views(api).await?.into_iter().filter_map(|view| view.parked).collect())
 }
 
-/// Ends the usage limit of a provider before its time, because more was bought or the reset time was wrong.
+/// Ends the usage limit of a provider before its reset time, for example because the user bought more usage or the
+/// reset time was wrong.
 pub(super) async fn unpark(
     State(api): State<Api>,
     Path(provider): Path<String>,
@@ -39,30 +40,32 @@ pub(super) async fn unpark(
     let view = views(&api).await?.into_iter().find(|view| view.provider == provider);
     let view = view.ok_or_else(|| {
         ApiProblem::not_found(format!(
-            "no agent of the fleet has a provider {provider:?}; `cowhand status` names those that are used up"
+            "no agent uses the provider {provider:?}; `cowhand status` lists the providers that are used up"
         ))
     })?;
     if !api.store.unpark(provider.clone(), api.now()).await? {
         return Err(ApiProblem::conflict(format!("{provider} is not used up; there is nothing to end")));
     }
-    info!(%provider, "takes jobs again");
+    info!(%provider, "the provider accepts jobs again");
     daemon.nudge();
     Ok(Json(ProviderView { parked: None, ..view }))
 }
 
 async fn views(api: &Api) -> Result<Vec<ProviderView>, ApiProblem> {
-    let (roster, now, known) = (api.roster(), api.now(), api.store.providers().await?);
+    let (roster, now, states) = (api.roster(), api.now(), api.store.providers().await?);
     let mut views: Vec<ProviderView> = Vec::new();
-    let all = roster.agents.iter().flat_map(|agent| agent.with_fallbacks().map(move |(_, who)| (agent, who)));
-    for (agent, who) in all {
-        let Some(slot) = roster.slot(&who) else { continue };
-        if let Some(known) = views.iter_mut().find(|view| view.provider == slot.provider) {
-            if !known.agents.contains(&agent.name) {
-                known.agents.push(agent.name.clone());
+    let agents = roster.agents.iter();
+    let agents_and_programs =
+        agents.flat_map(|agent| agent.with_fallbacks().map(move |(_, program)| (agent, program)));
+    for (agent, program) in agents_and_programs {
+        let Some(slot) = roster.slot(&program) else { continue };
+        if let Some(view) = views.iter_mut().find(|view| view.provider == slot.provider) {
+            if !view.agents.contains(&agent.name) {
+                view.agents.push(agent.name.clone());
             }
             continue;
         }
-        let parked = known.get(&slot.provider).and_then(|state| state.parked.clone());
+        let parked = states.get(&slot.provider).and_then(|state| state.parked.clone());
         let parked = parked.filter(|parked| parked.until > now);
         views.push(ProviderView {
             provider: slot.provider,

@@ -7,24 +7,24 @@ use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 
-use super::extract::Given;
+use super::extract::JsonBody;
 use super::{Api, ApiProblem, Side};
-use cowhand_engine::fleet::{self, FleetError, PruneAsked, PruneView};
+use cowhand_engine::fleet::{self, FleetError, PruneRequest, PruneView};
 use cowhand_store::RemovedJob;
 
-/// Prunes jobs. Works without a daemon too: it then holds the lock of the state folder in the meantime.
+/// Prunes jobs. Without a daemon, holds the lock of the state folder in the meantime.
 pub(super) async fn prune(
     State(api): State<Api>,
-    Given(asked): Given<PruneAsked>,
+    JsonBody(request): JsonBody<PruneRequest>,
 ) -> Result<Json<PruneView>, ApiProblem> {
-    if asked.retention.max_jobs_per_agent == Some(0) {
+    if request.retention.max_jobs_per_agent == Some(0) {
         return Err(ApiProblem::bad_request("`max_jobs_per_agent` is 1 at least"));
     }
     if let Side::Daemon(fleet) = &api.side {
-        return Ok(Json(fleet.prune(asked).await?));
+        return Ok(Json(fleet.prune(request).await?));
     }
-    let _held = if asked.dry_run { None } else { api.hold()? };
-    let pruned = fleet::prune(&api.store, &api.state, &api.roster(), asked, api.now()).await?;
+    let _lock = if request.dry_run { None } else { api.lock_state_folder()? };
+    let pruned = fleet::prune(&api.store, &api.state, &api.roster(), request, api.now()).await?;
     if !pruned.dry_run {
         let jobs = pruned.jobs.iter().map(|job| job.id.clone()).collect();
         fleet::remove_workspaces(&api.store, &api.state, jobs, api.now()).await?;
@@ -32,13 +32,13 @@ pub(super) async fn prune(
     Ok(Json(pruned))
 }
 
-/// Deletes a job. Works without a daemon too, as pruning does.
+/// Deletes a job. Without a daemon, holds the lock of the state folder in the meantime.
 pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     let id = api.job_id(&id).await?;
     let removed = match &api.side {
         Side::Daemon(fleet) => fleet.remove_job(&id).await,
         Side::Alone { .. } => {
-            let _held = api.hold()?;
+            let _lock = api.lock_state_folder()?;
             let removed = fleet::remove_job(&api.store, &api.state, &id, api.now()).await;
             if removed.is_ok() {
                 fleet::remove_workspaces(&api.store, &api.state, vec![id], api.now()).await?;
@@ -54,7 +54,7 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
 
 impl Api {
     /// Locks the state folder, so that no daemon starts in the meantime.
-    fn hold(&self) -> Result<Option<File>, ApiProblem> {
+    fn lock_state_folder(&self) -> Result<Option<File>, ApiProblem> {
         if !self.state.path().exists() {
             return Ok(None);
         }
@@ -67,16 +67,16 @@ impl Api {
         }
     }
 
-    /// Returns the problem for a missing job: it was removed, or never existed.
+    /// Returns the problem for a job that was removed or never existed.
     pub(super) async fn no_job(&self, id: &JobId) -> Result<ApiProblem, ApiProblem> {
         let removed = self.store.removed_job(id.clone()).await?;
-        Ok(removed.map_or_else(|| ApiProblem::no_job(id), |removed| gone(&removed)))
+        Ok(removed.map_or_else(|| ApiProblem::no_job(id), |removed| removed_problem(&removed)))
     }
 }
 
 /// Builds the problem for a removed job, with the time and the actor of the removal.
-pub(super) fn gone(RemovedJob { id, at, limit, by }: &RemovedJob) -> ApiProblem {
-    let (how, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
+pub(super) fn removed_problem(RemovedJob { id, at, limit, by }: &RemovedJob) -> ApiProblem {
+    let (verb, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-    ApiProblem::not_found(format!("{id} is gone: it was {how} at {at:.0}{by}"))
+    ApiProblem::not_found(format!("{id} is gone: it was {verb} at {at:.0}{by}"))
 }

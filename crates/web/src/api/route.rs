@@ -1,5 +1,5 @@
-//! An endpoint: its handler and its description. The router, the scopes and the document at
-//! `/api/v1/openapi.json` are made from the same list, so that they cannot differ.
+//! An endpoint: its handler and its description. The router, the scopes and the document at `/api/v1/openapi.json` are
+//! built from the same list, so they cannot differ.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -14,7 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::extract::require_empty_body;
 use super::{Api, ApiProblem, Code};
 
-type Shape = fn(&mut SchemaGenerator) -> Schema;
+type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
 #[derive(Debug, Clone)]
 pub(super) struct Route {
@@ -22,12 +22,12 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) handler: MethodRouter<Api>,
     pub(super) scope: Scope,
-    /// Set if the token of the job that the endpoint is about is sufficient too.
+    /// Set if the token of the job in the path is also sufficient.
     pub(super) for_jobs: bool,
     /// Description in one sentence.
     pub(super) about: &'static str,
-    pub(super) params: Option<Shape>,
-    pub(super) body: Option<Shape>,
+    pub(super) params: Option<SchemaFn>,
+    pub(super) body: Option<SchemaFn>,
     pub(super) answer: Option<RouteAnswer>,
     /// Errors in addition to those of every endpoint.
     pub(super) refusals: &'static [Code],
@@ -35,7 +35,7 @@ pub(super) struct Route {
 
 #[derive(Debug, Clone)]
 pub(super) struct RouteAnswer {
-    pub(super) shape: Shape,
+    pub(super) schema: SchemaFn,
     /// Other forms of the answer: line by line, or as server-sent events.
     pub(super) streams: Streams,
     /// Creation of a new object, with status 201. A repeated request with the same key returns the same
@@ -46,8 +46,8 @@ pub(super) struct RouteAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Streams {
     No,
-    /// A page, unless the request follows.
-    IfAsked,
+    /// A page of JSON, unless the request has `follow`.
+    IfRequested,
     Always,
     /// Plain text, returned as a whole.
     Text,
@@ -59,26 +59,26 @@ pub(super) enum Streams {
 pub(super) enum Creates {
     Nothing,
     Always,
-    UnlessItWas,
+    UnlessRepeated,
 }
 
-/// Inputs of an endpoint beside its path. A GET may have a body, which is ignored.
+/// Inputs that an endpoint accepts beside its path. A GET request may have a body, which is ignored.
 #[derive(Debug, Clone, Copy)]
-struct Takes {
+struct AcceptedInputs {
     params: bool,
     body: bool,
 }
 
-/// Refuses parameters and bodies at endpoints that take none, so that no caller believes they had an effect.
-async fn only_what_it_takes(
-    State(takes): State<Takes>,
+/// Refuses parameters and bodies that the endpoint would ignore, so that no caller assumes that they have an effect.
+async fn refuse_other_inputs(
+    State(accepted): State<AcceptedInputs>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiProblem> {
-    if !takes.params && request.uri().query().is_some_and(|query| !query.is_empty()) {
+    if !accepted.params && request.uri().query().is_some_and(|query| !query.is_empty()) {
         return Err(ApiProblem::bad_request("this endpoint takes no parameters"));
     }
-    if takes.body {
+    if accepted.body {
         return Ok(next.run(request).await);
     }
     let (parts, body) = request.into_parts();
@@ -140,8 +140,8 @@ impl Route {
     }
 
     pub(super) fn answers<T: JsonSchema>(self) -> Self {
-        let shape = SchemaGenerator::subschema_for::<T>;
-        let answer = RouteAnswer { shape, streams: Streams::No, creates: Creates::Nothing };
+        let schema = SchemaGenerator::subschema_for::<T>;
+        let answer = RouteAnswer { schema, streams: Streams::No, creates: Creates::Nothing };
         Self { answer: Some(answer), ..self }
     }
 
@@ -159,11 +159,13 @@ impl Route {
         self
     }
 
-    /// Returns the handler, called only if the request has no input that the endpoint does not take.
+    /// Returns the handler, with a check that refuses inputs that the endpoint does not accept.
     pub(super) fn guarded(self) -> MethodRouter<Api> {
-        let takes =
-            Takes { params: self.params.is_some(), body: self.body.is_some() || self.method.is_safe() };
-        self.handler.route_layer(from_fn_with_state(takes, only_what_it_takes))
+        let accepted = AcceptedInputs {
+            params: self.params.is_some(),
+            body: self.body.is_some() || self.method.is_safe(),
+        };
+        self.handler.route_layer(from_fn_with_state(accepted, refuse_other_inputs))
     }
 
     pub(super) fn refuses(self, refusals: &'static [Code]) -> Self {

@@ -11,25 +11,35 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, AnswerAsked, AttemptView, ClaimAsked, ComingFiring, CompleteAsked, FiringView, Health,
-    JobAskReply, JobAsks, JobFollows, JobReports, JobResult, JobView, ListedJob, LoginLink, NodeView, Page,
-    ProviderView, ReleaseAsked, RetryAsked, ScheduleWithFirings, SessionView, StatusView, StopAsked,
-    Timeline, TokenAsked, TokenMade, UsageView, WorkView,
+    AgentView, AnswerRequest, AskRequest, AttemptView, CancelFiringsRequest, CancelledFirings, ClaimRequest,
+    ComingFiring, CompleteRequest, CreatedToken, DaemonStopRequest, FiringView, FollowupRequest, Health,
+    JobAskReply, JobResult, JobView, ListedJob, LoginLink, NodeView, Page, ProviderView, ReleaseRequest,
+    ReportRequest, RetryRequest, ScheduleWithFirings, SessionView, StatusView, Timeline, TokenRequest,
+    UsageView, WorkView,
 };
 use super::{
     agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, nodes, openapi,
     providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
-use cowhand_engine::fleet::{JobChanges, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
+use cowhand_engine::fleet::{JobChanges, PruneRequest, PruneView, Reloaded, ScheduleView, Trigger};
 use cowhand_engine::queues::ItemView;
 use cowhand_store::TokenRecord;
 
 pub(super) fn all() -> Vec<Route> {
-    [of_daemon(), of_agents(), of_schedules(), of_jobs(), of_asks(), of_work(), of_fleet()].concat()
+    [
+        daemon_routes(),
+        agents_routes(),
+        schedules_routes(),
+        jobs_routes(),
+        asks_routes(),
+        work_routes(),
+        fleet_routes(),
+    ]
+    .concat()
 }
 
-fn of_daemon() -> Vec<Route> {
+fn daemon_routes() -> Vec<Route> {
     use daemon::DaemonView;
     vec![
         Route::get("/api/v1/health", health::health)
@@ -45,7 +55,7 @@ fn of_daemon() -> Vec<Route> {
         Route::post("/api/v1/stop", daemon::stop)
             .needs(Scope::Admin)
             .about("Requests the stop of the daemon, and does not wait for it.")
-            .takes::<StopAsked>()
+            .takes::<DaemonStopRequest>()
             .answers::<DaemonView>(),
         Route::get("/api/v1/backup", backup::backup)
             .needs(Scope::Admin)
@@ -66,7 +76,7 @@ fn of_daemon() -> Vec<Route> {
     ]
 }
 
-fn of_agents() -> Vec<Route> {
+fn agents_routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/agents", agents::list)
             .about("Lists all agents, in the order of the fleet's files.")
@@ -79,7 +89,7 @@ fn of_agents() -> Vec<Route> {
             .about("Creates a job now, for a schedule or for the agent alone.")
             .takes::<Trigger>()
             .answers::<JobRecord>()
-            .creates(Creates::UnlessItWas)
+            .creates(Creates::UnlessRepeated)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/agents/{agent}/clear", agents::clear)
             .about("Clears the sessions of the agent: its next job starts a new one.")
@@ -88,7 +98,7 @@ fn of_agents() -> Vec<Route> {
     ]
 }
 
-fn of_schedules() -> Vec<Route> {
+fn schedules_routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/schedules", schedules::list)
             .about("Lists all schedules, in the order of the fleet's files.")
@@ -104,7 +114,7 @@ fn of_schedules() -> Vec<Route> {
             .answers::<ScheduleWithFirings>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/next", timeline::next)
-            .about("Lists its next firings, as far as the clock decides them.")
+            .about("Lists the next firings of the schedule, if the clock decides them.")
             .params::<timeline::NextFiringsQuery>()
             .answers::<Page<Timestamp>>()
             .refuses(&[NotFound]),
@@ -125,8 +135,14 @@ fn of_schedules() -> Vec<Route> {
             .about("Fires the schedule now.")
             .takes::<Trigger>()
             .answers::<JobRecord>()
-            .creates(Creates::UnlessItWas)
+            .creates(Creates::UnlessRepeated)
             .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/firings/cancel", schedules::cancel_firings)
+            .about(
+                "Cancels accepted firings that have no job yet, also of schedules that have left the config.",
+            )
+            .takes::<CancelFiringsRequest>()
+            .answers::<CancelledFirings>(),
         Route::get("/api/v1/timeline", timeline::timeline)
             .about("Returns the past and coming firings of every schedule in a range of time.")
             .params::<timeline::TimelineQuery>()
@@ -135,7 +151,7 @@ fn of_schedules() -> Vec<Route> {
     ]
 }
 
-fn of_jobs() -> Vec<Route> {
+fn jobs_routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/jobs", jobs::list)
             .about("Lists jobs, the newest first.")
@@ -162,7 +178,7 @@ fn of_jobs() -> Vec<Route> {
             .answers::<JobResult>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/attempts", jobs::attempts)
-            .about("Lists the attempts of the job that began, the first one first, with their usage so far.")
+            .about("Lists the started attempts of the job, the oldest first, with their usage so far.")
             .answers::<Page<AttemptView>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/diff", sessions::diff)
@@ -193,13 +209,13 @@ fn of_jobs() -> Vec<Route> {
         Route::post("/api/v1/prune", prune::prune)
             .needs(Scope::Admin)
             .about("Removes the jobs that `retention` does not keep.")
-            .takes::<PruneAsked>()
+            .takes::<PruneRequest>()
             .answers::<PruneView>()
             .refuses(&[NotFound, Conflict]),
     ]
 }
 
-fn of_asks() -> Vec<Route> {
+fn asks_routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/asks", asks::list)
             .about("Lists asks that wait for a person, the oldest first.")
@@ -212,25 +228,25 @@ fn of_asks() -> Vec<Route> {
             .refuses(&[NotFound]),
         Route::post("/api/v1/asks/{ask}/answer", asks::answer)
             .about("Allows or denies a tool, or answers a question.")
-            .takes::<AnswerAsked>()
+            .takes::<AnswerRequest>()
             .answers::<Ask>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/asks", asks::make)
             .for_jobs()
-            .about("Makes an ask of a running attempt. The rules decide it, or a person.")
-            .takes::<JobAsks>()
+            .about("Creates an ask of a running attempt. The rules decide it, or a person.")
+            .takes::<AskRequest>()
             .answers::<JobAskReply>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/followups", followups::make)
             .for_jobs()
             .about("Requests a follow-up job for a running attempt, within the limits of its agent's `followups`.")
-            .takes::<JobFollows>()
+            .takes::<FollowupRequest>()
             .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/report", reports::make)
             .for_jobs()
             .about("Reports the outcome of a running attempt's work. The last report counts.")
-            .takes::<JobReports>()
+            .takes::<ReportRequest>()
             .answers::<Report>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
@@ -242,7 +258,7 @@ fn of_asks() -> Vec<Route> {
     ]
 }
 
-fn of_work() -> Vec<Route> {
+fn work_routes() -> Vec<Route> {
     let refusals = &[NotFound, Conflict];
     vec![
         Route::get("/api/v1/work", work::list)
@@ -257,34 +273,34 @@ fn of_work() -> Vec<Route> {
             .refuses(&[NotFound]),
         Route::post("/api/v1/work/{item}/claim", work::claim)
             .about("Claims the item for a person.")
-            .takes::<ClaimAsked>()
+            .takes::<ClaimRequest>()
             .answers::<ItemView>()
             .refuses(refusals),
         Route::post("/api/v1/work/{item}/release", work::release)
             .about("Releases the item.")
-            .takes::<ReleaseAsked>()
+            .takes::<ReleaseRequest>()
             .answers::<ItemView>()
             .refuses(refusals),
         Route::post("/api/v1/work/{item}/retry", work::retry)
-            .about("Makes an item available again that was given up, and resets its failures.")
-            .takes::<RetryAsked>()
+            .about("Makes a given-up item available again, and resets its failures.")
+            .takes::<RetryRequest>()
             .answers::<ItemView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/work/{item}/complete", work::complete)
             .about("Marks the item as done.")
-            .takes::<CompleteAsked>()
+            .takes::<CompleteRequest>()
             .answers::<ItemView>()
             .refuses(refusals),
     ]
 }
 
-fn of_fleet() -> Vec<Route> {
+fn fleet_routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/events", events::list)
             .about("Lists events in order; every state change is one event.")
             .params::<events::EventsQuery>()
             .answers::<Page<Event>>()
-            .streams(Streams::IfAsked),
+            .streams(Streams::IfRequested),
         Route::get("/api/v1/usage", usage::usage)
             .about("Returns the spending by day, agent and model.")
             .params::<usage::UsageQuery>()
@@ -294,11 +310,11 @@ fn of_fleet() -> Vec<Route> {
             .about("Lists the providers that agents share, with their limits.")
             .answers::<Page<ProviderView>>(),
         Route::post("/api/v1/providers/{provider}/unpark", providers::unpark)
-            .about("Ends the pause of a provider before its limit ends.")
+            .about("Ends the usage limit of a provider before its reset time.")
             .answers::<ProviderView>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/nodes", nodes::list)
-            .about("Lists the nodes of the store: this one, and those that run something.")
+            .about("Lists the nodes of the store: this node, and the nodes that run jobs.")
             .answers::<Page<NodeView>>(),
         Route::get("/api/v1/config", config::config)
             .about("Returns the config as it runs: resolved, merged, secrets masked.")
@@ -311,8 +327,8 @@ fn of_fleet() -> Vec<Route> {
         Route::post("/api/v1/tokens", tokens::create)
             .needs(Scope::Admin)
             .about("Creates a token. Only this answer contains its secret.")
-            .takes::<TokenAsked>()
-            .answers::<TokenMade>()
+            .takes::<TokenRequest>()
+            .answers::<CreatedToken>()
             .refuses(&[Conflict]),
         Route::post("/api/v1/tokens/{name}/revoke", tokens::revoke)
             .needs(Scope::Admin)

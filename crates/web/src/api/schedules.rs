@@ -4,9 +4,9 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
-use cowhand_core::plan::{LiveJob, Snapshot};
+use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
 use cowhand_core::trigger::FiringKey;
@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::agents::triggered;
-use super::extract::{ByPage, Count, Given, Params, named};
+use super::agents::trigger_agent;
+use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
-use cowhand_engine::fleet::{ScheduleView, Trigger};
+use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings};
 use cowhand_engine::schedule_view::{schedules_of, why_of};
 use cowhand_store::{JobOfFiring, LedgerRow};
-use cowhand_work::For;
+use cowhand_work::SourceOwner;
 
 /// Job that a firing created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -62,8 +62,8 @@ pub struct FiringView {
 }
 
 impl FiringView {
-    fn of(row: LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: bool) -> Self {
-        let why = why_of(&row, record, daemon_runs);
+    fn of(row: LedgerRow, record: Option<&ScheduleRecord>, has_daemon: bool) -> Self {
+        let why = why_of(&row, record, has_daemon);
         let LedgerRow { key, due, decided_at, outcome, note, job, jobs } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
         let jobs = jobs.into_iter().map(FiringJob::from).collect();
@@ -80,7 +80,7 @@ pub(super) async fn one(
     Path((agent, schedule)): Path<(String, String)>,
     Params(ScheduleQuery { firings }): Params<ScheduleQuery>,
 ) -> Result<Json<ScheduleWithFirings>, ApiProblem> {
-    let agent = named(&agent)?;
+    let agent = parse_name(&agent)?;
     let Some(limit) = firings else {
         let Json(schedule) = view(&api, &agent, &schedule).await?;
         return Ok(Json(ScheduleWithFirings { schedule, firings: None }));
@@ -102,16 +102,16 @@ pub(super) async fn one(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ScheduleQuery {
-    /// Include at most this number of the newest firings, as they were at the same moment.
+    /// Maximum number of the newest firings to include, read at the same moment; unset means none.
     firings: Option<Count>,
 }
 
-/// Schedule, with its newest firings if they are asked for.
+/// Schedule, with its newest firings if they are requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleWithFirings {
     #[serde(flatten)]
     pub schedule: ScheduleView,
-    /// Its newest firings with their outcomes, the newest first; absent unless asked for.
+    /// Its newest firings with their outcomes, the newest first; absent unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firings: Option<Vec<FiringView>>,
 }
@@ -128,7 +128,7 @@ pub(super) async fn firings(
     Path((agent, schedule)): Path<(String, String)>,
     Params(FiringsQuery { limit }): Params<FiringsQuery>,
 ) -> Result<Json<Page<FiringView>>, ApiProblem> {
-    let (roster, agent) = (api.roster(), named(&agent)?);
+    let (roster, agent) = (api.roster(), parse_name(&agent)?);
     let id = find(&api, &agent, &schedule).await?;
     // The config may have been reloaded in between.
     if roster.schedule(id).is_none() {
@@ -147,12 +147,13 @@ async fn firing_views(
     rows: Vec<LedgerRow>,
     record: Option<&ScheduleRecord>,
 ) -> Result<Vec<FiringView>, ApiProblem> {
-    let daemon_runs = api.daemon().is_ok();
-    let view = |row| FiringView::of(row, record, daemon_runs);
+    let has_daemon = api.daemon().is_ok();
+    let view = |row| FiringView::of(row, record, has_daemon);
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
-    let takes_work =
-        roster.schedule(id).is_some_and(|(owner, known)| For::schedule(owner, known).config().is_some());
-    if takes_work {
+    let has_work_source = roster
+        .schedule(id)
+        .is_some_and(|(agent, schedule)| SourceOwner::schedule(agent, schedule).config().is_some());
+    if has_work_source {
         for view in &mut views {
             add_dropped_results(api, view).await?;
         }
@@ -160,7 +161,7 @@ async fn firing_views(
     Ok(views)
 }
 
-/// Adds the results of its jobs that were not reported because their items were replaced.
+/// Adds the results of the firing's jobs that were not reported, because their items were replaced.
 async fn add_dropped_results(api: &Api, view: &mut FiringView) -> Result<(), ApiProblem> {
     for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
         let report = api.store.last_item_report(job.id.clone()).await?;
@@ -172,12 +173,45 @@ async fn add_dropped_results(api: &Api, view: &mut FiringView) -> Result<(), Api
     Ok(())
 }
 
+/// Firings to cancel; unset names match all.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "CancelFiringsAsked")]
+pub struct CancelFiringsRequest {
+    pub agent: Option<AgentName>,
+    pub schedule: Option<ScheduleName>,
+    /// Only report which firings would be cancelled.
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CancelledFirings {
+    /// Number of cancelled firings, or with `dry_run` of those that match.
+    pub firings: usize,
+    /// These firings.
+    #[serde(default)]
+    pub cancelled: Vec<AcceptedFiring>,
+}
+
+pub(super) async fn cancel_firings(
+    State(api): State<Api>,
+    JsonBody(CancelFiringsRequest { agent, schedule, dry_run }): JsonBody<CancelFiringsRequest>,
+) -> Result<Json<CancelledFirings>, ApiProblem> {
+    let (agent, schedule) = (agent.as_ref(), schedule.as_ref());
+    let cancelled = if dry_run {
+        accepted_firings(&api.store, agent, schedule).await?
+    } else {
+        api.daemon()?.cancel_firings(agent, schedule).await?
+    };
+    Ok(Json(CancelledFirings { firings: cancelled.len(), cancelled }))
+}
+
 pub(super) async fn enable(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
 ) -> Result<Json<ScheduleView>, ApiProblem> {
-    let (daemon, agent) = (api.daemon()?, named(&agent)?);
-    daemon.enable(&agent, &named(&schedule)?).await?;
+    let (daemon, agent) = (api.daemon()?, parse_name(&agent)?);
+    daemon.enable(&agent, &parse_name(&schedule)?).await?;
     view(&api, &agent, &schedule).await
 }
 
@@ -185,8 +219,8 @@ pub(super) async fn disable(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
 ) -> Result<Json<ScheduleView>, ApiProblem> {
-    let (daemon, agent) = (api.daemon()?, named(&agent)?);
-    daemon.disable(&agent, &named(&schedule)?).await?;
+    let (daemon, agent) = (api.daemon()?, parse_name(&agent)?);
+    daemon.disable(&agent, &parse_name(&schedule)?).await?;
     view(&api, &agent, &schedule).await
 }
 
@@ -194,17 +228,17 @@ pub(super) async fn fire(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
     by_page: Option<Extension<ByPage>>,
-    Given(asked): Given<Trigger>,
+    JsonBody(request): JsonBody<Trigger>,
 ) -> Result<(StatusCode, Json<Job>), ApiProblem> {
-    let asked = Trigger { schedule: Some(named(&schedule)?), by_page: by_page.is_some(), ..asked };
-    triggered(&api, &named(&agent)?, asked).await
+    let request = Trigger { schedule: Some(parse_name(&schedule)?), by_page: by_page.is_some(), ..request };
+    trigger_agent(&api, &parse_name(&agent)?, request).await
 }
 
 pub(super) async fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, ApiProblem> {
     let roster = api.roster();
-    let Some(known) = roster.agent(agent) else { return Err(api.missing_agent(agent).await) };
-    let found = known.schedules.iter().find(|known| known.name.as_str() == schedule);
-    found.map(|schedule| schedule.id).ok_or_else(|| ApiProblem::no_schedule(known, schedule))
+    let Some(configured) = roster.agent(agent) else { return Err(api.missing_agent(agent).await) };
+    let found = configured.schedules.iter().find(|candidate| candidate.name.as_str() == schedule);
+    found.map(|schedule| schedule.id).ok_or_else(|| ApiProblem::no_schedule(configured, schedule))
 }
 
 pub(super) async fn view(
@@ -218,29 +252,48 @@ pub(super) async fn view(
     found.map(Json).ok_or_else(|| ApiProblem::not_found(format!("{agent} has no schedule {schedule}")))
 }
 
-/// Adds the error of the last attempt of a job that is retried.
-async fn add_failure_reason(
+/// Adds to the note the error of the last attempt of the job that is retried.
+async fn add_last_failure(
     api: &Api,
     snapshot: &Snapshot,
     view: &mut ScheduleView,
     now: Timestamp,
 ) -> Result<(), ApiProblem> {
-    let ahead = || {
+    let coming_retry = || {
         let (live, _) = snapshot.tried_again(view.id, now)?;
-        let is_told = view.skip_note_reason == Some(SkipReason::Requeued) && live.put_back(now).is_none();
-        is_told.then_some((live, None))
+        let is_retry = view.skip_note_reason == Some(SkipReason::Requeued) && live.put_back(now).is_none();
+        is_retry.then_some((live, None))
     };
-    let Some((live, due)) = due_again(snapshot, view, now).or_else(ahead) else { return Ok(()) };
+    if view.skip_note_reason == Some(SkipReason::OverBudget) {
+        view.failed_attempt = failed_attempt(api, snapshot, view).await?;
+        return Ok(());
+    }
+    let Some((live, rest)) = due_retry(snapshot, view, now).or_else(coming_retry) else { return Ok(()) };
     let Some(job) = api.store.job(live.id.clone()).await? else { return Ok(()) };
     if let Some(message) = waits::last_failure(api, &job).await? {
-        let due = due.unwrap_or_default();
-        view.skip_note = Some(format!("{}: {message}{due}", live.id));
+        let rest = rest.unwrap_or_default();
+        view.skip_note = Some(format!("{}: {message}{rest}", live.id));
     }
     Ok(())
 }
 
-/// Finds the job whose due retry the note is about, and what the note says after the failure.
-fn due_again<'a>(
+/// Describes the failed attempt of the oldest waiting job of the schedule that is tried again.
+async fn failed_attempt(
+    api: &Api,
+    snapshot: &Snapshot,
+    view: &ScheduleView,
+) -> Result<Option<String>, ApiProblem> {
+    let is_retry = |job: &&LiveJob| {
+        let is_waiting = matches!(job.state, LiveState::Pending { .. });
+        is_waiting && job.schedule == Some(view.id) && job.began_at.is_some()
+    };
+    let Some(live) = snapshot.jobs.iter().find(is_retry) else { return Ok(None) };
+    let Some(job) = api.store.job(live.id.clone()).await? else { return Ok(None) };
+    Ok(waits::last_failure(api, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
+}
+
+/// Finds the job whose due retry the note describes. Also returns the text of the note after the failure.
+fn due_retry<'a>(
     snapshot: &'a Snapshot,
     view: &ScheduleView,
     now: Timestamp,
@@ -268,7 +321,7 @@ async fn views_in(
 ) -> Result<Vec<ScheduleView>, ApiProblem> {
     let mut views = schedules_of(roster, snapshot, now);
     for view in views.iter_mut().filter(|view| view.skip_note.is_some()) {
-        add_failure_reason(api, snapshot, view, now).await?;
+        add_last_failure(api, snapshot, view, now).await?;
     }
     Ok(views)
 }

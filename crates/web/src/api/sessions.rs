@@ -42,18 +42,18 @@ pub(super) async fn session(
         let message = format!("{} is {}; its session is its own until it has ended", job.id(), job.status());
         return Err(ApiProblem::conflict(message));
     }
-    let none = || ApiProblem::conflict(format!("{} has no session that could go on", job.id()));
-    let stored = api.store.session_of(job.id().clone()).await?.ok_or_else(none)?;
-    let agent = api.roster();
-    let agent = agent.agent(job.agent());
+    let no_session = || ApiProblem::conflict(format!("{} has no session that could go on", job.id()));
+    let stored = api.store.session_of(job.id().clone()).await?.ok_or_else(no_session)?;
+    let roster = api.roster();
+    let agent = roster.agent(job.agent());
     let runtime = match &stored.runtime {
-        Some(name) => Runtime::named(name).ok_or_else(none)?,
+        Some(name) => Runtime::named(name).ok_or_else(no_session)?,
         None => agent.map(Agent::runtime).unwrap_or_default(),
     };
     let command = description::interactive(runtime, &stored.session_id)
         .map_err(|refusal| ApiProblem::conflict(refusal.to_string()))?;
     let directory =
-        stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(none)?;
+        stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(no_session)?;
     let confined = job.confined().map(str::to_owned);
     let (job, session_id) = (stored.job, stored.session_id);
     Ok(Json(SessionView { job, session_id, node: stored.node, directory, command, confined }))

@@ -16,67 +16,67 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 use super::caller::Peer;
-use super::{Api, ApiProblem, Code, Wanted, job_token};
-use cowhand_engine::state::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
+use super::{Api, ApiProblem, Code, RequestedEndpoint, job_token};
+use cowhand_engine::state::{MAX_SOCKET_PATH, StateFolder, short_socket_path};
 use cowhand_store::audit;
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::remove::absent_is_ok;
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {}: {source}", place.display())]
+#[error("cannot listen on {}: {source}", path.display())]
 pub struct SocketError {
-    place: PathBuf,
+    path: PathBuf,
     source: io::Error,
 }
 
 impl SocketError {
-    pub fn at(place: &Path, source: io::Error) -> Self {
-        Self { place: place.to_owned(), source }
+    pub fn at(path: &Path, source: io::Error) -> Self {
+        Self { path: path.to_owned(), source }
     }
 }
 
-/// Open socket. Its owner also holds the lock of the state folder, so a file of an earlier daemon at its path
-/// belongs to nobody.
+/// Open socket. The daemon also holds the lock of the state folder, so an existing file at the path is left from an
+/// earlier daemon.
 #[derive(Debug)]
 pub struct Socket {
-    /// Path in the state folder; a link if the real socket has to be elsewhere.
-    known_as: PathBuf,
+    /// Path in the state folder; a symbolic link if that path is too long for a socket.
+    link: PathBuf,
     real: PathBuf,
     server: JoinHandle<()>,
 }
 
 impl Socket {
     pub fn open(api: Api) -> Result<Self, SocketError> {
-        let known_as = place(&api.state);
+        let link = socket_path(&api.state);
         let listen = || {
-            let real = if known_as.as_os_str().len() <= LONGEST_SOCKET_PATH {
-                known_as.clone()
+            let real = if link.as_os_str().len() <= MAX_SOCKET_PATH {
+                link.clone()
             } else {
                 short_socket_path(&api.state)?
             };
-            for stale in [&known_as, &real] {
+            for stale in [&link, &real] {
                 absent_is_ok(fs::remove_file(stale))?;
             }
             let listener = UnixListener::bind(&real)?;
             fs::set_permissions(&real, Permissions::from_mode(0o600))?;
-            if real != known_as {
-                symlink(&real, &known_as)?;
+            if real != link {
+                symlink(&real, &link)?;
             }
             Ok((real, listener))
         };
-        let (real, listener) = listen().map_err(|source| SocketError { place: known_as.clone(), source })?;
+        let (real, listener) = listen().map_err(|source| SocketError { path: link.clone(), source })?;
         let server = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, by_persons(api)).await {
+            if let Err(error) = axum::serve(listener, owner_service(api)).await {
                 error!("the API has ended: {error}");
             }
         });
-        Ok(Self { known_as, real, server })
+        Ok(Self { link, real, server })
     }
 
     /// Stops answering and removes the files.
     pub fn close(self) {
         self.server.abort();
-        for path in [&self.known_as, &self.real] {
+        for path in [&self.link, &self.real] {
             if let Err(error) = absent_is_ok(fs::remove_file(path)) {
                 error!("cannot remove {}: {error}", path.display());
             }
@@ -85,10 +85,10 @@ impl Socket {
 
     /// Connects to the daemon; returns none if no daemon answers for this folder.
     pub(super) async fn connect(state: &StateFolder) -> io::Result<Option<UnixStream>> {
-        let known_as = place(state);
-        // The link names the socket that the daemon chose, whatever our own environment is.
-        let real = fs::read_link(&known_as).unwrap_or(known_as);
-        if real.as_os_str().len() > LONGEST_SOCKET_PATH {
+        let link = socket_path(state);
+        // The link names the socket that the daemon chose, which may depend on the environment of the daemon.
+        let real = fs::read_link(&link).unwrap_or(link);
+        if real.as_os_str().len() > MAX_SOCKET_PATH {
             return Ok(None);
         }
         Self::connect_at(&real).await
@@ -97,12 +97,12 @@ impl Socket {
     /// Checks whether the last daemon removed its socket, as it does when it stops. A killed daemon leaves
     /// it.
     pub(super) fn is_removed(state: &StateFolder) -> bool {
-        let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
-        state.path().is_dir() && fs::symlink_metadata(place(state)).is_err_and(missing)
+        let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        state.path().is_dir() && fs::symlink_metadata(socket_path(state)).is_err_and(is_missing)
     }
 
-    pub(super) async fn connect_at(place: &Path) -> io::Result<Option<UnixStream>> {
-        match UnixStream::connect(place).await {
+    pub(super) async fn connect_at(path: &Path) -> io::Result<Option<UnixStream>> {
+        match UnixStream::connect(path).await {
             Ok(stream) => Ok(Some(stream)),
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
@@ -110,39 +110,40 @@ impl Socket {
                 Ok(None)
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                let folder = place.parent().unwrap_or(place).display();
+                let folder = path.parent().unwrap_or(path).display();
                 Err(io::Error::new(error.kind(), format!("{folder} is a file, not a folder; move it away")))
             }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(refused(place, &error)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied(path, &error)),
             Err(error) => Err(error),
         }
     }
 }
 
 /// Adds the folder that denies this user access to the socket, if there is one.
-fn refused(place: &Path, error: &io::Error) -> io::Error {
-    let why = closed_folder(place).map(|folder| format!("; {}", advice(&folder))).unwrap_or_default();
-    io::Error::new(error.kind(), format!("cannot reach {}: {error}{why}", place.display()))
+fn denied(path: &Path, error: &io::Error) -> io::Error {
+    let why = closed_folder(path).map(|folder| format!("; {}", advice(&folder))).unwrap_or_default();
+    io::Error::new(error.kind(), format!("cannot reach {}: {error}{why}", path.display()))
 }
 
-fn place(state: &StateFolder) -> PathBuf {
+fn socket_path(state: &StateFolder) -> PathBuf {
     state.path().join("sock")
 }
 
-/// Builds the service, in which the socket itself identifies its peer.
-fn by_persons(api: Api) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
+/// Builds the service of the socket, which identifies callers by their process.
+fn owner_service(api: Api) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
     let router = api.clone().router();
-    router.layer(middleware::from_fn_with_state(api, named)).into_make_service_with_connect_info()
+    router.layer(middleware::from_fn_with_state(api, identify_caller)).into_make_service_with_connect_info()
 }
 
-async fn named(
+/// Checks the rights of the caller, and runs the request in its name.
+async fn identify_caller(
     State(api): State<Api>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
-    let token = job_token::shown(request.headers()).map(str::to_owned);
-    let actor = match admitted(&api, &peer, token, Wanted::by(&request)).await {
+    let token = job_token::job_token_in(request.headers()).map(str::to_owned);
+    let actor = match admit(&api, &peer, token, RequestedEndpoint::of(&request)).await {
         Ok(actor) => actor,
         Err(problem) => return problem.into_response(),
     };
@@ -153,25 +154,25 @@ async fn named(
 }
 
 /// Returns the actor of the request, if it has to be recorded.
-async fn admitted(
+async fn admit(
     api: &Api,
     peer: &Peer,
     token: Option<String>,
-    wanted: Wanted,
+    requested: RequestedEndpoint,
 ) -> Result<Option<Actor>, ApiProblem> {
-    api.admit_user(peer, &wanted).await?;
+    api.admit_user(peer, &requested).await?;
     let attempt = api.attempt_of(peer).await?;
     match (token, attempt) {
-        // A caller that shows a job token has only its rights, although the socket would allow more.
+        // A caller with a job token has only the rights of that token, even if it is the owner.
         (Some(token), attempt) => {
-            let actor = api.admit(&token, wanted).await?;
-            let other = attempt.is_some_and(|(job, _)| actor != Actor::Job { job });
-            if other {
+            let actor = api.admit(&token, requested).await?;
+            let is_other_job = attempt.is_some_and(|(job, _)| actor != Actor::Job { job });
+            if is_other_job {
                 return Err(ApiProblem::new(Code::Forbidden, "this is the token of another job"));
             }
             Ok(Some(actor))
         }
-        (None, Some(attempt)) => api.admit_attempt(attempt, &wanted).await.map(Some),
-        (None, None) => Ok(peer.uid.filter(|_| !wanted.only_looks()).map(audit::person)),
+        (None, Some(attempt)) => api.admit_attempt(attempt, &requested).await.map(Some),
+        (None, None) => Ok(peer.uid.filter(|_| !requested.is_read_only()).map(audit::person)),
     }
 }

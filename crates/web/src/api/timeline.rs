@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::extract::{Count, Params, named};
+use super::extract::{Count, Params, parse_name};
 use super::schedules::find;
 use super::{Api, ApiProblem, FiringJob, Page};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -49,10 +49,10 @@ pub struct Lane {
     pub planned: Vec<Timestamp>,
     /// Set if there are more firings than listed, past or planned.
     pub cut: bool,
-    /// Since when a firing is due that waits, and so is in neither list.
+    /// Due time of a firing that waits. Such a firing is in neither list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_since: Option<Timestamp>,
-    /// What that firing waits for.
+    /// Reason for which that firing waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<SkipReason>,
 }
@@ -78,34 +78,35 @@ pub struct PastFiring {
 }
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// Largest number of firings of a schedule: more would be too close to distinguish.
+/// Maximum number of firings of a schedule; more would be too close to each other in a drawing.
 const MAX_FIRINGS_PER_SCHEDULE: u32 = 300;
 const MAX_TIMELINE_SPAN: SignedDuration = SignedDuration::from_hours(24 * 31);
 
 pub(super) async fn timeline(
     State(api): State<Api>,
-    Params(asked): Params<TimelineQuery>,
+    Params(query): Params<TimelineQuery>,
 ) -> Result<Json<Timeline>, ApiProblem> {
     let now = api.now();
-    let from = asked.from.unwrap_or_else(|| now.saturating_sub(DAY).unwrap_or(now));
-    let to = asked.to.unwrap_or_else(|| from.saturating_add(DAY * 2).unwrap_or(from));
+    let from = query.from.unwrap_or_else(|| now.saturating_sub(DAY).unwrap_or(now));
+    let to = query.to.unwrap_or_else(|| from.saturating_add(DAY * 2).unwrap_or(from));
     if to <= from || to.duration_since(from) > MAX_TIMELINE_SPAN {
         return Err(ApiProblem::bad_request("`to` has to be after `from`, by 31 days at most"));
     }
-    api.know(asked.agent.as_ref(), None).await?;
+    api.require_known(query.agent.as_ref(), None).await?;
     let roster = api.roster();
     let snapshot = api.snapshot(&roster, now).await?;
-    let mut known = schedules_of(&roster, &snapshot, now);
-    known.retain(|view| asked.agent.as_ref().is_none_or(|agent| view.agent == *agent));
-    let of_view = |view: ScheduleView| {
+    let mut views = schedules_of(&roster, &snapshot, now);
+    views.retain(|view| query.agent.as_ref().is_none_or(|agent| view.agent == *agent));
+    let with_config = |view: ScheduleView| {
         let agent = roster.agent(&view.agent)?;
         Some((agent, agent.schedule(Some(&view.schedule))?, view))
     };
-    let known: Vec<(&Agent, &Schedule, ScheduleView)> = known.into_iter().filter_map(of_view).collect();
-    let ids = known.iter().map(|(_, schedule, _)| schedule.id).collect();
+    let schedules: Vec<(&Agent, &Schedule, ScheduleView)> =
+        views.into_iter().filter_map(with_config).collect();
+    let ids = schedules.iter().map(|(_, schedule, _)| schedule.id).collect();
     let firings = api.store.firings_between(ids, (from, to), MAX_FIRINGS_PER_SCHEDULE).await?;
     let outlook = Outlook::new(now, &roster, &snapshot);
-    let lanes = known.into_iter().zip(firings).map(|((agent, schedule, view), firings)| {
+    let lanes = schedules.into_iter().zip(firings).map(|((agent, schedule, view), firings)| {
         Lane::of(view, firings, outlook.firings(agent, schedule, from, MAX_FIRINGS_PER_SCHEDULE as usize), to)
     });
     Ok(Json(Timeline { from, to, now, schedules: lanes.collect() }))
@@ -147,7 +148,7 @@ impl From<LedgerRow> for PastFiring {
     }
 }
 
-/// Returns the rank by which one of several job statuses is shown for their firing.
+/// Returns the rank of a job status. The status with the lowest rank is shown for a firing with several jobs.
 const fn rank(status: JobStatus) -> u8 {
     match status {
         JobStatus::Failed => 0,
@@ -168,32 +169,32 @@ pub(super) struct NextFiringsQuery {
     count: Option<Count>,
 }
 
-/// Returns the next firings of a schedule; none if it is off, paused or finished, or if the clock does not
-/// fire it.
+/// Returns the next firings of a schedule. The list is empty if the schedule is off, paused or finished, or if the
+/// clock does not fire it.
 pub(super) async fn next(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-    Params(asked): Params<NextFiringsQuery>,
+    Params(query): Params<NextFiringsQuery>,
 ) -> Result<Json<Page<Timestamp>>, ApiProblem> {
-    let (agent, now): (AgentName, _) = (named(&agent)?, api.now());
+    let (agent, now): (AgentName, _) = (parse_name(&agent)?, api.now());
     let id = find(&api, &agent, &schedule).await?;
     let roster = api.roster();
     let snapshot = api.snapshot(&roster, now).await?;
     // The config may have been reloaded in between.
-    let known = roster.agent(&agent).ok_or_else(|| ApiProblem::no_agent(&roster, &agent))?;
-    let found = known.schedules.iter().find(|known| known.id == id);
-    let found = found.ok_or_else(|| ApiProblem::no_schedule(known, &schedule))?;
-    let (from, count) = (asked.from.unwrap_or(now), Count::or(asked.count, 10) as usize);
-    Ok(Json(Page::all(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
+    let configured = roster.agent(&agent).ok_or_else(|| ApiProblem::no_agent(&roster, &agent))?;
+    let found = configured.schedules.iter().find(|candidate| candidate.id == id);
+    let found = found.ok_or_else(|| ApiProblem::no_schedule(configured, &schedule))?;
+    let (from, count) = (query.from.unwrap_or(now), Count::or(query.count, 10) as usize);
+    Ok(Json(Page::all(Outlook::new(now, &roster, &snapshot).times(configured, found, from, count))))
 }
 
-/// Number of firings; more than of other lists, since they are small.
+/// Number of firings. The maximum is greater than that of other lists, because firings are small.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
-#[schemars(extend("minimum" = 1, "maximum" = 10_000))]
-struct Many(u32);
+#[schemars(rename = "Many", extend("minimum" = 1, "maximum" = 10_000))]
+struct FiringCount(u32);
 
-impl TryFrom<u32> for Many {
+impl TryFrom<u32> for FiringCount {
     type Error = String;
 
     fn try_from(count: u32) -> Result<Self, String> {
@@ -212,7 +213,7 @@ pub(super) struct ComingFiringsQuery {
     /// whether they fired or not.
     from: Option<Timestamp>,
     /// Maximum number of firings; unset means 10.
-    count: Option<Many>,
+    count: Option<FiringCount>,
     /// Only firings of this agent.
     agent: Option<AgentName>,
     /// Only firings of this schedule of that agent.
@@ -232,10 +233,10 @@ pub struct ComingFiring {
 /// Returns the next firings of the fleet, the soonest first.
 pub(super) async fn coming(
     State(api): State<Api>,
-    Params(asked): Params<ComingFiringsQuery>,
+    Params(query): Params<ComingFiringsQuery>,
 ) -> Result<Json<Page<ComingFiring>>, ApiProblem> {
-    let ComingFiringsQuery { from, count, agent: of_agent, schedule: named } = asked;
-    match (&of_agent, &named) {
+    let ComingFiringsQuery { from, count, agent: only_agent, schedule: only_schedule } = query;
+    match (&only_agent, &only_schedule) {
         (Some(agent), Some(schedule)) => {
             find(&api, agent, schedule).await?;
         }
@@ -248,12 +249,14 @@ pub(super) async fn coming(
     let (roster, now) = (api.roster(), api.now());
     let snapshot = api.snapshot(&roster, now).await?;
     let outlook = Outlook::new(now, &roster, &snapshot);
-    let (from, count) = (from.unwrap_or(now), count.map_or(10, |Many(count)| count) as usize);
+    let (from, count) = (from.unwrap_or(now), count.map_or(10, |FiringCount(count)| count) as usize);
     let mut coming = Vec::new();
-    for agent in roster.agents.iter().filter(|agent| of_agent.as_ref().is_none_or(|name| agent.name == *name))
+    for agent in
+        roster.agents.iter().filter(|agent| only_agent.as_ref().is_none_or(|name| agent.name == *name))
     {
-        let wanted = |schedule: &&Schedule| named.as_ref().is_none_or(|name| schedule.name.as_str() == name);
-        for schedule in agent.schedules.iter().filter(wanted) {
+        let is_requested =
+            |schedule: &&Schedule| only_schedule.as_ref().is_none_or(|name| schedule.name.as_str() == name);
+        for schedule in agent.schedules.iter().filter(is_requested) {
             let firings = outlook.times(agent, schedule, from, count).into_iter();
             coming.extend(firings.map(|at| ComingFiring {
                 agent: agent.name.clone(),

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::extract::{Given, named};
+use super::extract::{JsonBody, parse_name};
 use super::{Api, ApiProblem, Page};
 use cowhand_store::{NewToken, TokenRecord};
 use cowhand_system::digest::sha256;
@@ -22,7 +22,8 @@ const TOKEN_PREFIX: &str = "cow_";
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct TokenAsked {
+#[schemars(rename = "TokenAsked")]
+pub struct TokenRequest {
     #[schemars(with = "TokenName")]
     pub name: String,
     /// Scope; unset means the lowest.
@@ -33,13 +34,14 @@ pub struct TokenAsked {
 
 /// New token. This is the only answer that contains it.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
-pub struct TokenMade {
+#[schemars(rename = "TokenMade")]
+pub struct CreatedToken {
     pub token: String,
     #[serde(flatten)]
     pub about: TokenRecord,
 }
 
-impl std::fmt::Debug for TokenMade {
+impl std::fmt::Debug for CreatedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TokenMade").field("about", &self.about).finish_non_exhaustive()
     }
@@ -47,24 +49,24 @@ impl std::fmt::Debug for TokenMade {
 
 pub(super) async fn create(
     State(api): State<Api>,
-    Given(asked): Given<TokenAsked>,
-) -> Result<Json<TokenMade>, ApiProblem> {
+    JsonBody(request): JsonBody<TokenRequest>,
+) -> Result<Json<CreatedToken>, ApiProblem> {
     api.daemon()?;
-    let name = named::<TokenName>(&asked.name)?;
-    let scope = asked.scope.unwrap_or(Scope::Read);
+    let name = parse_name::<TokenName>(&request.name)?;
+    let scope = request.scope.unwrap_or(Scope::Read);
     let now = api.now();
-    let expires_at = asked.expires_in.map(|interval| now.checked_add(interval.duration()));
+    let expires_at = request.expires_in.map(|interval| now.checked_add(interval.duration()));
     let expires_at =
         expires_at.transpose().map_err(|_| ApiProblem::bad_request("the expiry time is too far away"))?;
-    let token = draw()?;
+    let token = new_token()?;
     let new = NewToken { name: name.clone(), scope, hash: hash(&token), expires_at };
     let about = api.store.add_token(new, now).await?.ok_or_else(|| {
         ApiProblem::conflict(format!(
             "there is a token {name} already; `cowhand token revoke {name}` ends it"
         ))
     })?;
-    info!(%name, %scope, "token made");
-    Ok(Json(TokenMade { token, about }))
+    info!(%name, %scope, "token created");
+    Ok(Json(CreatedToken { token, about }))
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<TokenRecord>>, ApiProblem> {
@@ -76,7 +78,7 @@ pub(super) async fn revoke(
     Path(name): Path<String>,
 ) -> Result<Json<TokenRecord>, ApiProblem> {
     api.daemon()?;
-    let name = named::<TokenName>(&name)?;
+    let name = parse_name::<TokenName>(&name)?;
     let token = api.store.revoke_token(name.clone(), api.now()).await?;
     let token = token.ok_or_else(|| {
         ApiProblem::not_found(format!("there is no token {name} in use; `cowhand token list` lists them"))
@@ -85,15 +87,15 @@ pub(super) async fn revoke(
     Ok(Json(token))
 }
 
-fn draw() -> Result<String, ApiProblem> {
-    Ok(format!("{TOKEN_PREFIX}{}", secret()?))
+fn new_token() -> Result<String, ApiProblem> {
+    Ok(format!("{TOKEN_PREFIX}{}", random_secret()?))
 }
 
-/// Draws 256 random bits from the system, which nobody can guess.
-pub(super) fn secret() -> Result<String, ApiProblem> {
+/// Returns 256 random bits from the system as text.
+pub(super) fn random_secret() -> Result<String, ApiProblem> {
     let mut bytes = [0; 32];
-    let drawn = SystemRandom::new().fill(&mut bytes);
-    drawn.map_err(|_| ApiProblem::unavailable("the system has no random numbers"))?;
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| ApiProblem::unavailable("the system has no random numbers"))?;
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 

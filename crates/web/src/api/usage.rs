@@ -122,20 +122,20 @@ pub struct UsageOfJob {
     pub assumed_usd: Option<f64>,
 }
 
-/// Largest number of days that a chart can show.
+/// Maximum number of days, as many as a chart can show.
 const MAX_DAYS: i32 = 366;
 
-/// Largest number of work items and of jobs.
+/// Maximum number of work items and of jobs.
 const MAX_USAGE_ROWS: u32 = 100;
 
 pub(super) async fn usage(
     State(api): State<Api>,
-    Params(asked): Params<UsageQuery>,
+    Params(query): Params<UsageQuery>,
 ) -> Result<Json<UsageView>, ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
     let zone = roster.zone();
-    let until = asked.until.unwrap_or_else(|| zone.to_datetime(now).date());
-    let since = asked.since.unwrap_or_else(|| until.saturating_sub(29.days()));
+    let until = query.until.unwrap_or_else(|| zone.to_datetime(now).date());
+    let since = query.since.unwrap_or_else(|| until.saturating_sub(29.days()));
     let days = (until - since).get_days();
     if days < 0 {
         return Err(ApiProblem::bad_request(format!(
@@ -147,30 +147,30 @@ pub(super) async fn usage(
             "from {since} to {until} there are more than {MAX_DAYS} days"
         )));
     }
-    let begin = |day: Date| day.to_zoned(zone.clone()).map(|begin| begin.timestamp());
-    let (from, end) = (begin(since), until.tomorrow().and_then(begin));
+    let start_of = |day: Date| day.to_zoned(zone.clone()).map(|start| start.timestamp());
+    let (from, end) = (start_of(since), until.tomorrow().and_then(start_of));
     let (Ok(from), Ok(end)) = (from, end) else {
         return Err(ApiProblem::bad_request(format!(
             "from {since} to {until} are no days of {}",
             roster.zone
         )));
     };
-    let wanted = |agent: &AgentName| asked.agent.as_ref().is_none_or(|only| only == agent);
+    let is_requested = |agent: &AgentName| query.agent.as_ref().is_none_or(|only| only == agent);
     let rows: Vec<UsageSlot> = api.store.spent(from, end).await?;
-    let rows: Vec<UsageSlot> = rows.into_iter().filter(|row| wanted(&row.agent)).collect();
-    if let Some(agent) = asked.agent.as_ref().filter(|_| rows.is_empty()) {
-        api.know(Some(agent), None).await?;
+    let rows: Vec<UsageSlot> = rows.into_iter().filter(|row| is_requested(&row.agent)).collect();
+    if let Some(agent) = query.agent.as_ref().filter(|_| rows.is_empty()) {
+        api.require_known(Some(agent), None).await?;
     }
     let mut view = UsageView::of(since, until, zone, rows.into_iter());
     view.time_zone = roster.zone.to_string();
-    if asked.agent.is_none() {
+    if query.agent.is_none() {
         let items = api.store.spent_on_items(from, MAX_USAGE_ROWS).await?;
         view.work_items = items.into_iter().map(ItemUsage::from).collect();
     }
     let jobs = api.store.spent_on_jobs(from, end, MAX_USAGE_ROWS).await?;
-    view.jobs = jobs.into_iter().filter(|job| wanted(&job.agent)).map(UsageOfJob::from).collect();
+    view.jobs = jobs.into_iter().filter(|job| is_requested(&job.agent)).map(UsageOfJob::from).collect();
     let ledger = api.store.spending(&roster, now).await?;
-    view.budgets = budgets::views(&roster, &ledger, now, asked.agent.as_ref());
+    view.budgets = budgets::views(&roster, &ledger, now, query.agent.as_ref());
     Ok(Json(view))
 }
 

@@ -1,11 +1,11 @@
 //! The reasons why a pending job does not run.
 
-use cowhand_core::id::AgentName;
+use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
 use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, Snapshot};
 use cowhand_core::policy::ClosedBy;
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::schedule::SkipReason;
+use cowhand_core::schedule::{ScheduleRecord, SkipReason};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,31 +14,115 @@ use super::jobs::Waits;
 use super::{Api, ApiProblem};
 use cowhand_engine::error::agent_left;
 
-/// Agent that is no longer in the config and has jobs that have not ended.
+/// Agent that is no longer in the config and has jobs that have not ended, or firings without a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GoneAgent {
+#[schemars(rename = "GoneAgent")]
+pub struct RemovedAgent {
     pub agent: AgentName,
     pub running: usize,
     /// Jobs that wait until the agent comes back, or somebody cancels them.
     pub queued: usize,
+    /// Accepted firings without a job, which wait until the agent comes back, or somebody cancels them.
+    #[serde(default)]
+    pub firings: usize,
 }
 
-impl GoneAgent {
-    /// Returns all such agents of a snapshot, in the order of their oldest jobs.
+/// Schedule that is no longer in the config, of an agent that is, with jobs or firings that wait for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GoneSchedule")]
+pub struct RemovedSchedule {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    /// Jobs that wait until the schedule comes back, or somebody cancels them.
+    pub queued: usize,
+    /// Accepted firings without a job, which wait until the schedule comes back, or somebody cancels them.
+    pub firings: usize,
+}
+
+impl RemovedAgent {
+    /// Returns all such agents of a snapshot, in the order of their oldest jobs; those with firings only come last.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
-            let known = gone.iter().position(|gone| gone.agent == job.agent);
-            let place = known.unwrap_or_else(|| {
-                gone.push(Self { agent: job.agent.clone(), running: 0, queued: 0 });
-                gone.len() - 1
-            });
+            let agent = Self::entry(&mut gone, &job.agent);
             match job.state {
-                LiveState::Running { .. } => gone[place].running += 1,
-                LiveState::Pending { .. } => gone[place].queued += 1,
+                LiveState::Running { .. } => agent.running += 1,
+                LiveState::Pending { .. } => agent.queued += 1,
             }
         }
+        for record in
+            firings_of_removed(roster, snapshot).filter(|record| roster.agent(&record.agent).is_none())
+        {
+            Self::entry(&mut gone, &record.agent).firings += 1;
+        }
         gone
+    }
+
+    fn entry<'a>(entries: &'a mut Vec<Self>, agent: &AgentName) -> &'a mut Self {
+        let existing = entries.iter().position(|gone| gone.agent == *agent);
+        let index = existing.unwrap_or_else(|| {
+            entries.push(Self { agent: agent.clone(), running: 0, queued: 0, firings: 0 });
+            entries.len() - 1
+        });
+        &mut entries[index]
+    }
+}
+
+impl RemovedSchedule {
+    /// Returns all such schedules of a snapshot, in the order of their oldest jobs; those with firings only come last.
+    pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
+        let mut gone: Vec<Self> = Vec::new();
+        let is_removed = |id: &ScheduleId| roster.schedule(*id).is_none();
+        let waiting = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
+        for job in waiting.filter(|job| roster.agent(&job.agent).is_some()) {
+            let record = job.schedule.filter(is_removed).and_then(|id| snapshot.schedules.get(&id));
+            if let Some(record) = record {
+                Self::entry(&mut gone, &job.agent, &record.name).queued += 1;
+            }
+        }
+        for record in
+            firings_of_removed(roster, snapshot).filter(|record| roster.agent(&record.agent).is_some())
+        {
+            Self::entry(&mut gone, &record.agent, &record.name).firings += 1;
+        }
+        gone
+    }
+
+    fn entry<'a>(entries: &'a mut Vec<Self>, agent: &AgentName, schedule: &ScheduleName) -> &'a mut Self {
+        let existing = entries.iter().position(|gone| gone.agent == *agent && gone.schedule == *schedule);
+        let index = existing.unwrap_or_else(|| {
+            entries.push(Self { agent: agent.clone(), schedule: schedule.clone(), queued: 0, firings: 0 });
+            entries.len() - 1
+        });
+        &mut entries[index]
+    }
+
+    /// Describes what waits for the schedule, and how a person can handle it.
+    pub fn sentence(&self) -> String {
+        let Self { agent, schedule, queued, firings } = self;
+        let jobs =
+            (*queued > 0).then(|| if *queued == 1 { "1 job".to_owned() } else { format!("{queued} jobs") });
+        let firings = (*firings > 0).then(|| firing_count_in_words(*firings));
+        let waiting: Vec<String> = jobs.into_iter().chain(firings).collect();
+        let (waiting, removed) = (waiting.join(" and "), left_schedule_sentence(agent, schedule.as_str()));
+        let cancel = format!("`cowhand cancel --agent {agent} --schedule {schedule}`");
+        format!("{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels what waits")
+    }
+}
+
+/// Returns the record of the schedule for each firing without a job whose schedule is no longer in the config.
+fn firings_of_removed<'a>(
+    roster: &'a Roster,
+    snapshot: &'a Snapshot,
+) -> impl Iterator<Item = &'a ScheduleRecord> + 'a {
+    let firings = snapshot.preparing.iter().filter(|firing| roster.schedule(firing.schedule).is_none());
+    firings.filter_map(|firing| snapshot.schedules.get(&firing.schedule))
+}
+
+fn firing_count_in_words(firings: usize) -> String {
+    match firings {
+        1 => "1 accepted firing without a job".to_owned(),
+        more => format!("{more} accepted firings without a job"),
     }
 }
 
@@ -52,10 +136,12 @@ pub(crate) fn gone_sentence(agent: &AgentName) -> String {
 }
 
 /// Describes that an agent has left the config, and how a person can handle its remaining jobs.
-pub fn left_sentence(agent: &AgentName, gone: Option<&GoneAgent>) -> String {
+pub fn left_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
     match gone {
-        Some(GoneAgent { running, queued, .. }) => {
-            format!("jobs of {agent}: {running} running, {queued} waiting; {}", gone_sentence(agent))
+        Some(RemovedAgent { running, queued, firings, .. }) => {
+            let firings = (*firings > 0).then(|| format!(", {}", firing_count_in_words(*firings)));
+            let firings = firings.unwrap_or_default();
+            format!("jobs of {agent}: {running} running, {queued} waiting{firings}; {}", gone_sentence(agent))
         }
         None => format!("{}, which have all ended", agent_left(agent)),
     }
@@ -81,11 +167,11 @@ pub(super) async fn of_jobs(api: &Api, jobs: &[Job]) -> Result<Vec<Option<Waits>
     }
     let (roster, now) = (api.roster(), api.now());
     let snapshot = api.snapshot(&roster, now).await?;
-    let mut all = Vec::with_capacity(jobs.len());
+    let mut waits = Vec::with_capacity(jobs.len());
     for job in jobs {
-        all.push(if is_pending(job) { of_pending(api, &roster, &snapshot, job, now).await? } else { None });
+        waits.push(if is_pending(job) { of_pending(api, &roster, &snapshot, job, now).await? } else { None });
     }
-    Ok(all)
+    Ok(waits)
 }
 
 async fn of_pending(
@@ -100,9 +186,20 @@ async fn of_pending(
         return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
     };
     // The job may have begun in the meantime.
-    let Some(live) = snapshot.jobs.iter().find(|live| live.id == *job.id()) else { return Ok(None) };
+    let live = snapshot.jobs.iter().find(|live| live.id == *job.id());
+    let Some(live) = live.filter(|live| matches!(live.state, LiveState::Pending { .. })) else {
+        return Ok(None);
+    };
     if let Some(waits) = in_snapshot(roster, agent, snapshot, live, now) {
-        return Ok(Some(waits));
+        let has_failure = matches!(waits.reason, SkipReason::Requeued | SkipReason::UsageLimit);
+        let failed =
+            if live.began_at.is_some() && !has_failure { last_failure(api, job).await? } else { None };
+        return Ok(Some(match failed {
+            Some(failed) => {
+                Waits { message: format!("{failed}; the retry waits: {}", waits.message), ..waits }
+            }
+            None => waits,
+        }));
     }
     match live.state {
         LiveState::Pending { not_before: Some(until) } if until > now => {
@@ -120,19 +217,19 @@ async fn of_pending(
     }
 }
 
-/// Describes a pending job whose time has come, and why it was put back or is tried again.
+/// Describes why a pending job that is due does not start. If it was put back or is a retry, also says why.
 fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Timestamp) -> Waits {
     let AwaitedStart { reason, until, sentence } = awaited;
     let retry = failed.map(|failed| match live.retry_due(now) {
         Some(since) => format!("{failed}; the retry has been due since {since:.0}, and waits: {sentence}"),
         None => format!("{failed}; the retry waits: {sentence}"),
     });
-    let again = retry.or_else(|| Some(format!("{}; {sentence}", live.requeued.sentence()?)));
-    let without = if again.is_some() { SkipReason::Requeued } else { SkipReason::Disabled };
-    Waits { reason: reason.unwrap_or(without), until, message: again.unwrap_or(sentence) }
+    let message = retry.or_else(|| Some(format!("{}; {sentence}", live.requeued.sentence()?)));
+    let default_reason = if message.is_some() { SkipReason::Requeued } else { SkipReason::Disabled };
+    Waits { reason: reason.unwrap_or(default_reason), until, message: message.unwrap_or(sentence) }
 }
 
-/// Budgets, pauses, provider limits, and starts that failed.
+/// Returns the reason that the snapshot shows: a budget, a pause, a failed start or a usage limit of a provider.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,
@@ -144,9 +241,9 @@ fn in_snapshot(
         let message = over.sentence(&agent.name, roster.zone());
         return Some(Waits { reason: SkipReason::OverBudget, until: over.until, message });
     }
-    if let Some(held) = Holds::of(agent, snapshot, now).job(live) {
-        let message = without_code(&held.sentence()).to_owned();
-        return Some(Waits { reason: held.reason(), until: held.until(), message });
+    if let Some(hold) = Holds::of(agent, snapshot, now).job(live) {
+        let message = without_code(&hold.sentence()).to_owned();
+        return Some(Waits { reason: hold.reason(), until: hold.until(), message });
     }
     if let Some((until, message)) = live.put_back(now) {
         return Some(Waits { reason: SkipReason::Requeued, until: Some(until), message });
@@ -161,11 +258,11 @@ fn in_snapshot(
 /// Removes the error kind in brackets at the end of the reason of a pause, which is for programs.
 fn without_code(sentence: &str) -> &str {
     let parts = sentence.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
-    let is_kind = |word: &str| serde_json::from_value::<ErrorKind>(word.into()).is_ok();
-    parts.filter(|(_, word)| is_kind(word)).map_or(sentence, |(words, _)| words)
+    let is_kind = |code: &str| serde_json::from_value::<ErrorKind>(code.into()).is_ok();
+    parts.filter(|(_, code)| is_kind(code)).map_or(sentence, |(text, _)| text)
 }
 
-/// Formats `attempt 1 failed, and it is tried again: exit code 3`.
+/// Describes the failure of the last attempt, as `attempt 1 failed, and it is tried again: exit code 3`.
 pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, ApiProblem> {
     let history = api.store.history(job.id().clone()).await?;
     let last = history.and_then(|history| history.attempts.into_iter().last());
@@ -177,6 +274,7 @@ pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>,
     }))
 }
 
+/// Returns the reason if active hours or the calendar of the schedule delay the job.
 fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Option<Waits> {
     let schedule = agent.restrictions(job).schedule()?;
     let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(ClosedBy::sentence)?;
@@ -188,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_loses_its_code_and_nothing_else() {
+    fn only_the_code_at_the_end_is_removed() {
         for (sentence, expected) in [
             (
                 "its schedule has paused itself: exit code 1 (exit)",

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use super::extract::{Count, Given, Params, Switch, named};
+use super::extract::{Count, JsonBody, Params, Switch, parse_name};
 use super::{Api, ApiProblem};
 use cowhand_engine::fleet::{FleetError, find_item};
 use cowhand_engine::queues::{self, DroppedResult, ItemPlace, ItemStatus, ItemView, Queue};
@@ -46,10 +46,10 @@ impl WorkQuery {
             let parts = list.iter().flat_map(|list| list.split(',')).map(str::trim);
             parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
-        let priority = parts(&self.priority).into_iter().map(|word| {
-            serde_json::from_value(word.clone().into()).map_err(|_| {
+        let priority = parts(&self.priority).into_iter().map(|name| {
+            serde_json::from_value(name.clone().into()).map_err(|_| {
                 ApiProblem::bad_request(format!(
-                    "{word:?} is no priority; there are critical, high, medium and low"
+                    "{name:?} is no priority; there are critical, high, medium and low"
                 ))
             })
         });
@@ -114,11 +114,11 @@ impl WorkCursor {
         self.is_taken.cmp(&other.is_taken).then_with(|| self.item.compare_place(&other.item))
     }
 
-    fn written(&self) -> String {
+    fn encode(&self) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    fn read(cursor: &str) -> Result<Self, ApiProblem> {
+    fn decode(cursor: &str) -> Result<Self, ApiProblem> {
         let json = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
         let cursor = json.and_then(|json| serde_json::from_slice(&json).ok());
         cursor.ok_or_else(|| ApiProblem::bad_request("this is not a cursor of this list".to_owned()))
@@ -127,14 +127,14 @@ impl WorkCursor {
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Params(asked): Params<WorkQuery>,
+    Params(query): Params<WorkQuery>,
 ) -> Result<Json<WorkView>, ApiProblem> {
     let (roster, sources) = (api.roster(), api.sources());
-    if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
+    if let Some(agent) = query.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
         return Err(api.missing_agent(agent).await);
     }
-    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(WorkCursor::read).transpose()?);
-    let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MAX_COUNT) as usize);
+    let (options, after) = (query.options()?, query.cursor.as_deref().map(WorkCursor::decode).transpose()?);
+    let limit = query.limit.map(|limit| Count::or(Some(limit), Count::MAX_COUNT) as usize);
     let mut view = WorkView {
         items: Vec::new(),
         next_cursor: None,
@@ -142,12 +142,12 @@ pub(super) async fn list(
         untaken: Vec::new(),
         problems: Vec::new(),
     };
-    let mut queues = queues::queues(&sources, &roster, asked.agent.as_ref());
-    if let Some(queue) = asked.queue {
+    let mut queues = queues::queues(&sources, &roster, query.agent.as_ref());
+    if let Some(name) = query.queue {
         let known: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-        queues.retain(|known| known.name == queue);
+        queues.retain(|queue| queue.name == name);
         if queues.is_empty() {
-            return Err(FleetError::NoQueue { queue, known }.into());
+            return Err(FleetError::NoQueue { queue: name, known }.into());
         }
     }
     if let Some(cursor) =
@@ -159,35 +159,35 @@ pub(super) async fn list(
         )));
     }
     let mut last = None;
-    let mut is_before = after.is_some();
+    let mut is_earlier_page = after.is_some();
     for queue in queues {
         view.queues.push(queue.name.clone());
         if queues::takers(&sources, &roster, &queue.name).is_empty() {
             view.untaken.push(queue.name.clone());
         }
         // Queues of earlier pages are not read again.
-        is_before &= after.as_ref().is_some_and(|cursor| cursor.queue != queue.name);
-        if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
+        is_earlier_page &= after.as_ref().is_some_and(|cursor| cursor.queue != queue.name);
+        if is_earlier_page || limit.is_some_and(|limit| view.items.len() > limit) {
             continue;
         }
-        let items = api.items(&queue, &sources, asked.all.is_on()).await;
-        // Claimed items are known without the source.
+        let items = api.items(&queue, &sources, query.all.is_on()).await;
+        // The store knows the claimed items even if the source does not answer.
         let items = match items {
             Err(error) => {
                 view.problems.push(QueueProblem { queue: queue.name.clone(), message: error.to_string() });
-                if asked.all.is_on() { queues::in_hand(&queue, &api.store).await } else { Ok(Vec::new()) }
+                if query.all.is_on() { queues::in_hand(&queue, &api.store).await } else { Ok(Vec::new()) }
             }
             items => items,
         };
         match items {
             Ok(items) => {
-                let wanted = items.into_iter().filter(|view| options.admits(&view.item));
-                let mut places: Vec<(WorkCursor, ItemView)> =
-                    wanted.map(|view| (WorkCursor::of(&queue.name, &view), view)).collect();
-                places.sort_by(|(one, _), (other, _)| one.compare(other));
-                let begun = after.as_ref().filter(|cursor| cursor.queue == queue.name);
-                places.retain(|(cursor, _)| begun.is_none_or(|begun| begun.compare(cursor).is_lt()));
-                for (cursor, item) in places {
+                let admitted = items.into_iter().filter(|view| options.admits(&view.item));
+                let mut positioned: Vec<(WorkCursor, ItemView)> =
+                    admitted.map(|view| (WorkCursor::of(&queue.name, &view), view)).collect();
+                positioned.sort_by(|(one, _), (other, _)| one.compare(other));
+                let start = after.as_ref().filter(|cursor| cursor.queue == queue.name);
+                positioned.retain(|(cursor, _)| start.is_none_or(|start| start.compare(cursor).is_lt()));
+                for (cursor, item) in positioned {
                     if limit.is_none_or(|limit| view.items.len() < limit) {
                         last = Some(cursor);
                     }
@@ -201,7 +201,7 @@ pub(super) async fn list(
     }
     if let Some(limit) = limit.filter(|limit| view.items.len() > *limit) {
         view.items.truncate(limit);
-        view.next_cursor = last.map(|cursor| cursor.written());
+        view.next_cursor = last.map(|cursor| cursor.encode());
     }
     Ok(Json(view))
 }
@@ -209,13 +209,13 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Params(asked): Params<WorkQuery>,
+    Params(query): Params<WorkQuery>,
 ) -> Result<Json<ItemView>, ApiProblem> {
-    let id = named(&id)?;
+    let id = parse_name(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
-    let named = (&id, place(asked.agent.as_ref(), asked.queue.as_deref()));
-    let (queue, view) = find_item(&sources, &roster, &api.store, named, "show").await?;
-    api.notice(&queue).await;
+    let named_item = (&id, place(query.agent.as_ref(), query.queue.as_deref()));
+    let (queue, view) = find_item(&sources, &roster, &api.store, named_item, "show").await?;
+    api.retry_undelivered(&queue).await;
     Ok(Json(ItemView { dropped_result: api.dropped_result(&id, &queue).await?, ..view }))
 }
 
@@ -228,12 +228,12 @@ impl Api {
         claimed: bool,
     ) -> Result<Vec<ItemView>, WorkSourceError> {
         let items = within(SOURCE_READ_TIMEOUT, queues::items(queue, sources, &self.store, claimed)).await?;
-        self.notice(queue).await;
+        self.retry_undelivered(queue).await;
         Ok(items)
     }
 
-    /// Makes the daemon retry undelivered results of items that are in the queue now.
-    async fn notice(&self, queue: &Queue) {
+    /// Makes the daemon send results again that were not delivered, for items that are in the queue now.
+    async fn retry_undelivered(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
         if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.retry_undelivered(queue)).await {
             debug!(queue = queue.name, "cannot look for items with unreported results: {error}");
@@ -278,7 +278,8 @@ const MAX_JOBS_SEARCHED: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ClaimAsked {
+#[schemars(rename = "ClaimAsked")]
+pub struct ClaimRequest {
     pub agent: Option<AgentName>,
     /// Name of the queue, if several queues of the agent have an item of this id.
     pub queue: Option<String>,
@@ -289,16 +290,17 @@ pub struct ClaimAsked {
 pub(super) async fn claim(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(asked): Given<ClaimAsked>,
+    JsonBody(request): JsonBody<ClaimRequest>,
 ) -> Result<Json<ItemView>, ApiProblem> {
-    let person = asked.person.as_deref().unwrap_or("person");
-    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
-    Ok(Json(api.daemon()?.claim_item(&named(&id)?, place, person).await?))
+    let person = request.person.as_deref().unwrap_or("person");
+    let place = place(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.claim_item(&parse_name(&id)?, place, person).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ReleaseAsked {
+#[schemars(rename = "ReleaseAsked")]
+pub struct ReleaseRequest {
     pub agent: Option<AgentName>,
     /// Name of the queue, if several queues of the agent have an item of this id.
     pub queue: Option<String>,
@@ -309,17 +311,18 @@ pub struct ReleaseAsked {
 pub(super) async fn release(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(asked): Given<ReleaseAsked>,
+    JsonBody(request): JsonBody<ReleaseRequest>,
 ) -> Result<Json<ItemView>, ApiProblem> {
     let options =
-        ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason, unfinished: false };
-    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
-    Ok(Json(api.daemon()?.release_item(&named(&id)?, place, options).await?))
+        ReleaseOptions { add_comment: request.reason.is_some(), reason: request.reason, unfinished: false };
+    let place = place(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.release_item(&parse_name(&id)?, place, options).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct RetryAsked {
+#[schemars(rename = "RetryAsked")]
+pub struct RetryRequest {
     pub agent: Option<AgentName>,
     /// Name of the queue, if several queues of the agent have an item of this id.
     pub queue: Option<String>,
@@ -328,15 +331,16 @@ pub struct RetryAsked {
 pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(asked): Given<RetryAsked>,
+    JsonBody(request): JsonBody<RetryRequest>,
 ) -> Result<Json<ItemView>, ApiProblem> {
-    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
-    Ok(Json(api.daemon()?.retry_item(&named(&id)?, place).await?))
+    let place = place(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.retry_item(&parse_name(&id)?, place).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct CompleteAsked {
+#[schemars(rename = "CompleteAsked")]
+pub struct CompleteRequest {
     pub agent: Option<AgentName>,
     /// Name of the queue, if several queues of the agent have an item of this id.
     pub queue: Option<String>,
@@ -348,9 +352,9 @@ pub struct CompleteAsked {
 pub(super) async fn complete(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(asked): Given<CompleteAsked>,
+    JsonBody(request): JsonBody<CompleteRequest>,
 ) -> Result<Json<ItemView>, ApiProblem> {
-    let outcome = asked.outcome.unwrap_or(WorkOutcome::Success);
+    let outcome = request.outcome.unwrap_or(WorkOutcome::Success);
     let summary = match outcome {
         WorkOutcome::Success => "Done by hand.",
         WorkOutcome::Failure => "Marked as failed by hand.",
@@ -358,11 +362,11 @@ pub(super) async fn complete(
     };
     let result = WorkResult {
         outcome,
-        summary: asked.summary.unwrap_or_else(|| summary.to_owned()),
+        summary: request.summary.unwrap_or_else(|| summary.to_owned()),
         details: None,
         artifacts: Vec::new(),
         error: None,
     };
-    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
-    Ok(Json(api.daemon()?.complete_item(&named(&id)?, place, result).await?))
+    let place = place(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.complete_item(&parse_name(&id)?, place, result).await?))
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cowhand_store::{KnownWorkspace, WorkspaceState};
+use cowhand_store::{StoredWorkspace, WorkspaceState};
 
 /// Worktree or clone of a job that exists, or of which its branch remains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,15 +37,15 @@ pub enum WorkspacePhase {
     Branch,
 }
 
-impl From<KnownWorkspace> for WorkspaceView {
-    fn from(known: KnownWorkspace) -> Self {
-        let (state, keep_until) = match known.state {
+impl From<StoredWorkspace> for WorkspaceView {
+    fn from(stored: StoredWorkspace) -> Self {
+        let (state, keep_until) = match stored.state {
             WorkspaceState::Making => (WorkspacePhase::Making, None),
             WorkspaceState::Used => (WorkspacePhase::Used, None),
             WorkspaceState::Kept { until } => (WorkspacePhase::Kept, until),
             WorkspaceState::Branch => (WorkspacePhase::Branch, None),
         };
-        let workspace = known.workspace;
+        let workspace = stored.workspace;
         Self {
             kind: workspace.kind,
             state,

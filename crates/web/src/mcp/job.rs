@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::ToolResult;
 use super::tool::Tool;
 use crate::api::{
-    ApiProblem, AskVerdict, Client, Code, JobAskReply, JobAsks, JobFollows, JobReports, JobView,
+    ApiProblem, AskRequest, AskVerdict, Client, Code, FollowupRequest, JobAskReply, JobView, ReportRequest,
 };
 use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
 
@@ -44,15 +44,15 @@ impl JobTools {
     }
 
     /// Repeats a request until the daemon, which may be restarting, gives a final answer.
-    async fn retry_until_answered<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
+    async fn retry_until_answered<T, F>(send: impl Fn() -> F + Send) -> Result<T, String>
     where
         F: Future<Output = Result<T, ApiProblem>> + Send,
     {
         let mut failures = 0;
         loop {
-            match ask().await {
+            match send().await {
                 Ok(answer) => return Ok(answer),
-                Err(problem) if may_pass(problem.code) => {
+                Err(problem) if is_temporary(problem.code) => {
                     failures += 1;
                     tokio::time::sleep(RETRY_BACKOFF.pause_after(failures)).await;
                 }
@@ -64,15 +64,16 @@ impl JobTools {
     /// Asks whether a tool may be used with this input; fails with the reason if not. `call` is the program's
     /// own id of this use.
     pub async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
-        let known = !call.is_empty() && call.len() <= 150;
-        let key = if known { format!("tool {call}") } else { fresh_key() };
+        let is_usable = !call.is_empty() && call.len() <= 150;
+        let key = if is_usable { format!("tool {call}") } else { fresh_key() };
         match self.ask(key, Some(tool), input, None).await {
             AskAnswer::Yes => Ok(()),
             AskAnswer::No(why) | AskAnswer::Text(why) => Err(why),
         }
     }
 
-    /// Asks, and waits for the answer. The same `key` is the same ask, however often the connection was lost.
+    /// Asks, and waits for the answer. A repeated request with the same `key`, after a lost connection, continues the
+    /// same ask.
     async fn ask(
         &self,
         key: String,
@@ -80,9 +81,10 @@ impl JobTools {
         input: Value,
         question: Option<String>,
     ) -> AskAnswer {
-        let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
+        let request = AskRequest { attempt: self.attempt, key, tool, input, question };
         let path = format!("jobs/{}/asks", self.job);
-        let reply: JobAskReply = match Self::retry_until_answered(|| self.client.post(&path, &asks)).await {
+        let reply: JobAskReply = match Self::retry_until_answered(|| self.client.post(&path, &request)).await
+        {
             Ok(reply) => reply,
             Err(why) => return AskAnswer::No(why),
         };
@@ -128,7 +130,7 @@ const RETRY_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
 
 /// Checks whether the problem may be temporary: the daemon restarts, or its store is not available.
-const fn may_pass(code: Code) -> bool {
+const fn is_temporary(code: Code) -> bool {
     matches!(
         code,
         Code::NoDaemon
@@ -197,10 +199,10 @@ async fn schedule_followup(
     connection: Arc<JobTools>,
     Followup { prompt, after, agent }: Followup,
 ) -> ToolResult {
-    let asked =
-        JobFollows { attempt: connection.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
+    let request =
+        FollowupRequest { attempt: connection.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
     let path = format!("jobs/{}/followups", connection.job);
-    let job: JobRecord = JobTools::retry_until_answered(|| connection.client.post(&path, &asked)).await?;
+    let job: JobRecord = JobTools::retry_until_answered(|| connection.client.post(&path, &request)).await?;
     let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
     Ok(format!("{} will run{when}", job.id))
 }
@@ -220,9 +222,9 @@ struct Reported {
 
 async fn report(connection: Arc<JobTools>, reported: Reported) -> ToolResult {
     let Reported { outcome, summary, artifacts } = reported;
-    let given = JobReports { attempt: connection.attempt, outcome: Some(outcome), summary, artifacts };
+    let request = ReportRequest { attempt: connection.attempt, outcome: Some(outcome), summary, artifacts };
     let path = format!("jobs/{}/report", connection.job);
-    let report: Report = JobTools::retry_until_answered(|| connection.client.post(&path, &given)).await?;
+    let report: Report = JobTools::retry_until_answered(|| connection.client.post(&path, &request)).await?;
     Ok(format!("reported: {}", report.outcome.in_words()))
 }
 
@@ -236,8 +238,8 @@ struct Approve {
     tool_use_id: Option<String>,
 }
 
-async fn approve(connection: Arc<JobTools>, asked: Approve) -> ToolResult {
-    let Approve { tool_name, input, tool_use_id } = asked;
+async fn approve(connection: Arc<JobTools>, request: Approve) -> ToolResult {
+    let Approve { tool_name, input, tool_use_id } = request;
     let allowed = connection.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
     let answer = match allowed {
         Ok(()) => json!({ "behavior": "allow", "updatedInput": input }),

@@ -1,8 +1,7 @@
-//! The fleet as an MCP server on standard input and output: for the agents of jobs, each with the rights of
-//! its job
-//! (`job`), started by their programs; and for people's own assistants (`person`).
+//! The fleet as an MCP server on standard input and output. The agent of a job starts it and has the rights of its job
+//! (`job`). The assistant of a person starts it too (`person`).
 //!
-//! It has no state: every tool sends a request to the daemon. The tools of a job wait for a daemon that
+//! The server has no state: every tool sends a request to the daemon. The tools of a job wait for a daemon that
 //! restarts.
 
 mod job;
@@ -79,9 +78,9 @@ impl<V: Send + Sync + 'static> ServerHandler for McpServer<V> {
         let Some(tool) = self.tools.iter().find(|tool| tool.name == request.name) else {
             return Err(ErrorData::invalid_params(format!("there is no tool {:?}", request.name), None));
         };
-        let given = serde_json::Value::Object(request.arguments.unwrap_or_default());
+        let input = serde_json::Value::Object(request.arguments.unwrap_or_default());
         let result = tokio::select! {
-            result = (tool.call)(Arc::clone(&self.connection), given) => result,
+            result = (tool.call)(Arc::clone(&self.connection), input) => result,
             // The client has cancelled the call.
             () = context.ct.cancelled() => Err("cancelled".to_owned()),
         };

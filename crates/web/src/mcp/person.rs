@@ -20,10 +20,10 @@ use crate::api::{
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::state::StateFolder;
 
-/// How an assistant's words reach the daemon: as those of the person who started it.
+/// Connection of an assistant to the daemon, with the rights of the person who started the assistant.
 pub struct PersonTools {
     state: StateFolder,
-    /// What to do while no daemon runs, as a clause.
+    /// Advice for the case that no daemon runs, as a clause.
     how_to_start: Box<dyn Fn() -> String + Send + Sync>,
 }
 
@@ -40,26 +40,26 @@ impl PersonTools {
 
     /// Connects anew for each request, because the daemon may have been restarted.
     async fn client(&self) -> Result<Client, String> {
-        let found = Client::of_daemon(&self.state).await.map_err(|problem| problem.message)?;
-        found.ok_or_else(|| format!("no daemon runs for this fleet; {}", (self.how_to_start)()))
+        let client = Client::of_daemon(&self.state).await.map_err(|problem| problem.message)?;
+        client.ok_or_else(|| format!("no daemon runs for this fleet; {}", (self.how_to_start)()))
     }
 
     async fn get<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str) -> ToolResult {
-        let found: T = self.client().await?.get(path).await.map_err(|problem| problem.message)?;
-        written(&found)
+        let answer: T = self.client().await?.get(path).await.map_err(|problem| problem.message)?;
+        to_json(&answer)
     }
 
     async fn post<T: serde::de::DeserializeOwned + Serialize>(
         &self,
         path: &str,
-        given: &Value,
+        input: &Value,
     ) -> ToolResult {
-        let done: T = self.client().await?.post(path, given).await.map_err(|problem| problem.message)?;
-        written(&done)
+        let answer: T = self.client().await?.post(path, input).await.map_err(|problem| problem.message)?;
+        to_json(&answer)
     }
 }
 
-fn written(value: &impl Serialize) -> ToolResult {
+fn to_json(value: &impl Serialize) -> ToolResult {
     serde_json::to_string_pretty(value).map_err(|error| error.to_string())
 }
 
@@ -120,15 +120,15 @@ struct Jobs {
     limit: Option<u32>,
 }
 
-async fn jobs(connection: Arc<PersonTools>, asked: Jobs) -> ToolResult {
-    let mut path = format!("jobs?limit={}", asked.limit.unwrap_or(20).clamp(1, 200));
-    let given = [
-        ("agent", asked.agent.map(|agent| agent.to_string())),
-        ("schedule", asked.schedule.map(|schedule| schedule.to_string())),
-        ("status", asked.status.map(|status| status.to_string())),
-        ("search", asked.search),
+async fn jobs(connection: Arc<PersonTools>, filter: Jobs) -> ToolResult {
+    let mut path = format!("jobs?limit={}", filter.limit.unwrap_or(20).clamp(1, 200));
+    let parameters = [
+        ("agent", filter.agent.map(|agent| agent.to_string())),
+        ("schedule", filter.schedule.map(|schedule| schedule.to_string())),
+        ("status", filter.status.map(|status| status.to_string())),
+        ("search", filter.search),
     ];
-    for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+    for (key, value) in parameters.into_iter().filter_map(|(key, value)| Some((key, value?))) {
         path.extend(["&", key, "=", &segment(&value)]);
     }
     connection.get::<Page<ListedJob>>(&path).await
@@ -193,11 +193,11 @@ impl OneSchedule {
 async fn why(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
     let client = connection.client().await?;
     let address = one.address();
-    let both = client.get::<ScheduleWithFirings>(&format!("{address}?firings=10")).await;
-    let ScheduleWithFirings { schedule, firings } = both.map_err(|problem| problem.message)?;
+    let answer = client.get::<ScheduleWithFirings>(&format!("{address}?firings=10")).await;
+    let ScheduleWithFirings { schedule, firings } = answer.map_err(|problem| problem.message)?;
     let agent = client.get::<AgentView>(&format!("agents/{}", segment(one.agent.as_str()))).await;
     let refused = agent.map_err(|problem| problem.message)?.followup_refused;
-    written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
+    to_json(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
 }
 
 async fn enable(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
@@ -246,7 +246,7 @@ async fn trigger(
     connection: Arc<PersonTools>,
     Triggered { agent, schedule, prompt }: Triggered,
 ) -> ToolResult {
-    let given = Trigger { schedule, prompt, ..Trigger::default() };
-    let given = serde_json::to_value(given).map_err(|error| error.to_string())?;
-    connection.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await
+    let request = Trigger { schedule, prompt, ..Trigger::default() };
+    let request = serde_json::to_value(request).map_err(|error| error.to_string())?;
+    connection.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &request).await
 }

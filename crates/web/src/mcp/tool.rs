@@ -15,19 +15,19 @@ type Call<V> = Box<dyn Fn(Arc<V>, Value) -> Pin<Box<dyn Future<Output = ToolResu
 pub(super) struct Tool<V> {
     pub(super) name: &'static str,
     about: &'static str,
-    takes: Map<String, Value>,
+    input_schema: Map<String, Value>,
     pub(super) call: Call<V>,
 }
 
 impl<V: Send + Sync + 'static> Tool<V> {
-    pub(super) fn new<T, F, D>(name: &'static str, about: &'static str, done: D) -> Self
+    pub(super) fn new<T, F, D>(name: &'static str, about: &'static str, handler: D) -> Self
     where
         T: DeserializeOwned + JsonSchema + Send + 'static,
         F: Future<Output = ToolResult> + Send + 'static,
         D: Fn(Arc<V>, T) -> F + Send + Sync + Copy + 'static,
     {
         let schema = SchemaGenerator::default().into_root_schema_for::<T>();
-        let takes = match schema.to_value() {
+        let input_schema = match schema.to_value() {
             Value::Object(mut fields) => {
                 fields.remove("$schema");
                 fields.remove("title");
@@ -35,17 +35,17 @@ impl<V: Send + Sync + 'static> Tool<V> {
             }
             _ => Map::new(),
         };
-        let call: Call<V> = Box::new(move |connection, given| {
+        let call: Call<V> = Box::new(move |connection, input| {
             Box::pin(async move {
-                let given: T = serde_json::from_value(given).map_err(|error| error.to_string())?;
-                done(connection, given).await
+                let input: T = serde_json::from_value(input).map_err(|error| error.to_string())?;
+                handler(connection, input).await
             })
         });
-        Self { name, about, takes, call }
+        Self { name, about, input_schema, call }
     }
 
     pub(super) fn described(&self) -> rmcp::model::Tool {
-        rmcp::model::Tool::new(self.name, self.about, self.takes.clone())
+        rmcp::model::Tool::new(self.name, self.about, self.input_schema.clone())
     }
 }
 

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::origin_check::{announced_length, single_header};
 use super::rate_limit::RateLimit;
-use crate::api::{self, Api, ApiProblem, ByPage, Code, Wanted, hash};
+use crate::api::{self, Api, ApiProblem, ByPage, Code, RequestedEndpoint, hash};
 use cowhand_engine::fleet::Fleet;
 use cowhand_store::TokenRecord;
 use cowhand_store::audit;
@@ -26,12 +26,11 @@ const MAX_BODY_BYTES: usize = 2 << 20;
 pub(super) struct Access {
     api: Api,
     fleet: Arc<Fleet>,
-    /// Limit on wrong tokens of an address. A valid token is accepted regardless of wrong ones: behind a
-    /// proxy all clients have one address, and one program with an old token must not block the others.
-    wrong: Arc<RateLimit>,
-    /// Name of the cookie with the token of a browser. A browser sends a cookie to every port of a host, so
-    /// two fleets on
-    /// one machine need two names.
+    /// Limit on requests without a valid token, for each address. A valid token is accepted even above the limit:
+    /// behind a proxy, all clients have one address, and a program with an old token must not block the others.
+    failures: Arc<RateLimit>,
+    /// Name of the cookie with the token of a browser. A browser sends a cookie to every port of a host, so two fleets
+    /// on one machine need different names.
     cookie: Arc<str>,
 }
 
@@ -44,49 +43,50 @@ pub(super) enum Caller {
         by_page: bool,
     },
     Stranger {
-        was_given: bool,
+        /// Set if the request had a token or a cookie that is not valid.
+        has_token: bool,
     },
 }
 
-/// Header that a request needs if it changes something and has a cookie. No form of another page can set it.
+/// Header that a request with a cookie needs if it changes something. A form of another site cannot set it.
 pub(super) const OWN_PAGE_HEADER: &str = "x-cowhand";
 
 impl Access {
     pub(super) fn new(api: Api, fleet: Arc<Fleet>, port: u16) -> Self {
-        let wrong = Arc::new(RateLimit::new(20, Duration::from_secs(3)));
-        Self { api, fleet, wrong, cookie: format!("cowhand-{port}").into() }
+        let failures = Arc::new(RateLimit::new(20, Duration::from_secs(3)));
+        Self { api, fleet, failures, cookie: format!("cowhand-{port}").into() }
     }
 
     pub(super) fn cookie(&self) -> &str {
         &self.cookie
     }
 
-    /// Identifies the caller by the token in `Authorization`, else by that in the cookie. Refuses unknown
-    /// callers that come too often, and requests that another page may have caused a browser to send.
+    /// Identifies the caller by the token in `Authorization`, else by the token in the cookie. Refuses unknown callers
+    /// above the rate limit, and requests that a page of another site may have made a browser send.
     pub(super) async fn caller(
         &self,
         peer: IpAddr,
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Caller, Response> {
-        let shown = single_header(headers, "authorization").and_then(bearer);
-        let kept = if shown.is_none() { cookie(headers, &self.cookie) } else { None };
-        let given = shown.or(kept);
-        let known = match given {
+        let bearer = single_header(headers, "authorization").and_then(bearer_token);
+        let from_cookie = if bearer.is_none() { cookie_value(headers, &self.cookie) } else { None };
+        let token = bearer.or(from_cookie);
+        let record = match token {
             Some(token) => self.fleet.store().use_token(&hash(token), self.fleet.clock().now()).await,
             None => Ok(None),
         };
-        let Some(token) = known.map_err(|error| ApiProblem::from(error).into_response())? else {
-            self.wrong.take(peer).map_err(IntoResponse::into_response)?;
-            warn!(%peer, "a request without a good token");
-            return Ok(Caller::Stranger { was_given: given.is_some() });
+        let Some(record) = record.map_err(|error| ApiProblem::from(error).into_response())? else {
+            self.failures.take(peer).map_err(IntoResponse::into_response)?;
+            warn!(%peer, "a request without a valid token");
+            return Ok(Caller::Stranger { has_token: token.is_some() });
         };
-        let only_looks = method.is_safe();
-        if kept.is_some() && !only_looks && single_header(headers, OWN_PAGE_HEADER) != Some("1") {
+        if from_cookie.is_some() && !method.is_safe() && single_header(headers, OWN_PAGE_HEADER) != Some("1")
+        {
             let message = format!("with a cookie, this needs the header `{OWN_PAGE_HEADER}: 1`");
             return Err(ApiProblem::new(Code::Forbidden, message).into_response());
         }
-        Ok(Caller::Known { token, by_page: kept.is_some() })
+        Ok(Caller::Known { token: record, by_page: from_cookie.is_some() })
     }
 }
 
@@ -96,13 +96,13 @@ pub(super) async fn check(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Response> {
-    if let Some(token) = api::shown(request.headers()).map(str::to_owned) {
-        let admitted = access.api.admit(&token, Wanted::by(&request)).await;
+    if let Some(token) = api::job_token_in(request.headers()).map(str::to_owned) {
+        let admitted = access.api.admit(&token, RequestedEndpoint::of(&request)).await;
         let job = match admitted {
             Ok(job) => job,
             Err(problem) => {
                 if problem.code == Code::Unauthorized {
-                    access.wrong.take(peer.ip()).map_err(IntoResponse::into_response)?;
+                    access.failures.take(peer.ip()).map_err(IntoResponse::into_response)?;
                 }
                 return Err(problem.into_response());
             }
@@ -111,16 +111,17 @@ pub(super) async fn check(
     }
     let (token, by_page) = match access.caller(peer.ip(), request.method(), request.headers()).await? {
         Caller::Known { token, by_page } => (token, by_page),
-        Caller::Stranger { was_given } => return Err(unauthorized(was_given)),
+        Caller::Stranger { has_token } => return Err(unauthorized(has_token)),
     };
-    let asked = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let needed = needed(request.method(), asked.unwrap_or_default());
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let needed = needed_scope(request.method(), route.unwrap_or_default());
     if token.scope < needed {
         let message =
             format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
         return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
-    // Refuse an announced length at once; a body without one is cut off at the same length while it is read.
+    // An announced length that is too large is refused here. A body without an announced length is cut at the same
+    // length while it is read.
     if announced_length(request.headers()).is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
         let message = format!("a request has at most {MAX_BODY_BYTES} bytes");
         return Err(ApiProblem::new(Code::TooLarge, message).into_response());
@@ -132,13 +133,13 @@ pub(super) async fn check(
     Ok(audit::by(actor, next.run(request)).await)
 }
 
-fn bearer(value: &str) -> Option<&str> {
+fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 /// Returns the only cookie of this name; none if there are two.
-fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+fn cookie_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
@@ -146,8 +147,8 @@ fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     if second.is_some() { None } else { Some(first) }
 }
 
-fn unauthorized(was_given: bool) -> Response {
-    let message = if was_given {
+fn unauthorized(has_token: bool) -> Response {
+    let message = if has_token {
         "the token is wrong, expired or revoked; `cowhand token create` makes a new one"
     } else {
         "this needs `Authorization: Bearer TOKEN`; `cowhand token create` makes a token"
@@ -158,7 +159,7 @@ fn unauthorized(was_given: bool) -> Response {
 }
 
 /// Returns the scope for a route. A path without an endpoint needs the usual scope of its method.
-fn needed(method: &Method, route: &str) -> Scope {
+fn needed_scope(method: &Method, route: &str) -> Scope {
     api::scope(method, route).unwrap_or(match *method {
         Method::GET | Method::HEAD => Scope::Read,
         _ => Scope::Operate,
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_needs_which_scope() {
+    fn scopes_of_endpoints() {
         for (method, route, expected) in [
             (Method::GET, "/api/v1/status", Scope::Read),
             (Method::HEAD, "/api/v1/jobs", Scope::Read),
@@ -188,12 +189,12 @@ mod tests {
             (Method::HEAD, "/api/v1/tokens", Scope::Admin),
             (Method::POST, "/api/v1/tokens/{name}/revoke", Scope::Admin),
         ] {
-            assert_eq!(needed(&method, route), expected, "{method} {route}");
+            assert_eq!(needed_scope(&method, route), expected, "{method} {route}");
         }
     }
 
     #[test]
-    fn what_is_a_bearer() {
+    fn bearer_tokens() {
         for (value, expected) in [
             ("Bearer cow_x", Some("cow_x")),
             ("bearer  cow_x ", Some("cow_x")),
@@ -201,12 +202,12 @@ mod tests {
             ("cow_x", None),
             ("Bearer", None),
         ] {
-            assert_eq!(bearer(value), expected, "{value:?}");
+            assert_eq!(bearer_token(value), expected, "{value:?}");
         }
     }
 
     #[test]
-    fn which_cookie_is_ours() {
+    fn the_cookie_of_the_fleet_is_found() {
         for (lines, expected) in [
             (&["cowhand-1=a"][..], Some("a")),
             (&["x=1; cowhand-1=a; cowhand-2=b"], Some("a")),
@@ -220,7 +221,7 @@ mod tests {
             for line in lines {
                 headers.append(header::COOKIE, line.parse().unwrap());
             }
-            assert_eq!(cookie(&headers, "cowhand-1"), expected, "{lines:?}");
+            assert_eq!(cookie_value(&headers, "cowhand-1"), expected, "{lines:?}");
         }
     }
 }

@@ -1,29 +1,31 @@
 //! Limits on the number of deliveries at a time, and on their memory.
 //!
-//! For senders that know a secret these are the only limits: deliveries wait until there is room, and more
-//! are refused only when very many wait. Their bytes wait in the sender's socket, not here.
+//! For senders that know a secret, these are the only limits. Deliveries wait until there is memory for them, and are
+//! refused only if too many wait. The bytes of a waiting delivery stay in the socket, not in the memory of this
+//! process.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cowhand_core::delivery::MOST_BYTES;
+use cowhand_core::delivery::MAX_BODY_BYTES;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use super::rate_limit::{TooMany, source};
+use super::rate_limit::{TooMany, limited_address};
 
-/// Largest number of deliveries at a time, most of them waiting.
+/// Maximum number of deliveries at a time, including those that wait.
 const MAX_DELIVERIES: usize = 2_000;
-/// Unit for bodies in memory. `MAX_BODY_UNITS` is four of the largest bodies, or thousands of usual ones.
+/// Unit in which the memory of bodies is counted, in bytes.
 const BODY_UNIT: usize = 1 << 10;
-const MAX_BODY_UNITS: usize = 4 * MOST_BYTES / BODY_UNIT;
-/// Share of one address: half, so that no address alone can block the others.
-const MAX_BODY_UNITS_PER_SOURCE: usize = MAX_BODY_UNITS / 2;
-/// Number of addresses above which those without a delivery in progress are forgotten.
-const MAX_SOURCES: usize = 1_000;
-/// Places for addresses with too many wrong deliveries; a body that never arrives may hold one for half a
-/// minute.
+/// Memory of all bodies: four of the largest bodies, or thousands of usual ones.
+const MAX_BODY_UNITS: usize = 4 * MAX_BODY_BYTES / BODY_UNIT;
+/// Memory of the bodies of one address: half of all, so that no address alone can block the others.
+const MAX_BODY_UNITS_PER_ADDRESS: usize = MAX_BODY_UNITS / 2;
+/// Number of addresses above which those without a delivery in progress are removed.
+const MAX_ADDRESSES: usize = 1_000;
+/// Maximum number of deliveries at a time from addresses with too many wrong deliveries. A body that never arrives
+/// counts for half a minute.
 const MAX_SUSPECT_DELIVERIES: usize = 4;
 /// Size from which bodies are parsed one at a time, because a parsed payload may take many times as much
 /// memory as its text.
@@ -32,11 +34,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Intake {
-    in_hand: Semaphore,
-    room: Semaphore,
-    of_sources: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+    deliveries: Semaphore,
+    body_units: Semaphore,
+    by_address: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
     suspects: Semaphore,
-    large: Semaphore,
+    large_bodies: Semaphore,
 }
 
 /// Permits of a delivery, held while it is in memory, until it is on disk.
@@ -44,8 +46,8 @@ pub(super) struct Intake {
 #[expect(dead_code, reason = "they are held, not used")]
 pub(super) struct DeliveryPermits<'i> {
     suspect: Option<SemaphorePermit<'i>>,
-    own: OwnedSemaphorePermit,
-    room: SemaphorePermit<'i>,
+    of_address: OwnedSemaphorePermit,
+    total: SemaphorePermit<'i>,
 }
 
 /// Error that the server is closing.
@@ -61,49 +63,54 @@ impl From<AcquireError> for IntakeClosed {
 impl Intake {
     pub(super) fn new() -> Self {
         Self {
-            in_hand: Semaphore::new(MAX_DELIVERIES),
-            room: Semaphore::new(MAX_BODY_UNITS),
-            of_sources: Mutex::default(),
+            deliveries: Semaphore::new(MAX_DELIVERIES),
+            body_units: Semaphore::new(MAX_BODY_UNITS),
+            by_address: Mutex::default(),
             suspects: Semaphore::new(MAX_SUSPECT_DELIVERIES),
-            large: Semaphore::new(1),
+            large_bodies: Semaphore::new(1),
         }
     }
 
-    pub(super) fn enter(&self) -> Result<SemaphorePermit<'_>, TooMany> {
-        self.in_hand.try_acquire().map_err(|_| TooMany::after(RETRY_AFTER))
+    pub(super) fn admit(&self) -> Result<SemaphorePermit<'_>, TooMany> {
+        self.deliveries.try_acquire().map_err(|_| TooMany::after(RETRY_AFTER))
     }
 
-    /// Waits for room for a body; one without an announced length counts as the largest.
-    pub(super) async fn room(
+    /// Waits until the memory limits allow a body of this length. A body without an announced length counts as the
+    /// largest.
+    pub(super) async fn reserve(
         &self,
         peer: IpAddr,
         announced: Option<usize>,
         is_suspect: bool,
     ) -> Result<DeliveryPermits<'_>, IntakeClosed> {
         let suspect = if is_suspect { Some(self.suspects.acquire().await?) } else { None };
-        let units = announced.unwrap_or(MOST_BYTES).min(MOST_BYTES).div_ceil(BODY_UNIT).max(1);
+        let units = announced.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES).div_ceil(BODY_UNIT).max(1);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        let own = self.of_source(peer).acquire_many_owned(units).await?;
-        Ok(DeliveryPermits { suspect, own, room: self.room.acquire_many(units).await? })
+        let of_address = self.units_of(peer).acquire_many_owned(units).await?;
+        Ok(DeliveryPermits { suspect, of_address, total: self.body_units.acquire_many(units).await? })
     }
 
-    fn of_source(&self, peer: IpAddr) -> Arc<Semaphore> {
-        let mut all = self.of_sources.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() > MAX_SOURCES {
-            all.retain(|_, own| Arc::strong_count(own) > 1);
+    fn units_of(&self, peer: IpAddr) -> Arc<Semaphore> {
+        let mut by_address = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_address.len() > MAX_ADDRESSES {
+            by_address.retain(|_, units| Arc::strong_count(units) > 1);
         }
         Arc::clone(
-            all.entry(source(peer)).or_insert_with(|| Arc::new(Semaphore::new(MAX_BODY_UNITS_PER_SOURCE))),
+            by_address
+                .entry(limited_address(peer))
+                .or_insert_with(|| Arc::new(Semaphore::new(MAX_BODY_UNITS_PER_ADDRESS))),
         )
     }
 
-    /// Waits for the turn of a large body to be parsed and written; returns none for a body that is not
-    /// large.
-    pub(super) async fn turn(&self, bytes: usize) -> Result<Option<SemaphorePermit<'_>>, IntakeClosed> {
+    /// Waits until no other large body is parsed and written. Returns none for a body that is not large.
+    pub(super) async fn reserve_parsing(
+        &self,
+        bytes: usize,
+    ) -> Result<Option<SemaphorePermit<'_>>, IntakeClosed> {
         if bytes <= LARGE_BODY {
             return Ok(None);
         }
-        Ok(Some(self.large.acquire().await?))
+        Ok(Some(self.large_bodies.acquire().await?))
     }
 }
 
@@ -118,42 +125,42 @@ mod tests {
     }
 
     #[test]
-    fn room_is_bounded_and_comes_back() {
+    fn the_memory_of_bodies_is_limited() {
         let intake = Intake::new();
-        let room = |of, announced| intake.room(peer(of), announced, false).now_or_never();
-        let mut large: Vec<_> = (0..2).map(|_| room(1, None).unwrap().unwrap()).collect();
-        assert!(room(1, Some(1)).is_none(), "one address has half of it");
-        large.extend((0..2).map(|_| room(2, None).unwrap().unwrap()));
-        assert!(room(3, Some(1)).is_none(), "all of it is taken");
+        let reserve = |of, announced| intake.reserve(peer(of), announced, false).now_or_never();
+        let mut large: Vec<_> = (0..2).map(|_| reserve(1, None).unwrap().unwrap()).collect();
+        assert!(reserve(1, Some(1)).is_none(), "one address has half of it");
+        large.extend((0..2).map(|_| reserve(2, None).unwrap().unwrap()));
+        assert!(reserve(3, Some(1)).is_none(), "all of it is taken");
         drop(large);
         let small: Vec<_> =
-            (0..MAX_BODY_UNITS_PER_SOURCE).map(|_| room(1, Some(10)).unwrap().unwrap()).collect();
-        assert!(room(1, Some(0)).is_none());
+            (0..MAX_BODY_UNITS_PER_ADDRESS).map(|_| reserve(1, Some(10)).unwrap().unwrap()).collect();
+        assert!(reserve(1, Some(0)).is_none());
         drop(small);
-        assert!(room(1, Some(usize::MAX)).unwrap().is_ok(), "no more than the longest");
+        assert!(reserve(1, Some(usize::MAX)).unwrap().is_ok(), "no more than the longest");
         for number in 0..5_000_u32 {
             let other = IpAddr::from(number.to_be_bytes());
-            assert!(intake.room(other, Some(1), false).now_or_never().is_some());
+            assert!(intake.reserve(other, Some(1), false).now_or_never().is_some());
         }
-        assert!(intake.of_sources.lock().unwrap().len() <= MAX_SOURCES + 1);
+        assert!(intake.by_address.lock().unwrap().len() <= MAX_ADDRESSES + 1);
     }
 
     #[test]
-    fn suspects_have_a_narrow_way_of_their_own() {
+    fn deliveries_of_suspect_addresses_are_limited_separately() {
         let intake = Intake::new();
-        let room = |of, is_suspect| intake.room(peer(of), Some(1), is_suspect).now_or_never();
-        let held: Vec<_> = (0..4).map(|_| room(1, true).unwrap()).collect();
-        assert!(room(2, true).is_none());
-        assert!(room(1, false).is_some(), "others do not notice");
-        drop(held);
+        let reserve = |of, is_suspect| intake.reserve(peer(of), Some(1), is_suspect).now_or_never();
+        let permits: Vec<_> = (0..4).map(|_| reserve(1, true).unwrap()).collect();
+        assert!(reserve(2, true).is_none());
+        assert!(reserve(1, false).is_some(), "other deliveries are not affected");
+        drop(permits);
     }
 
     #[test]
-    fn very_many_are_refused() {
+    fn too_many_deliveries_are_refused() {
         let intake = Intake::new();
-        let held: Vec<_> = (0..MAX_DELIVERIES).map(|_| intake.enter().unwrap()).collect();
-        assert_eq!(intake.enter().unwrap_err(), TooMany::after(RETRY_AFTER));
-        drop(held);
-        assert!(intake.enter().is_ok());
+        let permits: Vec<_> = (0..MAX_DELIVERIES).map(|_| intake.admit().unwrap()).collect();
+        assert_eq!(intake.admit().unwrap_err(), TooMany::after(RETRY_AFTER));
+        drop(permits);
+        assert!(intake.admit().is_ok());
     }
 }

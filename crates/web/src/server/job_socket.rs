@@ -1,5 +1,5 @@
-//! The job socket. It accepts only job tokens, whoever owns the processes that show them. So it can be given
-//! to an agent in a sandbox, and even to a hostile one.
+//! The job socket. It accepts only job tokens, and does not check which user the calling process has. Therefore even a
+//! sandboxed or hostile agent may have access to it.
 
 use std::collections::HashMap;
 use std::fs::{self, Permissions};
@@ -23,7 +23,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, warn};
 
 use super::connection::serve_stream;
-use crate::api::{self, Api, ApiProblem, Code, SocketError, Wanted};
+use crate::api::{self, Api, ApiProblem, Code, RequestedEndpoint, SocketError};
 use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
 use cowhand_system::remove::absent_is_ok;
@@ -45,8 +45,8 @@ pub struct JobSocket {
 }
 
 impl JobSocket {
-    /// Opens the socket. The caller holds the lock of the state folder, so an existing file belongs to
-    /// nobody.
+    /// Opens the socket. The caller holds the lock of the state folder, so an existing file is left from an earlier
+    /// daemon.
     pub fn open(api: &Api) -> Result<Self, SocketError> {
         let path = api.job_socket().map_err(|source| SocketError::at(api.state().path(), source))?;
         let listen = || {
@@ -58,8 +58,8 @@ impl JobSocket {
         let listener = listen().map_err(|source| SocketError::at(&path, source))?;
         let (stop, stopping) = watch::channel(false);
         let router = api.clone().router().layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
-        let guard = JobSocketState { api: api.clone(), requests: RequestCounts::default() };
-        let router = router.layer(from_fn_with_state(guard, for_jobs_only));
+        let state = JobSocketState { api: api.clone(), requests: RequestCounts::default() };
+        let router = router.layer(from_fn_with_state(state, check_token));
         let task = tokio::spawn(serve(listener, router, stopping));
         Ok(Self { path, stop, task })
     }
@@ -80,12 +80,12 @@ impl JobSocket {
 }
 
 async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
-            Ok::<_, io::Error>((place, listener.accept().await?.0))
+            let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>((permit, listener.accept().await?.0))
         };
         let accepted = tokio::select! {
             accepted = accepted => accepted,
@@ -93,22 +93,22 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
             () = stopped(&stop) => return,
         };
         match accepted {
-            Ok((place, stream)) => {
+            Ok((permit, stream)) => {
                 let connection = serve_stream(stream, JobPeer, HEAD_TIMEOUT, router.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {
-                warn!("cannot take a connection of a job: {error}");
+                warn!("cannot accept a connection of a job: {error}");
                 tokio::time::sleep(ACCEPT_RETRY_AFTER).await;
             }
         }
     }
 }
 
-/// Peer of the socket: some process of some job; the socket itself shows no more.
+/// Peer of the socket, for the log. The socket does not identify the process.
 #[derive(Debug, Clone, Copy)]
 struct JobPeer;
 
@@ -131,34 +131,34 @@ struct RequestGuard {
 
 impl RequestCounts {
     /// Counts a request; returns none if the job already has its maximum.
-    fn take(&self, job: &JobId) -> Option<RequestGuard> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let under_way = all.entry(job.clone()).or_default();
-        if *under_way >= MAX_REQUESTS_PER_JOB {
+    fn try_add(&self, job: &JobId) -> Option<RequestGuard> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(job.clone()).or_default();
+        if *count >= MAX_REQUESTS_PER_JOB {
             return None;
         }
-        *under_way += 1;
+        *count += 1;
         Some(RequestGuard { requests: self.clone(), job: job.clone() })
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut all = self.requests.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(under_way) = all.get_mut(&self.job) {
-            *under_way -= 1;
-            if *under_way == 0 {
-                all.remove(&self.job);
+        let mut counts = self.requests.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.job) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.job);
             }
         }
     }
 }
 
 /// Checks the token before any of the body is read.
-async fn for_jobs_only(State(guard): State<JobSocketState>, request: Request, next: Next) -> Response {
-    let token = api::shown(request.headers()).map(str::to_owned);
+async fn check_token(State(state): State<JobSocketState>, request: Request, next: Next) -> Response {
+    let token = api::job_token_in(request.headers()).map(str::to_owned);
     let admitted = match token {
-        Some(token) => guard.api.admit(&token, Wanted::by(&request)).await,
+        Some(token) => state.api.admit(&token, RequestedEndpoint::of(&request)).await,
         None => Err(ApiProblem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
     };
     let actor = match admitted {
@@ -166,7 +166,7 @@ async fn for_jobs_only(State(guard): State<JobSocketState>, request: Request, ne
         Err(problem) => return refused(problem),
     };
     let request_guard = match &actor {
-        Actor::Job { job } => guard.requests.take(job),
+        Actor::Job { job } => state.requests.try_add(job),
         _ => None,
     };
     let Some(_request_guard) = request_guard else {
@@ -175,7 +175,7 @@ async fn for_jobs_only(State(guard): State<JobSocketState>, request: Request, ne
     audit::by(actor, next.run(request)).await
 }
 
-/// Builds the answer to a refused request, and closes the connection, so that it does not occupy a place.
+/// Builds the answer to a refused request, and closes the connection, so that it does not use up a permit.
 fn refused(problem: ApiProblem) -> Response {
     let mut response = problem.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -187,18 +187,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_job_gets_so_many_turns_and_gives_them_back() {
+    fn requests_of_one_job_are_limited() {
         let requests = RequestCounts::default();
         let [job, other]: [JobId; 2] =
             ["job-2026-01-05-a1b2c3", "job-2026-01-05-a1b2c4"].map(|id| id.parse().unwrap());
-        let mut taken: Vec<_> = (0..MAX_REQUESTS_PER_JOB).map(|_| requests.take(&job).unwrap()).collect();
-        assert!(requests.take(&job).is_none());
-        let others = requests.take(&other);
-        assert!(others.is_some(), "another job has its own");
+        let mut taken: Vec<_> = (0..MAX_REQUESTS_PER_JOB).map(|_| requests.try_add(&job).unwrap()).collect();
+        assert!(requests.try_add(&job).is_none());
+        let other_guard = requests.try_add(&other);
+        assert!(other_guard.is_some(), "another job has its own limit");
         taken.pop();
-        taken.push(requests.take(&job).unwrap());
-        assert!(requests.take(&job).is_none());
-        drop((taken, others));
-        assert!(requests.0.lock().unwrap().is_empty(), "nobody is remembered who is gone");
+        taken.push(requests.try_add(&job).unwrap());
+        assert!(requests.try_add(&job).is_none());
+        drop((taken, other_guard));
+        assert!(requests.0.lock().unwrap().is_empty(), "jobs without requests are removed");
     }
 }

@@ -49,8 +49,8 @@ pub enum ListenError {
     Tls(#[from] TlsError),
 }
 
-/// Bound address that does not answer yet: so an address in use, or an invalid certificate, is known before a
-/// fleet runs.
+/// Bound address that does not answer yet. An address in use or an invalid certificate is then reported before the
+/// fleet starts.
 #[derive(Debug)]
 pub struct HttpListener {
     socket: TcpListener,
@@ -97,7 +97,7 @@ impl HttpListener {
         fleet.listens_at(settings.listen);
         let router = router(api, fleet, settings, stopping.clone());
         let task = tokio::spawn(async move {
-            let newer = async {
+            let reload_certificates = async {
                 while reloads.changed().await.is_ok() {
                     if let Some(tls) = tls.clone() {
                         run_blocking(move || tls.reload()).await;
@@ -107,7 +107,7 @@ impl HttpListener {
             };
             tokio::select! {
                 () = connection::serve(socket, tls.clone(), router, stopping) => {}
-                () = newer => {}
+                () = reload_certificates => {}
             }
         });
         HttpServer { stop, task }
@@ -131,8 +131,8 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
     let health = api.health();
     let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));
     let api = api.router().merge(metrics).layer(from_fn_with_state(access, access::check));
-    let hooks = webhooks::router(webhooks::WebhookReceiver::new(fleet, is_local));
-    hooks
+    let webhooks = webhooks::router(webhooks::WebhookReceiver::new(fleet, is_local));
+    webhooks
         .merge(pages)
         .merge(api)
         .merge(health)
@@ -141,11 +141,11 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
         .layer(from_fn(pages::harden))
 }
 
-/// Ends streams of events with the server: they have no end of their own, and clients reconnect with their
+/// Ends streams of events when the server closes. Such a stream has no other end, and clients reconnect with their
 /// cursor.
 async fn end_with_server(State(stop): State<watch::Receiver<bool>>, response: Response) -> Response {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
+    let content_type = response.headers().get(header::CONTENT_TYPE);
+    if !content_type.is_some_and(|content_type| content_type.as_bytes().starts_with(b"text/event-stream")) {
         return response;
     }
     let stopped = async move { stopped(&stop).await };

@@ -1,8 +1,8 @@
 //! Refuses requests that name another host or come from a page of another site.
 //!
-//! A browser can be made to send requests to a server on this machine: by a page with its own host name that
-//! resolves to this machine, or by a form. `Host` shows the first, `Origin` the second. There are no CORS
-//! headers, so no other page ever reads an answer.
+//! A page of another site can make a browser send requests to a server on this machine: with a host name that resolves
+//! to this machine, or with a form. The header `Host` shows the first case, and `Origin` the second. There are no CORS
+//! headers, so no page of another site can read an answer.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub(super) async fn check(
 fn check_origin(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
     let host = single_header(headers, "host").filter(|host| settings.is_named(host));
     // A request may also name its host in the URI.
-    let is_ours = uri.authority().is_none_or(|authority| settings.is_named(authority.as_str()));
-    let Some(host) = host.filter(|_| is_ours) else {
+    let is_own_authority = uri.authority().is_none_or(|authority| settings.is_named(authority.as_str()));
+    let Some(host) = host.filter(|_| is_own_authority) else {
         let message =
             "this server does not accept that host name; add it to `server.allowed_hosts` in the config";
         return Err(ApiProblem::new(Code::Misdirected, message));
@@ -61,24 +61,24 @@ mod tests {
     #[test]
     fn which_requests_are_accepted() {
         let settings = Settings { allowed_hosts: vec!["fleet.org".into()], ..Settings::default() };
-        let ours = "127.0.0.1:3232";
+        let own_host = "127.0.0.1:3232";
         for (uri, hosts, origins, expected) in [
-            ("/", &[ours][..], &[][..], None),
+            ("/", &[own_host][..], &[][..], None),
             ("/", &["fleet.org"], &["https://fleet.org"], None),
-            ("/", &[ours], &["http://127.0.0.1:3232"], None),
+            ("/", &[own_host], &["http://127.0.0.1:3232"], None),
             ("http://fleet.org/x", &["fleet.org"], &[], None),
             ("/", &[], &[], Some(Code::Misdirected)),
             ("/", &[""], &[], Some(Code::Misdirected)),
             ("/", &["evil.org"], &[], Some(Code::Misdirected)),
-            ("/", &[ours, "evil.org"], &[], Some(Code::Misdirected)),
-            ("http://evil.org/", &[ours], &[], Some(Code::Misdirected)),
-            ("/", &[ours], &["null"], Some(Code::Forbidden)),
-            ("/", &[ours], &[""], Some(Code::Forbidden)),
-            ("/", &[ours], &["http://evil.org"], Some(Code::Forbidden)),
+            ("/", &[own_host, "evil.org"], &[], Some(Code::Misdirected)),
+            ("http://evil.org/", &[own_host], &[], Some(Code::Misdirected)),
+            ("/", &[own_host], &["null"], Some(Code::Forbidden)),
+            ("/", &[own_host], &[""], Some(Code::Forbidden)),
+            ("/", &[own_host], &["http://evil.org"], Some(Code::Forbidden)),
             // A page of another program on the same machine.
-            ("/", &[ours], &["http://127.0.0.1:8080"], Some(Code::Forbidden)),
-            ("/", &[ours], &["http://127.0.0.1:3232", "http://evil.org"], Some(Code::Forbidden)),
-            ("/", &[ours], &["ftp://127.0.0.1:3232"], Some(Code::Forbidden)),
+            ("/", &[own_host], &["http://127.0.0.1:8080"], Some(Code::Forbidden)),
+            ("/", &[own_host], &["http://127.0.0.1:3232", "http://evil.org"], Some(Code::Forbidden)),
+            ("/", &[own_host], &["ftp://127.0.0.1:3232"], Some(Code::Forbidden)),
         ] {
             let mut headers = HeaderMap::new();
             for host in hosts {

@@ -1,4 +1,4 @@
-//! Rate limits by address: a number of actions at once, then one per interval.
+//! Rate limits by address: a burst of actions, then one per interval.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::api::{ApiProblem, Code};
 #[derive(Debug)]
 pub(super) struct RateLimit {
     burst: u32,
-    every: Duration,
+    interval: Duration,
     /// Time until which an address has used its allowance; an address that is missing has used nothing.
     used_until: Mutex<HashMap<IpAddr, Instant>>,
 }
@@ -24,12 +24,12 @@ pub(super) struct TooMany {
     wait: Duration,
 }
 
-/// Largest number of remembered addresses; this limit cannot stop somebody who has more.
+/// Maximum number of stored addresses. The limit has no effect on a sender that uses more addresses.
 const MAX_ADDRESSES: usize = 10_000;
 
 impl RateLimit {
-    pub(super) fn new(burst: u32, every: Duration) -> Self {
-        Self { burst, every, used_until: Mutex::default() }
+    pub(super) fn new(burst: u32, interval: Duration) -> Self {
+        Self { burst, interval, used_until: Mutex::default() }
     }
 
     pub(super) fn take(&self, peer: IpAddr) -> Result<(), TooMany> {
@@ -38,25 +38,25 @@ impl RateLimit {
 
     /// Checks whether the address has used its allowance for now.
     pub(super) fn is_used_up(&self, peer: IpAddr) -> bool {
-        let all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = all.get(&source(peer)).copied();
+        let used_until = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = used_until.get(&limited_address(peer)).copied();
         until.is_some_and(|until| {
-            until.saturating_duration_since(Instant::now()) + self.every > self.every * self.burst
+            until.saturating_duration_since(Instant::now()) + self.interval > self.interval * self.burst
         })
     }
 
     fn take_at(&self, peer: IpAddr, now: Instant) -> Result<(), TooMany> {
-        let mut all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_ADDRESSES {
-            all.retain(|_, until| *until > now);
-            if all.len() >= MAX_ADDRESSES {
-                all.clear();
+        let mut used_until = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if used_until.len() >= MAX_ADDRESSES {
+            used_until.retain(|_, until| *until > now);
+            if used_until.len() >= MAX_ADDRESSES {
+                used_until.clear();
             }
         }
-        let until = all.entry(source(peer)).or_insert(now);
-        let used = until.saturating_duration_since(now) + self.every;
-        let room = self.every * self.burst;
-        let wait = used.saturating_sub(room);
+        let until = used_until.entry(limited_address(peer)).or_insert(now);
+        let used = until.saturating_duration_since(now) + self.interval;
+        let allowance = self.interval * self.burst;
+        let wait = used.saturating_sub(allowance);
         if !wait.is_zero() {
             return Err(TooMany { wait });
         }
@@ -71,9 +71,9 @@ impl TooMany {
     }
 }
 
-/// Returns the address that limits count for: the whole network for IPv6, since a client has all its
-/// addresses.
-pub(super) fn source(peer: IpAddr) -> IpAddr {
+/// Returns the address for which limits count. For IPv6 it is the network of 64 bits, because one client can use all
+/// addresses of it.
+pub(super) fn limited_address(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_at_once_and_then_one_by_one() {
+    fn a_burst_is_allowed_and_then_one_per_interval() {
         let limit = RateLimit::new(2, Duration::from_secs(3));
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_used_it_up() {
+    fn an_address_has_used_up_its_allowance_after_a_burst() {
         let limit = RateLimit::new(2, Duration::from_hours(1));
         let peer = "192.0.2.1".parse().unwrap();
         let mut seen = vec![limit.is_used_up(peer)];
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_one_source_and_memory_is_bounded() {
+    fn an_ipv6_network_counts_as_one_address_and_memory_is_bounded() {
         let limit = RateLimit::new(1, Duration::from_secs(1));
         let now = Instant::now();
         assert!(limit.take_at("2001:db8::1".parse().unwrap(), now).is_ok());

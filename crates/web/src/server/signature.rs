@@ -29,7 +29,7 @@ const SCHEME_HEADERS: [(Scheme, &str); 4] = [
 ];
 const SLACK_TIME_HEADER: &str = "x-slack-request-timestamp";
 
-/// Largest difference between our clock and the time at which a delivery was signed, if it has one.
+/// Maximum difference between the clock of this machine and the time of a signature, if it has one.
 const MAX_SIGNATURE_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,41 +53,41 @@ pub(super) fn check(
     let Some((scheme, name)) = SCHEME_HEADERS.iter().find(|(_, name)| headers.contains_key(*name)) else {
         return SignatureVerdict::Unsigned;
     };
-    let Some(shown) = single_header(headers, name) else { return SignatureVerdict::Wrong };
+    let Some(header) = single_header(headers, name) else { return SignatureVerdict::Wrong };
     match scheme {
         Scheme::GitHub => {
-            let tags: Vec<_> = shown.strip_prefix("sha256=").and_then(tag).into_iter().collect();
-            signed(secrets, &[body], &tags)
+            let tags: Vec<_> = header.strip_prefix("sha256=").and_then(parse_tag).into_iter().collect();
+            check_tags(secrets, &[body], &tags)
         }
         Scheme::Slack => {
             let Some(time) = single_header(headers, SLACK_TIME_HEADER) else {
                 return SignatureVerdict::Wrong;
             };
-            let tags: Vec<_> = shown.strip_prefix("v0=").and_then(tag).into_iter().collect();
-            signed(secrets, &[b"v0:", time.as_bytes(), b":", body], &tags).at(time, now)
+            let tags: Vec<_> = header.strip_prefix("v0=").and_then(parse_tag).into_iter().collect();
+            check_tags(secrets, &[b"v0:", time.as_bytes(), b":", body], &tags).check_time(time, now)
         }
         Scheme::Stripe => {
-            let parts = || shown.split(',').filter_map(|part| part.trim().split_once('='));
+            let parts = || header.split(',').filter_map(|part| part.trim().split_once('='));
             let Some((_, time)) = parts().find(|(key, _)| *key == "t") else {
                 return SignatureVerdict::Wrong;
             };
             let tags: Vec<_> =
-                parts().filter(|(key, _)| *key == "v1").filter_map(|(_, hex)| tag(hex)).collect();
-            signed(secrets, &[time.as_bytes(), b".", body], &tags).at(time, now)
+                parts().filter(|(key, _)| *key == "v1").filter_map(|(_, hex)| parse_tag(hex)).collect();
+            check_tags(secrets, &[time.as_bytes(), b".", body], &tags).check_time(time, now)
         }
         Scheme::GitLab => {
             // Compare hashes, so that not even the length of the secret is revealed.
             let hash = |text: &str| digest(&SHA256, text.as_bytes());
-            let shown = hash(shown);
-            any(secrets.iter().map(|secret| hash(secret).as_ref().ct_eq(shown.as_ref())))
+            let header_hash = hash(header);
+            verdict_of(secrets.iter().map(|secret| hash(secret).as_ref().ct_eq(header_hash.as_ref())))
         }
     }
 }
 
 impl SignatureVerdict {
-    /// Checks the time of a right signature. A wrong one stays wrong, so that its sender learns nothing about
-    /// our clock.
-    fn at(self, time: &str, now: Timestamp) -> Self {
+    /// Checks the time of a right signature. A wrong signature stays wrong, so that its sender learns nothing about the
+    /// clock of this machine.
+    fn check_time(self, time: &str, now: Timestamp) -> Self {
         let signed_at = time.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
         match (self, signed_at) {
             (Self::Right, Some(at)) if now.duration_since(at).abs() > MAX_SIGNATURE_AGE => Self::Stale,
@@ -99,7 +99,8 @@ impl SignatureVerdict {
 
 type Tag = [u8; 32];
 
-fn signed(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> SignatureVerdict {
+/// Checks whether one of the tags is the HMAC of the parts with one of the secrets.
+fn check_tags(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> SignatureVerdict {
     let sign = |secret: &String| {
         let mut context = Context::with_key(&Key::new(HMAC_SHA256, secret.as_bytes()));
         for part in parts {
@@ -107,17 +108,17 @@ fn signed(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> SignatureVerdict
         }
         context.sign()
     };
-    let right: Vec<_> = secrets.iter().map(sign).collect();
-    any(right.iter().flat_map(|right| tags.iter().map(|tag| right.as_ref().ct_eq(tag))))
+    let expected: Vec<_> = secrets.iter().map(sign).collect();
+    verdict_of(expected.iter().flat_map(|expected| tags.iter().map(|tag| expected.as_ref().ct_eq(tag))))
 }
 
-/// Combines all comparisons, without stopping at the first match.
-fn any(choices: impl Iterator<Item = Choice>) -> SignatureVerdict {
-    let right = choices.fold(Choice::from(0), |any, choice| any | choice);
-    if bool::from(right) { SignatureVerdict::Right } else { SignatureVerdict::Wrong }
+/// Returns the verdict of all comparisons. It does not stop at the first match, so that its duration reveals nothing.
+fn verdict_of(matches: impl Iterator<Item = Choice>) -> SignatureVerdict {
+    let any_match = matches.fold(Choice::from(0), |any_match, matches| any_match | matches);
+    if bool::from(any_match) { SignatureVerdict::Right } else { SignatureVerdict::Wrong }
 }
 
-fn tag(hex: &str) -> Option<Tag> {
+fn parse_tag(hex: &str) -> Option<Tag> {
     let digits: Option<Vec<u32>> = hex.chars().map(|digit| digit.to_digit(16)).collect();
     let bytes: Option<Vec<u8>> =
         digits?.chunks(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.get(1)?).ok()).collect();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_a_secret_that_is_not_there() {
+    fn without_secrets_every_signature_is_wrong() {
         let mut headers = HeaderMap::new();
         headers.append("x-gitlab-token", "".parse().unwrap());
         assert_eq!(check(&headers, BODY, &[], Timestamp::UNIX_EPOCH), SignatureVerdict::Wrong);

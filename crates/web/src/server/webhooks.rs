@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use cowhand_core::actor::Actor;
-use cowhand_core::delivery::{Delivery, MOST_BYTES, TooLarge, Webhook};
+use cowhand_core::delivery::{Delivery, MAX_BODY_BYTES, TooLarge, Webhook};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::trigger::TriggerConfig;
 use ring::digest::{SHA256, digest};
@@ -35,13 +35,13 @@ pub(super) struct WebhookReceiver {
     fleet: Arc<Fleet>,
     /// Set if the server is reachable only from this machine.
     is_local: bool,
-    /// Limit on wrong signatures, unknown webhooks and bodies that never arrive. As with tokens, a valid
-    /// delivery is accepted regardless of earlier wrong ones.
-    wrong: Arc<RateLimit>,
+    /// Limit on wrong signatures, unknown webhooks and bodies that never arrive, for each address. As with tokens, a
+    /// valid delivery is accepted even above the limit.
+    failures: Arc<RateLimit>,
     intake: Arc<Intake>,
 }
 
-/// Time for a sender to send a body, including waiting.
+/// Time limit for a body to arrive, including the wait for memory.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Headers with the id of the delivery, and with the event.
@@ -86,7 +86,7 @@ impl WebhookReceiver {
         Self {
             fleet,
             is_local,
-            wrong: Arc::new(RateLimit::new(20, Duration::from_secs(3))),
+            failures: Arc::new(RateLimit::new(20, Duration::from_secs(3))),
             intake: Arc::new(Intake::new()),
         }
     }
@@ -95,7 +95,7 @@ impl WebhookReceiver {
         let agent: AgentName = agent.parse().map_err(|_| unknown())?;
         let roster = self.fleet.roster();
         let found = roster.agent(&agent).ok_or_else(unknown)?;
-        let schedule = found.schedules.iter().find(|known| known.name.as_str() == schedule);
+        let schedule = found.schedules.iter().find(|candidate| candidate.name.as_str() == schedule);
         let schedule = schedule.ok_or_else(unknown)?;
         let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else {
             let message = format!("{agent}/{} is not a webhook", schedule.name);
@@ -112,8 +112,8 @@ impl WebhookReceiver {
         Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
     }
 
-    /// Checks the signature, and returns whether the delivery is signed. Refuses an unsigned delivery where
-    /// one is required.
+    /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong signature, and a missing one
+    /// unless the schedule allows unsigned deliveries.
     fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
         let verdict = if hook.secrets.is_empty() {
             SignatureVerdict::Unsigned
@@ -132,15 +132,17 @@ impl WebhookReceiver {
                 "the delivery was signed more than five minutes ago, or by a clock that is wrong"
             }
         };
-        self.wrong.take(peer)?;
+        self.failures.take(peer)?;
         warn!(agent = %hook.agent, schedule = %hook.schedule, %peer, "a webhook was refused: {why}");
         Err(ApiProblem::new(Code::Unauthorized, why).into())
     }
 }
 
-pub(super) fn router(hooks: WebhookReceiver) -> Router {
-    let other = || async { ApiProblem::new(Code::BadMethod, "deliveries come by POST") };
-    Router::new().route("/hooks/{agent}/{schedule}", post(receive).fallback(other)).with_state(hooks)
+pub(super) fn router(receiver: WebhookReceiver) -> Router {
+    let wrong_method = || async { ApiProblem::new(Code::BadMethod, "deliveries come by POST") };
+    Router::new()
+        .route("/hooks/{agent}/{schedule}", post(receive).fallback(wrong_method))
+        .with_state(receiver)
 }
 
 fn unknown() -> ApiProblem {
@@ -148,53 +150,54 @@ fn unknown() -> ApiProblem {
 }
 
 async fn receive(
-    State(hooks): State<WebhookReceiver>,
+    State(receiver): State<WebhookReceiver>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Response, Refused> {
     let peer = peer.ip();
-    let wrong = |refused: Refused| hooks.wrong.take(peer).map_or_else(Refused::from, |()| refused);
-    let found = path.map_err(|_| unknown()).and_then(|Path((agent, schedule))| hooks.find(&agent, &schedule));
+    let count_failure =
+        |refused: Refused| receiver.failures.take(peer).map_or_else(Refused::from, |()| refused);
+    let found =
+        path.map_err(|_| unknown()).and_then(|Path((agent, schedule))| receiver.find(&agent, &schedule));
     let hook = found.map_err(|problem| match problem.code {
         Code::Unavailable => problem.into(),
-        _ => wrong(problem.into()),
+        _ => count_failure(problem.into()),
     })?;
-    let _in_hand = hooks.intake.enter()?;
+    let _admitted = receiver.intake.admit()?;
     let (parts, body) = request.into_parts();
     let announced = announced_length(&parts.headers);
-    if let Some(bytes) = announced.filter(|bytes| *bytes > MOST_BYTES) {
-        return Err(wrong(TooLarge { bytes }.into()));
+    if let Some(bytes) = announced.filter(|bytes| *bytes > MAX_BODY_BYTES) {
+        return Err(count_failure(TooLarge { bytes }.into()));
     }
-    let held = async {
-        let room = hooks.intake.room(peer, announced, hooks.wrong.is_used_up(peer)).await?;
-        Ok::<_, Refused>((room, read(body).await.map_err(wrong)?))
+    let body_and_permits = async {
+        let permits = receiver.intake.reserve(peer, announced, receiver.failures.is_used_up(peer)).await?;
+        Ok::<_, Refused>((permits, read_body(body).await.map_err(count_failure)?))
     };
-    let held =
-        tokio::time::timeout(BODY_TIMEOUT, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));
-    let (_room, body) = held?;
-    let is_signed = hooks.check(&hook, &parts.headers, &body, peer)?;
-    let _turn = hooks.intake.turn(body.len()).await?;
-    let webhook = Webhook::of_body(id(&parts.headers, &body), event(&parts.headers), &body)?;
+    let body_and_permits = tokio::time::timeout(BODY_TIMEOUT, body_and_permits).await;
+    let (_permits, body) = body_and_permits.unwrap_or_else(|_| Err(count_failure(Refused::TimedOut)))?;
+    let is_signed = receiver.check(&hook, &parts.headers, &body, peer)?;
+    let _parsing = receiver.intake.reserve_parsing(body.len()).await?;
+    let webhook = Webhook::of_body(delivery_id(&parts.headers, &body), event_name(&parts.headers), &body)?;
     drop(body);
     if let Some(challenge) = webhook.challenge().filter(|_| is_signed) {
         return Ok(Json(json!({ "challenge": challenge })).into_response());
     }
     let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT_HEADER);
     let repository = webhook.repository().filter(|_| is_github).map(str::to_owned);
-    let delivery_id = webhook.id.clone();
-    let delivering = hooks.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
+    let id = webhook.id.clone();
+    let delivering = receiver.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
     let delivered = audit::by(Actor::Sender { from: peer }, delivering).await;
-    let delivered = delivered.map_err(of_delivery)?;
+    let delivered = delivered.map_err(delivery_problem)?;
     if let (Some(repository), true) = (repository, delivered.is_news()) {
-        hooks.fleet.repository_changed(&repository, &delivery_id);
+        receiver.fleet.repository_changed(&repository, &id);
     }
     Ok(answer(&delivered))
 }
 
-/// Maps an error of a delivery. A schedule that is turned off is reported as missing, to senders that know
-/// its secret.
-fn of_delivery(error: FleetError) -> ApiProblem {
+/// Returns the problem for a delivery that failed. To a sender that knows the secret, a schedule that is turned off is
+/// reported as missing.
+fn delivery_problem(error: FleetError) -> ApiProblem {
     match error {
         FleetError::ScheduleOff { .. } | FleetError::OffInFile { .. } => {
             ApiProblem::not_found(error.to_string())
@@ -214,26 +217,26 @@ fn answer(delivered: &Delivered) -> Response {
     (code, Json(DeliveryAnswer { status, job })).into_response()
 }
 
-async fn read(body: Body) -> Result<Bytes, Refused> {
-    to_bytes(body, MOST_BYTES).await.map_err(|error| {
+async fn read_body(body: Body) -> Result<Bytes, Refused> {
+    to_bytes(body, MAX_BODY_BYTES).await.map_err(|error| {
         let source = std::error::Error::source(&error);
         if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
-            return TooLarge { bytes: MOST_BYTES + 1 }.into();
+            return TooLarge { bytes: MAX_BODY_BYTES + 1 }.into();
         }
         ApiProblem::bad_request(format!("the delivery cannot be read: {error}")).into()
     })
 }
 
 /// Returns the id that the sender gives the delivery, or a hash of the body if there is none.
-fn id(headers: &HeaderMap, body: &[u8]) -> String {
-    let named = DELIVERY_ID_HEADERS.iter().find_map(|name| single_header(headers, name));
-    match named.filter(|id| !id.is_empty() && id.len() <= MAX_DELIVERY_ID) {
+fn delivery_id(headers: &HeaderMap, body: &[u8]) -> String {
+    let sender_id = DELIVERY_ID_HEADERS.iter().find_map(|name| single_header(headers, name));
+    match sender_id.filter(|id| !id.is_empty() && id.len() <= MAX_DELIVERY_ID) {
         Some(id) => id.to_owned(),
         None => format!("sha256:{}", hex(digest(&SHA256, body).as_ref())),
     }
 }
 
-fn event(headers: &HeaderMap) -> &str {
+fn event_name(headers: &HeaderMap) -> &str {
     EVENT_HEADERS.iter().find_map(|name| single_header(headers, name)).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Disconnects a client that no longer reads its answer, so that it does not occupy a connection for ever.
+//! Disconnects a client that no longer reads its answer, so that it does not occupy a connection without a time limit.
 
 use std::io;
 use std::pin::Pin;
@@ -13,25 +13,30 @@ const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) struct WriteTimeout<S> {
     stream: S,
-    longest: Duration,
+    limit: Duration,
     /// Timer that runs while a write waits.
-    waiting: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, longest: WRITE_TIMEOUT, waiting: None }
+        Self { stream, limit: WRITE_TIMEOUT, timer: None }
     }
 
-    fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.waiting = None;
-            return written;
+    /// Returns the result of a write, or an error if the write has waited too long.
+    fn limit_wait<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.timer = None;
+            return result;
         }
-        let longest = self.longest;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(longest)));
-        if waiting.deadline() > Instant::now() {
-            let _ = waiting.as_mut().poll(context);
+        let limit = self.limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        if timer.deadline() > Instant::now() {
+            let _ = timer.as_mut().poll(context);
             return Poll::Pending;
         }
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the answer")))
@@ -55,17 +60,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.timed(context, written)
+        self.limit_wait(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.timed(context, flushed)
+        self.limit_wait(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        ready!(self.timed(context, shut))?;
+        ready!(self.limit_wait(context, shut))?;
         Poll::Ready(Ok(()))
     }
 }
@@ -77,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_takes_nothing_is_let_go() {
+    async fn a_client_that_does_not_read_is_disconnected() {
         let (near, mut far) = duplex(10);
         let mut near = WriteTimeout::new(near);
         near.write_all(b"0123456789").await.unwrap();
@@ -91,7 +96,7 @@ mod tests {
                 far.read_exact(&mut [0; 10]).await.unwrap();
             }
         });
-        near.waiting = None;
+        near.timer = None;
         near.write_all(&[b'x'; 150]).await.unwrap();
         reader.abort();
     }

@@ -76,7 +76,7 @@ impl Folder {
     }
 
     /// Reads at most `most` bytes, follows no link, and does not block on a pipe.
-    pub(super) fn read(&self, stem: &str, most: u64, to_change: bool) -> Result<Content, Unreadable> {
+    pub(super) fn read(&self, stem: &str, max_bytes: u64, to_change: bool) -> Result<Content, Unreadable> {
         let root = self.root().map_err(|error| Unreadable::Failed(error.into()))?;
         let name = name(stem);
         // Opening for writing checks the permissions of the file; replacing it would check only those of the folder.
@@ -89,13 +89,19 @@ impl Folder {
         })?;
         let metadata = file.metadata().map_err(Unreadable::Failed)?;
         let mut bytes = Vec::new();
-        file.take(most + 1).read_to_end(&mut bytes).map_err(Unreadable::Failed)?;
-        if bytes.len() as u64 > most {
-            return Err(Unreadable::Unusable(format!("is larger than {} MiB", most >> 20)));
+        file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(Unreadable::Failed)?;
+        if bytes.len() as u64 > max_bytes {
+            return Err(Unreadable::Unusable(format!("is larger than {} MiB", max_bytes >> 20)));
         }
         let text =
             String::from_utf8(bytes).map_err(|_| Unreadable::Unusable("is not UTF-8 text".to_owned()))?;
         Ok(Content { text, metadata })
+    }
+
+    /// Returns the version of a file, without reading it; none if it cannot be opened.
+    pub(super) fn version(&self, stem: &str) -> Option<FileVersion> {
+        let file = self.root().ok()?.file(&name(stem)).ok()?;
+        file.metadata().ok().map(|metadata| version(&metadata))
     }
 
     /// Locks the folder, after the current writer. The lock is on the folder itself, so it needs no file; the kernel
@@ -142,9 +148,22 @@ impl Lock {
     }
 }
 
-fn version(metadata: &Metadata) -> (u64, u64, i64, i64, i64, i64) {
-    let (modified, changed) = (metadata.mtime(), metadata.ctime());
-    (metadata.ino(), metadata.size(), modified, metadata.mtime_nsec(), changed, metadata.ctime_nsec())
+/// What changes with each change of a file. Times are seconds and nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileVersion {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    pub(super) changed: (i64, i64),
+}
+
+fn version(metadata: &Metadata) -> FileVersion {
+    FileVersion {
+        inode: metadata.ino(),
+        size: metadata.size(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    }
 }
 
 /// Returns the modification time in whole microseconds. A time out of range counts as the Unix epoch.

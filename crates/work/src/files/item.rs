@@ -123,7 +123,7 @@ impl FileItem {
         };
         let item = WorkItem {
             title: title
-                .or_else(|| heading(report::persons_part(document.body())))
+                .or_else(|| heading(report::text_before_reports(document.body())))
                 .unwrap_or_else(|| id.external_id().to_owned()),
             description: document.body().to_owned(),
             priority,

@@ -42,8 +42,8 @@ impl ItemError {
 }
 
 impl From<ItemError> for WorkSourceError {
-    fn from(trouble: ItemError) -> Self {
-        match trouble {
+    fn from(error: ItemError) -> Self {
+        match error {
             ItemError::Missing(item) => Self::NotFound(item),
             ItemError::Unusable(path, reason) => Self::Io {
                 path,
@@ -63,7 +63,7 @@ fn refused(reason: ClaimFailureReason, message: String) -> ClaimResult {
 }
 
 /// Returns the name of the claimant as it is written in the file.
-fn name_of(by: &Claimant) -> String {
+fn claimant_name(by: &Claimant) -> String {
     format!("{}/{}", by.fleet, by.holder)
 }
 
@@ -77,7 +77,7 @@ impl Inner {
     pub(super) fn fetch(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let now = self.clock.now();
         let mut page = PageBuilder::after(options.cursor.as_deref(), options.limit)?;
-        self.each(|looked| match looked {
+        self.for_each_file(|file| match file {
             Ok(entry) => {
                 let claimed = matches!(entry.status, FileStatus::Claimed { .. }) && options.include_claimed;
                 if (claimed || entry.status.is_available(now)) && options.admits(&entry.item) {
@@ -89,20 +89,23 @@ impl Inner {
         Ok(page.finish())
     }
 
-    /// Calls `see` with every Markdown file of the folder, except for files that disappear meanwhile.
-    pub(super) fn each(&self, mut see: impl FnMut(Result<FileItem, Skipped>)) -> Result<(), WorkSourceError> {
+    /// Calls `visit` with every Markdown file of the folder, except for files that disappear meanwhile.
+    pub(super) fn for_each_file(
+        &self,
+        mut visit: impl FnMut(Result<FileItem, Skipped>),
+    ) -> Result<(), WorkSourceError> {
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
                 let reason = "has a name that is no id; use letters, digits, '.', '_' and '-'".to_owned();
-                see(Err(Skipped { file: self.folder.file(&stem), reason }));
+                visit(Err(Skipped { file: self.folder.file(&stem), reason }));
                 continue;
             };
-            match self.look(&id, MAX_ITEM_BYTES) {
-                Ok((entry, _)) => see(Ok(entry)),
+            match self.read_item(&id, MAX_ITEM_BYTES) {
+                Ok((entry, _)) => visit(Ok(entry)),
                 Err(ItemError::Missing(_)) => {}
-                Err(ItemError::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
+                Err(ItemError::Unusable(file, reason)) => visit(Err(Skipped { file, reason })),
                 Err(ItemError::Failed(file, error)) => {
-                    see(Err(Skipped { file, reason: format!("cannot be read: {error}") }));
+                    visit(Err(Skipped { file, reason: format!("cannot be read: {error}") }));
                 }
             }
         }
@@ -116,13 +119,17 @@ impl Inner {
         }
     }
 
-    pub(super) fn look(&self, id: &WorkItemId, most: u64) -> Result<(FileItem, Document), ItemError> {
+    pub(super) fn read_item(
+        &self,
+        id: &WorkItemId,
+        max_bytes: u64,
+    ) -> Result<(FileItem, Document), ItemError> {
         if id.source() != NAME {
             return Err(ItemError::Missing(id.clone()));
         }
-        let content = self.folder.read(id.external_id(), most, false);
-        let content = content.map_err(|error| self.trouble(id, error))?;
-        let (entry, document) = self.understand(id, content.text, modified(&content.metadata))?;
+        let content = self.folder.read(id.external_id(), max_bytes, false);
+        let content = content.map_err(|error| self.item_error(id, error))?;
+        let (entry, document) = self.parse(id, content.text, modified(&content.metadata))?;
         // An item that cannot be marked as claimed would be offered for ever.
         if entry.status.is_available(self.clock.now()) {
             let unusable = |reason| ItemError::Unusable(self.folder.file(id.external_id()), reason);
@@ -131,7 +138,7 @@ impl Inner {
         Ok((entry, document))
     }
 
-    fn understand(
+    fn parse(
         &self,
         id: &WorkItemId,
         text: String,
@@ -143,7 +150,7 @@ impl Inner {
         Ok((entry.map_err(|reason| ItemError::Unusable(path, reason))?, document))
     }
 
-    fn trouble(&self, id: &WorkItemId, error: Unreadable) -> ItemError {
+    fn item_error(&self, id: &WorkItemId, error: Unreadable) -> ItemError {
         let path = self.folder.file(id.external_id());
         match error {
             Unreadable::Missing => ItemError::Missing(id.clone()),
@@ -156,7 +163,7 @@ impl Inner {
     fn change<T>(
         &self,
         id: &WorkItemId,
-        most: u64,
+        max_bytes: u64,
         mut decide: impl FnMut(&FileItem, &mut Document) -> Result<Change<T>, String>,
     ) -> Result<T, ItemError> {
         if id.source() != NAME {
@@ -167,9 +174,9 @@ impl Inner {
         let lock =
             self.folder.lock().map_err(|error| ItemError::Failed(self.folder.path().to_owned(), error))?;
         for _ in 0..MAX_CHANGE_TRIES {
-            let content = self.folder.read(id.external_id(), most, true);
-            let content = content.map_err(|error| self.trouble(id, error))?;
-            let (entry, mut document) = self.understand(id, content.text, modified(&content.metadata))?;
+            let content = self.folder.read(id.external_id(), max_bytes, true);
+            let content = content.map_err(|error| self.item_error(id, error))?;
+            let (entry, mut document) = self.parse(id, content.text, modified(&content.metadata))?;
             match decide(&entry, &mut document).map_err(|reason| ItemError::Unusable(path.clone(), reason))? {
                 Change::Leave(answer) => return Ok(answer),
                 Change::Write(answer) => {
@@ -183,7 +190,7 @@ impl Inner {
     }
 
     pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, ItemError> {
-        let (now, holder) = (self.clock.now(), name_of(by));
+        let (now, holder) = (self.clock.now(), claimant_name(by));
         let path = self.folder.file(id.external_id());
         self.change(id, MAX_ITEM_BYTES, |entry, document| {
             // A claim that is repeated after a lost answer is the same claim.
@@ -210,7 +217,7 @@ impl Inner {
     }
 
     pub(super) fn renew(&self, id: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
-        let (holder, until) = (name_of(by), by.until.to_string());
+        let (holder, until) = (claimant_name(by), by.until.to_string());
         let lost = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             if !entry.status.is_held_by(&holder) {
                 return Ok(Change::Leave(Some(not_held(id, &entry.status))));
@@ -229,7 +236,7 @@ impl Inner {
         result: &WorkResult,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        let (now, holder) = (self.clock.now(), name_of(by));
+        let (now, holder) = (self.clock.now(), claimant_name(by));
         let refused = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             let ours = entry.status.is_held_by(&holder);
             if !ours && document.body().contains(&report::marker(&holder)) {
@@ -256,7 +263,7 @@ impl Inner {
         options: &ReleaseOptions,
         by: &Claimant,
     ) -> Result<ReleaseResult, WorkSourceError> {
-        let (now, holder) = (self.clock.now(), name_of(by));
+        let (now, holder) = (self.clock.now(), claimant_name(by));
         let released = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             if entry.status.is_held_by(&holder) {
                 document.set(&[
@@ -280,10 +287,10 @@ impl Inner {
 impl Inner {
     pub(super) fn queue_state(&self, id: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let now = self.clock.now();
-        match self.look(id, MAX_CLAIMED_ITEM_BYTES) {
+        match self.read_item(id, MAX_CLAIMED_ITEM_BYTES) {
             Ok((entry, _)) => Ok(entry.status.queue_state(now)),
             Err(ItemError::Missing(_)) => Ok(QueueState::Done),
-            Err(trouble) => Err(trouble.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -294,11 +301,11 @@ impl Inner {
         from: &WorkItemId,
         by: &Claimant,
     ) -> Result<Option<WorkItemId>, WorkSourceError> {
-        let holder = name_of(by);
-        let (marker, mut told) = (report::marker(&holder), None);
+        let holder = claimant_name(by);
+        let (marker, mut reported) = (report::marker(&holder), None);
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else { continue };
-            let Ok((entry, document)) = self.look(&id, MAX_CLAIMED_ITEM_BYTES) else { continue };
+            let Ok((entry, document)) = self.read_item(&id, MAX_CLAIMED_ITEM_BYTES) else { continue };
             if id == *from {
                 continue;
             }
@@ -306,10 +313,10 @@ impl Inner {
                 return Ok(Some(id));
             }
             if document.body().contains(&marker) {
-                told = Some(id);
+                reported = Some(id);
             }
         }
-        Ok(told)
+        Ok(reported)
     }
 
     /// Sets the status of an item that nobody holds to `available`.

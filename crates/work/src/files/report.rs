@@ -32,16 +32,16 @@ pub(super) fn result(result: &WorkResult, holder: &str, now: Timestamp) -> Strin
     }
     parts.extend(result.error.as_ref().map(|error| format!("Error: {error}")));
     let title = format!("## Result: {} ({})", word(result.outcome), seconds(now));
-    format!("{}\n{title}\n\n{}", marker(holder), said(&parts))
+    format!("{}\n{title}\n\n{}", marker(holder), joined(&parts))
 }
 
 pub(super) fn release(reason: Option<&str>, holder: &str, now: Timestamp) -> String {
     let reason = reason.unwrap_or("No reason was given.").to_owned();
-    format!("## Released by {} ({})\n\n{}", said(&[holder.to_owned()]), seconds(now), said(&[reason]))
+    format!("## Released by {} ({})\n\n{}", joined(&[holder.to_owned()]), seconds(now), joined(&[reason]))
 }
 
 /// Returns the text that a person wrote: everything before the first report or note of cowhand.
-pub(super) fn persons_part(body: &str) -> &str {
+pub(super) fn text_before_reports(body: &str) -> &str {
     let mut end = 0;
     for line in body.split_inclusive('\n') {
         if line.starts_with("<!-- cowhand:result ") || is_release(line) {
@@ -54,15 +54,15 @@ pub(super) fn persons_part(body: &str) -> &str {
 
 /// Returns true if the line is a heading that [`release`] writes: a fleet and a holder, then a time.
 fn is_release(line: &str) -> bool {
-    let said = line.strip_prefix("## Released by ").and_then(|said| said.trim_end().strip_suffix(')'));
-    said.and_then(|said| said.rsplit_once(" (")).is_some_and(|(holder, at)| {
+    let rest = line.strip_prefix("## Released by ").and_then(|rest| rest.trim_end().strip_suffix(')'));
+    rest.and_then(|rest| rest.rsplit_once(" (")).is_some_and(|(holder, at)| {
         holder.contains('/') && !holder.contains(char::is_whitespace) && at.parse::<Timestamp>().is_ok()
     })
 }
 
 /// Joins the non-empty parts and cuts them to size. Markers in the text are defused, since they would name another
 /// holder.
-fn said(parts: &[String]) -> String {
+fn joined(parts: &[String]) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
     cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MAX_REPORT_BYTES)
 }

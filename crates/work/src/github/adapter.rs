@@ -10,12 +10,12 @@ use cowhand_core::work_source::ConfiguredSource;
 use serde_json::{Map, json};
 
 use super::client::GitHubClient;
+use super::comment_text::CommentAuthor;
 use super::cursor::{Cursor, Listing};
 use super::expired::ClaimedIssues;
 use super::issues::Issues;
 use super::models::{Issue, IssueState};
 use super::settings::{Claiming, GitHubSettings};
-use super::text::Speaker;
 use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
 use crate::{Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError};
@@ -28,21 +28,21 @@ pub const SOURCE_TYPE: &str = "github";
 pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
     pub(super) client: GitHubClient,
-    pub(super) watched: ClaimedIssues,
+    pub(super) claimed_issues: ClaimedIssues,
     /// Name of the fleet, for people.
     pub(super) fleet_name: Option<String>,
 }
 
 impl GitHubWorkSource {
-    pub fn from_config(source: &ConfiguredSource, setting: &SourceContext) -> Result<Self, WorkSourceError> {
+    pub fn from_config(source: &ConfiguredSource, context: &SourceContext) -> Result<Self, WorkSourceError> {
         let (settings, auth) = GitHubSettings::from_config(source)?;
-        Self::new(settings, auth, setting)
+        Self::new(settings, auth, context)
     }
 
     pub fn new(
         settings: GitHubSettings,
         auth: &github::Auth,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let is_plain = |part: &str| {
             let has_plain_bytes = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
@@ -51,9 +51,9 @@ impl GitHubWorkSource {
         if !settings.repo.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name)) {
             return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
         }
-        let client = GitHubClient::new(&settings, auth, setting)?;
-        let fleet_name = setting.fleet_name().map(str::to_owned);
-        Ok(Self { settings, client, watched: ClaimedIssues::default(), fleet_name })
+        let client = GitHubClient::new(&settings, auth, context)?;
+        let fleet_name = context.fleet_name().map(str::to_owned);
+        Ok(Self { settings, client, claimed_issues: ClaimedIssues::default(), fleet_name })
     }
 
     /// Returns the client, which also counts requests.
@@ -66,8 +66,8 @@ impl GitHubWorkSource {
     }
 
     /// Returns the author that a comment names.
-    pub(super) fn speaker<'a>(&'a self, by: &'a Claimant) -> Speaker<'a> {
-        Speaker { fleet: self.fleet_name.as_deref(), holder: &by.holder }
+    pub(super) fn comment_author<'a>(&'a self, by: &'a Claimant) -> CommentAuthor<'a> {
+        CommentAuthor { fleet: self.fleet_name.as_deref(), holder: &by.holder }
     }
 
     pub(super) fn issues(&self) -> Issues<'_> {
@@ -83,12 +83,12 @@ impl GitHubWorkSource {
             // Issues with both labels were listed as ready.
             Listing::Claimed => is_claimed && !issue.has_label(&self.settings.ready),
         };
-        belongs && self.is_ours_to_take(issue)
+        belongs && self.is_offered(issue)
     }
 
     /// Returns the state from the issue itself and not from a list. An issue that is being released loses its label
     /// before its marker.
-    async fn stands(&self, number: u64) -> Result<QueueState, GitHubApiError> {
+    async fn state_of(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {
             return Ok(QueueState::Done);
@@ -96,7 +96,7 @@ impl GitHubWorkSource {
         if issue.has_label(&self.settings.in_progress) {
             return Ok(QueueState::Claimed);
         }
-        if issue.has_label(&self.settings.ready) && self.is_ours_to_take(&issue) {
+        if issue.has_label(&self.settings.ready) && self.is_offered(&issue) {
             return Ok(QueueState::Available);
         }
         let claimed = matches!(self.settings.claiming, Claiming::ByMarker { .. })
@@ -104,7 +104,7 @@ impl GitHubWorkSource {
         Ok(if claimed { QueueState::Claimed } else { QueueState::Withdrawn })
     }
 
-    pub(super) fn is_ours_to_take(&self, issue: &Issue) -> bool {
+    pub(super) fn is_offered(&self, issue: &Issue) -> bool {
         issue.state == IssueState::Open
             && !self.settings.exclude_labels.iter().any(|label| issue.has_label(label))
     }
@@ -197,7 +197,7 @@ impl WorkSource for GitHubWorkSource {
 
     async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         match number(item) {
-            Some(number) => Ok(self.stands(number).await?),
+            Some(number) => Ok(self.state_of(number).await?),
             None => Ok(QueueState::Done),
         }
     }
@@ -205,7 +205,7 @@ impl WorkSource for GitHubWorkSource {
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let number = existing(item)?;
         let answer = |success, message| Ok(ReleaseResult { success, message });
-        match self.stands(number).await? {
+        match self.state_of(number).await? {
             QueueState::Available => answer(true, None),
             QueueState::Claimed => answer(false, Some("the issue is claimed".to_owned())),
             QueueState::Done => {

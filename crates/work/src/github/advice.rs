@@ -107,10 +107,10 @@ mod tests {
             (404, &[(SCOPES_HEADER, "")], "its scopes are none, and a private repository needs repo", true),
             (422, &[], "", false),
         ] {
-            let said = advice(status, headers);
-            assert!(said.contains(expected), "{status} {headers:?}: {said}");
-            assert_eq!(said.contains("scopes"), has_scopes, "{status} {headers:?}: {said}");
-            assert!(said.is_empty() || (said.contains("MY_TOKEN") && said.contains("o/r")), "{said}");
+            let text = advice(status, headers);
+            assert!(text.contains(expected), "{status} {headers:?}: {text}");
+            assert_eq!(text.contains("scopes"), has_scopes, "{status} {headers:?}: {text}");
+            assert!(text.is_empty() || (text.contains("MY_TOKEN") && text.contains("o/r")), "{text}");
         }
     }
 }

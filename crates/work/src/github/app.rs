@@ -23,19 +23,19 @@ pub(super) struct GitHubApp {
     key: RsaKeyPair,
     /// Current installation token. The lock is held while a new one is requested, so that concurrent callers request
     /// one only.
-    pub(super) bought: Mutex<Option<Bought>>,
+    pub(super) token_cache: Mutex<Option<CachedToken>>,
 }
 
 /// Token of an installation.
 #[derive(Debug, Clone)]
-pub(super) struct Bought {
+pub(super) struct CachedToken {
     pub(super) token: Secret,
     pub(super) expires_at: Timestamp,
 }
 
-impl Bought {
+impl CachedToken {
     /// Returns true if the token is valid for more than a minute: a request fails if the token ends while it runs.
-    pub(super) fn is_good(&self, now: Timestamp) -> bool {
+    pub(super) fn is_valid(&self, now: Timestamp) -> bool {
         self.expires_at.duration_since(now) > SignedDuration::from_mins(1)
     }
 }
@@ -43,14 +43,14 @@ impl Bought {
 impl GitHubApp {
     pub(super) fn from_config(
         app: &github::AppAuth,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let pem = match (&app.private_key_env, &app.private_key_file) {
-            (Some(name), None) => setting.variable(name).ok_or_else(|| {
+            (Some(name), None) => context.variable(name).ok_or_else(|| {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))
             })?,
             (None, Some(file)) => {
-                named_file::read_text(&setting.base.join(file), MAX_KEY_BYTES).map_err(|error| {
+                named_file::read_text(&context.base.join(file), MAX_KEY_BYTES).map_err(|error| {
                     GitHubAuthError::new(format!("the private key {file} cannot be read: {error}"))
                 })?
             }
@@ -63,27 +63,27 @@ impl GitHubApp {
             GitHubAuthError::new("the private key is not an RSA key in PEM form, as GitHub hands it out")
         })?;
         let (id, installation_id) = (app.id.clone(), app.installation_id);
-        Ok(Self { id, installation_id, key, bought: Mutex::new(None) })
+        Ok(Self { id, installation_id, key, token_cache: Mutex::new(None) })
     }
 
     /// Signs a JWT that is valid for nine minutes; GitHub accepts at most ten. The issue time is one minute earlier,
     /// because clocks differ.
-    pub(super) fn word(&self, now: Timestamp) -> Result<Secret, GitHubAuthError> {
+    pub(super) fn sign_jwt(&self, now: Timestamp) -> Result<Secret, GitHubAuthError> {
         let part = |value: serde_json::Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let claims = json!({ "iat": now.as_second() - 60, "exp": now.as_second() + 540, "iss": self.id });
-        let said = format!("{}.{}", part(json!({ "alg": "RS256", "typ": "JWT" })), part(claims));
+        let signed_part = format!("{}.{}", part(json!({ "alg": "RS256", "typ": "JWT" })), part(claims));
         let mut signature = vec![0; self.key.public().modulus_len()];
         self.key
-            .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), said.as_bytes(), &mut signature)
+            .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed_part.as_bytes(), &mut signature)
             .map_err(|_| GitHubAuthError::new("the private key cannot sign"))?;
-        Ok(Secret::new(&format!("{said}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))))
+        Ok(Secret::new(&format!("{signed_part}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))))
     }
 
     /// Drops the token that GitHub refused with 401, so that the next caller requests a new one.
     pub(super) async fn forget(&self, refused: &Secret) {
-        let mut bought = self.bought.lock().await;
-        if bought.as_ref().is_some_and(|bought| bought.token == *refused) {
-            *bought = None;
+        let mut token_cache = self.token_cache.lock().await;
+        if token_cache.as_ref().is_some_and(|cached| cached.token == *refused) {
+            *token_cache = None;
         }
     }
 }

@@ -50,14 +50,14 @@ impl ApiAuth {
     pub(super) fn from_config(
         auth: &github::Auth,
         repo: &str,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         if let Some(app) = &auth.app {
-            return GitHubApp::from_config(app, setting).map(Self::App);
+            return GitHubApp::from_config(app, context).map(Self::App);
         }
         let name = auth.token_env.as_deref().unwrap_or(DEFAULT_TOKEN_ENV);
-        match setting.variable(name).filter(|token| !token.trim().is_empty()) {
-            Some(token) => Self::of_token(&token, name),
+        match context.variable(name).filter(|token| !token.trim().is_empty()) {
+            Some(token) => Self::with_token(&token, name),
             None => Err(GitHubAuthError::new(format!(
                 "no token for {repo}: the variable {name} is not set; set it, add it to .env, or name another in `auth.token_env`"
             ))
@@ -73,7 +73,7 @@ impl ApiAuth {
         }
     }
 
-    fn of_token(token: &str, name: &str) -> Result<Self, WorkSourceError> {
+    fn with_token(token: &str, name: &str) -> Result<Self, WorkSourceError> {
         let secret = Secret::new(token);
         match secret.bearer() {
             Some(_) => Ok(Self::Token(secret)),

@@ -8,7 +8,7 @@ impl GitHubWorkSource {
     pub(super) async fn findings(&self) -> Vec<SourceFinding> {
         let (origin, repo) = (&self.client.origin, &self.settings.repo);
         let mut findings = Vec::new();
-        match self.see_repository().await {
+        match self.read_repository().await {
             Ok((repository, scopes)) => {
                 // A token without scopes does not state what it may change.
                 let may = scopes.map_or_else(
@@ -16,20 +16,20 @@ impl GitHubWorkSource {
                     |scopes| format!("{origin} may change issues of {repo} (scopes: {scopes})"),
                 );
                 findings.push(SourceFinding::good("token", may));
-                findings.push(self.of_repository(&repository));
-                findings.push(self.of_label(&self.settings.ready).await);
-                findings.push(self.of_label(&self.settings.in_progress).await);
+                findings.push(self.check_repository(&repository));
+                findings.push(self.check_label(&self.settings.ready).await);
+                findings.push(self.check_label(&self.settings.in_progress).await);
             }
             Err(error @ WorkSourceError::GitHubAuth(_)) => {
                 findings.push(SourceFinding::of_error("token", &error));
             }
             Err(error) => findings.push(SourceFinding::of_error("repository", &error)),
         }
-        findings.extend(self.of_quota());
+        findings.extend(self.check_quota());
         findings
     }
 
-    fn of_repository(&self, repository: &RepositoryInfo) -> SourceFinding {
+    fn check_repository(&self, repository: &RepositoryInfo) -> SourceFinding {
         let repo = &self.settings.repo;
         if repository.archived {
             return SourceFinding::problem(
@@ -47,7 +47,7 @@ impl GitHubWorkSource {
     }
 
     /// Checks that a label exists. A missing label is only a warning, because GitHub creates it when an issue gets it.
-    async fn of_label(&self, label: &str) -> SourceFinding {
+    async fn check_label(&self, label: &str) -> SourceFinding {
         let (what, repo) = (format!("label {label}"), &self.settings.repo);
         match self.issues().has_label(label).await {
             Ok(true) => SourceFinding::good(what, "is there"),
@@ -60,7 +60,7 @@ impl GitHubWorkSource {
         }
     }
 
-    fn of_quota(&self) -> Option<SourceFinding> {
+    fn check_quota(&self) -> Option<SourceFinding> {
         let quota = self.client.quota();
         let reset = |at: jiff::Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
         if let Some(until) = quota.blocked_until {

@@ -6,12 +6,12 @@ use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId};
 use tracing::{debug, warn};
 
 use super::adapter::{GitHubWorkSource, work_item};
+use super::comment_text;
 use super::marker::{ClaimMarker, Marker, Marks};
 use super::models::{Issue, IssueState};
 use super::settings::Claiming;
-use super::text;
 use crate::error::github::{ApiFailure, GitHubApiError};
-use crate::{Claimant, WorkSourceError, tries_the_next};
+use crate::{Claimant, WorkSourceError, can_claim_another};
 use cowhand_system::fault;
 
 /// How often the comments are read until our own marker appears. After that the answers are considered too old.
@@ -21,7 +21,7 @@ const MAX_CLAIM_CHECKS: u32 = 4;
 type Refusal = (ClaimFailureReason, String);
 
 /// A claim that was begun: its marker is on the issue, or it needs none.
-struct Begun {
+struct BegunClaim {
     /// Issue before the claim.
     before: Issue,
     /// Comment with our marker, if other fleets may write markers at the same time.
@@ -37,16 +37,16 @@ impl GitHubWorkSource {
         &self,
         claims: &[(u64, &Claimant)],
     ) -> Vec<Result<ClaimResult, WorkSourceError>> {
-        let mut begun: Vec<Outcome<Begun>> = Vec::with_capacity(claims.len());
+        let mut begun: Vec<Outcome<BegunClaim>> = Vec::with_capacity(claims.len());
         for &(number, by) in claims {
-            let goes_on = match begun.last() {
+            let tries_next = match begun.last() {
                 None | Some(Ok(Ok(_))) => true,
-                Some(Ok(Err((reason, _)))) => tries_the_next(*reason),
+                Some(Ok(Err((reason, _)))) => can_claim_another(*reason),
                 Some(Err(_)) => false,
             };
-            begun.push(if goes_on { self.begin_claim(number, by).await } else { Ok(Err(not_tried())) });
+            begun.push(if tries_next { self.begin_claim(number, by).await } else { Ok(Err(not_tried())) });
         }
-        if begun.iter().any(|begun| matches!(begun, Ok(Ok(Begun { marker: Some(_), .. })))) {
+        if begun.iter().any(|begun| matches!(begun, Ok(Ok(BegunClaim { marker: Some(_), .. })))) {
             tokio::time::sleep(self.settle_time()).await;
         }
         let mut results = Vec::with_capacity(claims.len());
@@ -66,10 +66,10 @@ impl GitHubWorkSource {
     }
 
     /// Writes our marker if the issue is free.
-    async fn begin_claim(&self, number: u64, by: &Claimant) -> Outcome<Begun> {
+    async fn begin_claim(&self, number: u64, by: &Claimant) -> Outcome<BegunClaim> {
         // Nothing is written yet, so an error means that the issue is not claimed. The caller waits for the end of a
         // rate limit.
-        let seen = match self.look(number).await {
+        let seen = match self.read_issue(number).await {
             Err(error) if !error.is_rate_limit_error() => return Ok(Err(refusal_of(&error))),
             seen => seen?,
         };
@@ -79,22 +79,22 @@ impl GitHubWorkSource {
         }
         // A live marker that belongs to no rival is ours.
         let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
-            return Ok(Ok(Begun { before, marker: None }));
+            return Ok(Ok(BegunClaim { before, marker: None }));
         };
         let claim = ClaimMarker { fleet_name: self.fleet_name.clone(), ..ClaimMarker::of(by, marks.now) };
-        let said = text::of_claim(self.speaker(by), claim.until);
-        let ours = match self.issues().comment_once(number, &Marker::Claim(claim), &said).await {
+        let comment = comment_text::claim_comment(self.comment_author(by), claim.until);
+        let ours = match self.issues().comment_once(number, &Marker::Claim(claim), &comment).await {
             Err(error) if error.is_permission_denied() || error.is_not_found() => {
                 return Ok(Err(refusal_of(&error)));
             }
             ours => ours?,
         };
         fault::place("github_marked");
-        Ok(Ok(Begun { before, marker: Some(ours) }))
+        Ok(Ok(BegunClaim { before, marker: Some(ours) }))
     }
 
     /// Reads which marker is first, and sets the labels if it is ours.
-    async fn finish_claim(&self, number: u64, by: &Claimant, begun: Begun) -> Outcome<Issue> {
+    async fn finish_claim(&self, number: u64, by: &Claimant, begun: BegunClaim) -> Outcome<Issue> {
         if let Some(ours) = begun.marker
             && let Err(refusal) = self.settle(&begun.before, ours, by).await?
         {
@@ -124,7 +124,7 @@ impl GitHubWorkSource {
         }
     }
 
-    async fn look(&self, number: u64) -> Result<Option<(Issue, Option<Marks>)>, GitHubApiError> {
+    async fn read_issue(&self, number: u64) -> Result<Option<(Issue, Option<Marks>)>, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await? else { return Ok(None) };
         let marks = match self.settings.claiming {
             Claiming::ByMarker { .. } if issue.state == IssueState::Open => {
@@ -180,8 +180,8 @@ impl GitHubWorkSource {
 
     /// Reads the markers until ours is among them. The caller has already waited once.
     async fn marks_with(&self, number: u64, ours: u64) -> Result<Marks, GitHubApiError> {
-        for look in 0..MAX_CLAIM_CHECKS {
-            if look > 0 {
+        for check in 0..MAX_CLAIM_CHECKS {
+            if check > 0 {
                 tokio::time::sleep(self.settle_time()).await;
             }
             let marks = self.issues().marks(number).await?;
@@ -233,7 +233,7 @@ impl GitHubWorkSource {
         number: u64,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        let lost = |stands: &str| WorkSourceError::NotHeld { item: item.clone(), stands: stands.to_owned() };
+        let lost = |state: &str| WorkSourceError::NotHeld { item: item.clone(), stands: state.to_owned() };
         let marks = self.issues().marks(number).await?;
         if let Some(rival) = marks.rival(by) {
             return Err(lost(&format!("is claimed: {}", claimed_by(rival).1)));
@@ -245,8 +245,8 @@ impl GitHubWorkSource {
             return Ok(());
         }
         let renewed = ClaimMarker::renewed(claim, by, marks.now);
-        let said = text::of_claim(self.speaker(by), renewed.until);
-        match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &said).await {
+        let comment = comment_text::claim_comment(self.comment_author(by), renewed.until);
+        match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &comment).await {
             Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
             Err(error) => Err(error.into()),
             Ok(edited) if claim.was_renewed_in_time(edited.updated_at) => Ok(()),

@@ -86,10 +86,10 @@ impl GitHubClient {
     pub(super) fn new(
         settings: &GitHubSettings,
         auth: &github::Auth,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let origin = ApiAuth::origin(auth);
-        let auth = ApiAuth::from_config(auth, &settings.repo, setting)?;
+        let auth = ApiAuth::from_config(auth, &settings.repo, context)?;
         // This client follows redirects itself: the token must not go to another host, and a POST must remain a POST.
         let http = http::client()
             .user_agent(http::USER_AGENT)
@@ -164,12 +164,12 @@ impl GitHubClient {
     }
 
     async fn wait(&self, delay: Duration) {
-        self.meter.waits(delay);
+        self.meter.record_wait(delay);
         tokio::time::sleep(delay).await;
     }
 
     async fn wait_while_blocked(&self, call: &ApiRequest) -> Result<(), GitHubApiError> {
-        while let Some((left, until)) = self.meter.blocked(Timestamp::now()) {
+        while let Some((left, until)) = self.meter.blocked_for(Timestamp::now()) {
             if left > self.retry.max_delay {
                 let kind = ApiFailure::RateLimit { wait: Some(left), ends: Some(until) };
                 return Err(call.failed(kind, "not asked, because a limit of GitHub's is reached"));
@@ -193,12 +193,12 @@ impl GitHubClient {
             let reply = ApiResponse { status, headers, body, was_redirected: redirects > 0 };
             match status {
                 200..=299 | 304 => {
-                    self.meter.answered(extract_rate_limit_info(&reply.headers), status == 304);
+                    self.meter.record_response(extract_rate_limit_info(&reply.headers), status == 304);
                     return Ok(reply);
                 }
-                301 | 302 | 307 | 308 => url = elsewhere(call, &url, &reply)?,
+                301 | 302 | 307 | 308 => url = redirect_target(call, &url, &reply)?,
                 _ => {
-                    self.meter.answered(extract_rate_limit_info(&reply.headers), false);
+                    self.meter.record_response(extract_rate_limit_info(&reply.headers), false);
                     return Err(self.refused(call, &reply, token));
                 }
             }
@@ -226,21 +226,24 @@ impl GitHubClient {
         if let Some(body) = &call.body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
-        let cut_off = |error: reqwest::Error| {
-            let message =
-                if error.is_timeout() { "no answer in time".into() } else { chain(&error.without_url()) };
+        let network_failure = |error: reqwest::Error| {
+            let message = if error.is_timeout() {
+                "no answer in time".into()
+            } else {
+                with_causes(&error.without_url())
+            };
             call.failed(ApiFailure::Network, token.mask(&message))
         };
-        let mut response = request.send().await.map_err(cut_off)?;
+        let mut response = request.send().await.map_err(network_failure)?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = read_body(&mut response).await.map_err(cut_off)?;
+        let body = read_body(&mut response).await.map_err(network_failure)?;
         let body = body.ok_or_else(|| call.failed(ApiFailure::Unreadable, "the answer is too large"))?;
         Ok((status, headers, body))
     }
 
     fn refused(&self, call: &ApiRequest, reply: &ApiResponse, token: &Secret) -> GitHubApiError {
-        let said = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.message);
-        let message = said.unwrap_or_else(|_| String::from_utf8_lossy(&reply.body).into_owned());
+        let message = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.message);
+        let message = message.unwrap_or_else(|_| String::from_utf8_lossy(&reply.body).into_owned());
         let message = cowhand_core::cut::cut(token.mask(&message).trim(), 0, 300);
         let rate_limit = extract_rate_limit_info(&reply.headers).map(Box::new);
         let mut error = call.failed(ApiFailure::Status, message);
@@ -264,7 +267,7 @@ impl GitHubClient {
     }
 }
 
-fn elsewhere(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result<Url, GitHubApiError> {
+fn redirect_target(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result<Url, GitHubApiError> {
     let wrong = |message: String| call.failed(ApiFailure::Unreadable, message);
     let location = reply.header("location").ok_or_else(|| wrong("redirected to nowhere".into()))?;
     let to = from.join(location).map_err(|error| wrong(format!("redirected to {location:?}: {error}")))?;
@@ -277,7 +280,7 @@ fn elsewhere(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result<Url, 
 }
 
 /// Joins the causes of an error: reqwest's own message does not contain them.
-fn chain(error: &reqwest::Error) -> String {
+fn with_causes(error: &reqwest::Error) -> String {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(deeper) = cause {

@@ -36,11 +36,10 @@ impl GitHubWorkSource {
         loop {
             let page = self.issues().page(&self.settings.in_progress, number).await?;
             let is_claimed = |issue: &Issue| issue.has_label(&self.settings.in_progress);
-            for issue in
-                page.entries.into_iter().filter(|issue| is_claimed(issue) && self.is_ours_to_take(issue))
+            for issue in page.entries.into_iter().filter(|issue| is_claimed(issue) && self.is_offered(issue))
             {
                 if let Some(known) =
-                    self.watched.of(issue.number).filter(|known| known.is_enough(&issue, page.now))
+                    self.claimed_issues.of(issue.number).filter(|known| known.is_enough(&issue, page.now))
                 {
                     seen.insert(issue.number, known);
                     continue;
@@ -61,7 +60,7 @@ impl GitHubWorkSource {
                 None => break,
             }
         }
-        self.watched.replace(seen);
+        self.claimed_issues.replace(seen);
         Ok(expired)
     }
 }

@@ -4,9 +4,9 @@
 use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 
 use super::adapter::GitHubWorkSource;
+use super::comment_text;
 use super::marker::{Marker, Marks, ResultMarker};
 use super::models::{Issue, IssueState};
-use super::text;
 use crate::{Claimant, WorkSourceError};
 use cowhand_system::fault;
 
@@ -29,10 +29,10 @@ impl GitHubWorkSource {
         let ours = first_claim(&marks, by);
         let report = Marker::Report(ResultMarker::of(by, ours));
         if !marks.has_reported(&report) {
-            let said = text::of_report(result, self.speaker(by));
-            issues.comment_once(number, &report, &said).await?;
+            let comment = comment_text::report_comment(result, self.comment_author(by));
+            issues.comment_once(number, &report, &comment).await?;
             fault::place("github_reported");
-        } else if self.is_over(&issue, ours) {
+        } else if self.is_finished(&issue, ours) {
             return Ok(());
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
@@ -65,13 +65,13 @@ impl GitHubWorkSource {
             );
             return Ok(answer(false, Some(&message)));
         }
-        if self.is_over(&issue, ours) || (options.unfinished && ours.is_none()) {
+        if self.is_finished(&issue, ours) || (options.unfinished && ours.is_none()) {
             return Ok(answer(true, Some("there was nothing to give back")));
         }
-        let told = Marker::Release(ResultMarker::of(by, ours));
-        if options.add_comment && !marks.has_reported(&told) {
-            let said = text::of_release(options.reason.as_deref(), self.speaker(by));
-            issues.comment_once(number, &told, &said).await?;
+        let marker = Marker::Release(ResultMarker::of(by, ours));
+        if options.add_comment && !marks.has_reported(&marker) {
+            let comment = comment_text::release_comment(options.reason.as_deref(), self.comment_author(by));
+            issues.comment_once(number, &marker, &comment).await?;
             fault::place("github_released");
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
@@ -85,7 +85,7 @@ impl GitHubWorkSource {
     }
 
     /// Returns true if nothing of our claim is left on the issue.
-    fn is_over(&self, issue: &Issue, ours: Option<u64>) -> bool {
+    fn is_finished(&self, issue: &Issue, ours: Option<u64>) -> bool {
         ours.is_none() && !issue.has_label(&self.settings.in_progress)
     }
 

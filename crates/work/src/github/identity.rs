@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use reqwest::Method;
 
-use super::app::Bought;
+use super::app::CachedToken;
 use super::auth::{ApiAuth, Secret};
 use super::client::{ApiRequest, GitHubClient};
 use super::models::{App, Installation, InstallationToken, User};
@@ -24,8 +24,8 @@ impl GitHubClient {
             },
             ApiAuth::App(app) => {
                 let call = ApiRequest::get("app");
-                let word = app.word(Timestamp::now()).map_err(|error| unsaid(&call, &error))?;
-                let app: App = self.exchange(&call, &word).await?.json(&call.endpoint())?;
+                let jwt = app.sign_jwt(Timestamp::now()).map_err(|error| not_authenticated(&call, &error))?;
+                let app: App = self.exchange(&call, &jwt).await?.json(&call.endpoint())?;
                 Ok(Some(format!("{}[bot]", app.slug)))
             }
         };
@@ -38,26 +38,27 @@ impl GitHubClient {
             ApiAuth::Token(token) => return Ok(token.clone()),
             ApiAuth::App(app) => app,
         };
-        let mut bought = app.bought.lock().await;
-        if let Some(good) = bought.as_ref().filter(|bought| bought.is_good(Timestamp::now())) {
-            return Ok(good.token.clone());
+        let mut token_cache = app.token_cache.lock().await;
+        if let Some(valid) = token_cache.as_ref().filter(|cached| cached.is_valid(Timestamp::now())) {
+            return Ok(valid.token.clone());
         }
-        let word = app.word(Timestamp::now()).map_err(|error| unsaid(call, &error))?;
+        let jwt = app.sign_jwt(Timestamp::now()).map_err(|error| not_authenticated(call, &error))?;
         let installation = if let Some(id) = app.installation_id {
             id
         } else {
             let find = ApiRequest::get(format!("repos/{}/installation", self.repo));
-            self.exchange(&find, &word).await?.json::<Installation>(&find.endpoint())?.id
+            self.exchange(&find, &jwt).await?.json::<Installation>(&find.endpoint())?.id
         };
-        let buy = ApiRequest::new(Method::POST, format!("app/installations/{installation}/access_tokens"));
+        let request =
+            ApiRequest::new(Method::POST, format!("app/installations/{installation}/access_tokens"));
         let InstallationToken { token, expires_at } =
-            self.exchange(&buy, &word).await?.json(&buy.endpoint())?;
+            self.exchange(&request, &jwt).await?.json(&request.endpoint())?;
         let token = Secret::new(&token);
-        *bought = Some(Bought { token: token.clone(), expires_at });
+        *token_cache = Some(CachedToken { token: token.clone(), expires_at });
         Ok(token)
     }
 }
 
-fn unsaid(call: &ApiRequest, error: &GitHubAuthError) -> GitHubApiError {
+fn not_authenticated(call: &ApiRequest, error: &GitHubAuthError) -> GitHubApiError {
     call.failed(ApiFailure::Unreadable, error.message.clone())
 }

@@ -103,7 +103,7 @@ impl Issues<'_> {
     ) -> Result<u64, GitHubApiError> {
         let mut call = ApiRequest::new(Method::POST, format!("repos/{}/issues/{number}/comments", self.repo))
             .with(json!({ "body": format!("{}\n{text}", marker.line()) }));
-        call.repeat = Repeat::LookFirst;
+        call.repeat = Repeat::CheckFirst;
         let mut attempt = 0;
         loop {
             let error = match self.client.call(&call).await {

@@ -52,13 +52,13 @@ impl Lists {
         repo: &str,
         api_url: Option<&str>,
         auth: &github::Auth,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let mut settings = GitHubSettings::new(repo);
         if let Some(api_url) = api_url {
             api_url.clone_into(&mut settings.api_url);
         }
-        let client = GitHubClient::new(&settings, auth, setting)?;
+        let client = GitHubClient::new(&settings, auth, context)?;
         Ok(Self { client, repo: repo.to_owned() })
     }
 
@@ -74,24 +74,24 @@ impl Lists {
             IssueState::All => "all",
         };
         // Commas separate labels in a query, so a label with a comma cannot be queried.
-        let asked: Vec<String> =
+        let names: Vec<String> =
             labels.iter().filter(|label| !label.contains(',')).map(|label| encoded(label)).collect();
-        let labels = if asked.is_empty() { String::new() } else { format!("&labels={}", asked.join(",")) };
+        let labels = if names.is_empty() { String::new() } else { format!("&labels={}", names.join(",")) };
         let path = format!("repos/{}/issues?state={state}&sort=created&direction=asc{labels}", self.repo);
         let issues = self.all(&path, |issue: &Issue| !issue.is_pull_request).await?;
         Ok(issues.into_iter().map(IssueOrPull::from).collect())
     }
 
     pub async fn pulls(&self, state: PullState) -> Result<Vec<IssueOrPull>, WorkSourceError> {
-        let asked = match state {
+        let query_state = match state {
             PullState::Open => "open",
             PullState::Closed | PullState::Merged => "closed",
             PullState::All => "all",
         };
-        let path = format!("repos/{}/pulls?state={asked}&sort=created&direction=asc", self.repo);
+        let path = format!("repos/{}/pulls?state={query_state}&sort=created&direction=asc", self.repo);
         let pulls = self.all(&path, |_: &Pull| true).await?;
-        let wanted = |pull: &Pull| state != PullState::Merged || pull.merged_at.is_some();
-        Ok(pulls.into_iter().filter(wanted).map(IssueOrPull::from).collect())
+        let matches_state = |pull: &Pull| state != PullState::Merged || pull.merged_at.is_some();
+        Ok(pulls.into_iter().filter(matches_state).map(IssueOrPull::from).collect())
     }
 
     /// Reads all pages. An entry that disappears while the list is read moves others to a page that was already read,
@@ -99,7 +99,7 @@ impl Lists {
     /// from the cache.
     async fn all<T>(&self, path: &str, is_wanted: fn(&T) -> bool) -> Result<Vec<T>, GitHubApiError>
     where
-        T: DeserializeOwned + Serialize + Numbered,
+        T: DeserializeOwned + Serialize + ListEntry,
     {
         let mut found = BTreeMap::new();
         for _ in 0..2 {
@@ -118,13 +118,13 @@ impl Lists {
         found: &mut BTreeMap<(Timestamp, u64), T>,
     ) -> Result<usize, GitHubApiError>
     where
-        T: DeserializeOwned + Serialize + Numbered,
+        T: DeserializeOwned + Serialize + ListEntry,
     {
         let (mut next, mut pages) = (1, 0);
         loop {
             let page = self.client.polled_page(path, next, is_wanted).await?;
             pages += 1;
-            found.extend(page.entries.into_iter().map(|entry: T| (entry.place(), entry)));
+            found.extend(page.entries.into_iter().map(|entry: T| (entry.position(), entry)));
             match page.next.filter(|&following| following > next) {
                 Some(following) => next = following,
                 None => return Ok(pages),
@@ -134,18 +134,18 @@ impl Lists {
 }
 
 /// An entry with a position in a list.
-trait Numbered {
-    fn place(&self) -> (Timestamp, u64);
+trait ListEntry {
+    fn position(&self) -> (Timestamp, u64);
 }
 
-impl Numbered for Issue {
-    fn place(&self) -> (Timestamp, u64) {
+impl ListEntry for Issue {
+    fn position(&self) -> (Timestamp, u64) {
         (self.created_at, self.number)
     }
 }
 
-impl Numbered for Pull {
-    fn place(&self) -> (Timestamp, u64) {
+impl ListEntry for Pull {
+    fn position(&self) -> (Timestamp, u64) {
         (self.created_at, self.number)
     }
 }
@@ -170,23 +170,23 @@ struct Pull {
     merged_at: Option<Timestamp>,
     #[serde(default)]
     draft: Option<bool>,
-    head: End,
-    base: End,
+    head: PullEnd,
+    base: PullEnd,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct End {
+struct PullEnd {
     #[serde(default)]
     r#ref: String,
     #[serde(default)]
     sha: String,
     /// Repository, or none for a fork that was deleted.
     #[serde(default)]
-    repo: Option<Home>,
+    repo: Option<PullRepository>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Home {
+struct PullRepository {
     #[serde(default)]
     full_name: String,
 }

@@ -43,7 +43,7 @@ pub(super) struct ClaimMarker {
     pub(super) renewed_before: Option<Timestamp>,
 }
 
-fn after(at: Timestamp, more: SignedDuration) -> Timestamp {
+fn saturating_after(at: Timestamp, more: SignedDuration) -> Timestamp {
     at.saturating_add(more).unwrap_or(Timestamp::MAX)
 }
 
@@ -59,7 +59,7 @@ pub(super) struct ResultMarker {
 impl ClaimMarker {
     /// Creates the marker of a claim. `now` is GitHub's time; `until` is in whole seconds, as GitHub's times are.
     pub(super) fn of(by: &Claimant, now: Timestamp) -> Self {
-        let until = by.until.min(after(now, MAX_CLAIM_AGE));
+        let until = by.until.min(saturating_after(now, MAX_CLAIM_AGE));
         let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
         let (fleet, holder) = (by.fleet.clone(), by.holder.clone());
         Self { fleet, fleet_name: None, holder, until, renewed_before: None }
@@ -81,7 +81,7 @@ impl ClaimMarker {
 
     /// Returns true if GitHub wrote the renewal at `at` before another claimant could take over.
     pub(super) fn was_renewed_in_time(&self, at: Timestamp) -> bool {
-        at <= after(self.until, CLAIM_CLOCK_MARGIN)
+        at <= saturating_after(self.until, CLAIM_CLOCK_MARGIN)
     }
 }
 
@@ -92,9 +92,9 @@ impl ResultMarker {
 
     /// Returns true if `told` reports the same result. Without the number of the claim, any result of the same holder
     /// matches.
-    fn is_reported_by(&self, told: &Self) -> bool {
-        let same_claim = self.claim.is_none() || told.claim.is_none() || self.claim == told.claim;
-        self.fleet == told.fleet && self.holder == told.holder && same_claim
+    fn is_reported_by(&self, other: &Self) -> bool {
+        let same_claim = self.claim.is_none() || other.claim.is_none() || self.claim == other.claim;
+        self.fleet == other.fleet && self.holder == other.holder && same_claim
     }
 }
 
@@ -160,8 +160,8 @@ pub(super) enum ClaimState {
     Expired,
 }
 
-fn ends(marked: &Marked, claim: &ClaimMarker) -> Timestamp {
-    after(claim.until.min(after(marked.updated_at, MAX_CLAIM_AGE)), CLAIM_CLOCK_MARGIN)
+fn claim_end(marked: &Marked, claim: &ClaimMarker) -> Timestamp {
+    saturating_after(claim.until.min(saturating_after(marked.updated_at, MAX_CLAIM_AGE)), CLAIM_CLOCK_MARGIN)
 }
 
 impl Marks {
@@ -173,14 +173,15 @@ impl Marks {
     }
 
     fn claim_state(&self, marked: &Marked, claim: &ClaimMarker) -> ClaimState {
-        let was_late =
-            claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, CLAIM_CLOCK_MARGIN));
-        if was_late || self.now > ends(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
+        let was_late = claim
+            .renewed_before
+            .is_some_and(|before| marked.updated_at > saturating_after(before, CLAIM_CLOCK_MARGIN));
+        if was_late || self.now > claim_end(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
     }
 
     /// Returns when the holder's claim ends unless it is renewed.
     pub(super) fn held_until(&self) -> Option<Timestamp> {
-        self.holder().map(|(marked, claim)| ends(marked, claim))
+        self.holder().map(|(marked, claim)| claim_end(marked, claim))
     }
 
     /// Returns the earliest live claim; of several in one second the one with the lowest number.
@@ -205,13 +206,13 @@ impl Marks {
         (!(claim.is_by(by) && self.is_own(marked))).then_some(claim)
     }
 
-    pub(super) fn has_reported(&self, wanted: &Marker) -> bool {
+    pub(super) fn has_reported(&self, marker: &Marker) -> bool {
         self.all.iter().any(|marked| {
             self.is_own(marked)
-                && match (wanted, &marked.marker) {
-                    (Marker::Report(wanted), Marker::Report(told))
-                    | (Marker::Release(wanted), Marker::Release(told)) => wanted.is_reported_by(told),
-                    (wanted, found) => wanted == found,
+                && match (marker, &marked.marker) {
+                    (Marker::Report(marker), Marker::Report(reported))
+                    | (Marker::Release(marker), Marker::Release(reported)) => marker.is_reported_by(reported),
+                    (marker, found) => marker == found,
                 }
         })
     }

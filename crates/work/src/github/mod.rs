@@ -13,6 +13,7 @@ mod cache;
 mod check;
 mod claim;
 mod client;
+mod comment_text;
 mod cursor;
 mod expired;
 mod finish;
@@ -29,7 +30,6 @@ mod reply;
 mod retry;
 mod scopes;
 mod settings;
-mod text;
 
 pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
 pub use client::GitHubClient;

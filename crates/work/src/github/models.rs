@@ -45,8 +45,8 @@ pub(super) struct Issue {
 
 impl Issue {
     /// Returns true if the issue has the label. GitHub ignores the case of labels.
-    pub(super) fn has_label(&self, wanted: &str) -> bool {
-        self.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase())
+    pub(super) fn has_label(&self, name: &str) -> bool {
+        self.labels.iter().any(|label| label.to_lowercase() == name.to_lowercase())
     }
 }
 

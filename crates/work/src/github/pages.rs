@@ -20,9 +20,9 @@ pub(super) struct ListPage<T> {
     pub(super) now: Timestamp,
 }
 
-fn numbered(path: &str, number: u64) -> String {
-    let joint = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{joint}per_page={PAGE_SIZE}&page={number}")
+fn page_path(path: &str, number: u64) -> String {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{separator}per_page={PAGE_SIZE}&page={number}")
 }
 
 impl GitHubClient {
@@ -32,7 +32,7 @@ impl GitHubClient {
         path: &str,
         number: u64,
     ) -> Result<ListPage<T>, GitHubApiError> {
-        let call = ApiRequest::get(numbered(path, number));
+        let call = ApiRequest::get(page_path(path, number));
         let reply = self.call(&call).await?;
         let read = entries(&reply.body, &call.endpoint());
         let Entries { good, .. } = read.map_err(|error| reply.unreadable(&call.endpoint(), &error))?;
@@ -48,7 +48,7 @@ impl GitHubClient {
         number: u64,
         is_wanted: fn(&T) -> bool,
     ) -> Result<ListPage<T>, GitHubApiError> {
-        let mut call = ApiRequest::get(numbered(path, number));
+        let mut call = ApiRequest::get(page_path(path, number));
         let kept = self.cache.get(&call.path);
         call.etag = kept.as_ref().map(|kept| kept.etag.clone());
         let reply = self.call(&call).await?;
@@ -57,8 +57,8 @@ impl GitHubClient {
             let unreadable = |error| reply.unreadable(&call.endpoint(), &error);
             let entries = serde_json::from_slice(&kept.entries).map_err(unreadable)?;
             // The ETag covers the entries only. A full last page does not change when another page is added after it.
-            let behind = kept.is_full.then_some(number + 1);
-            return Ok(ListPage { entries, next: reply.next_page().or(kept.next).or(behind), now });
+            let following = kept.is_full.then_some(number + 1);
+            return Ok(ListPage { entries, next: reply.next_page().or(kept.next).or(following), now });
         }
         let read = entries::<T>(&reply.body, &call.endpoint());
         let Entries { mut good, all } = read.map_err(|error| reply.unreadable(&call.endpoint(), &error))?;

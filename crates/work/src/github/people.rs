@@ -31,14 +31,14 @@ pub struct RepositoryAccess {
 /// Known permissions of people in all repositories of the fleet.
 #[derive(Debug, Default)]
 pub struct People {
-    places: Mutex<Vec<(RepositoryAccess, Arc<Registrar>)>>,
+    repositories: Mutex<Vec<(RepositoryAccess, Arc<RepositoryPermissions>)>>,
 }
 
 /// Cached answer. A caller that asks while a request runs waits for its answer.
 type Known = OnceCell<(Instant, AuthorPermission)>;
 
 #[derive(Debug)]
-struct Registrar {
+struct RepositoryPermissions {
     client: GitHubClient,
     known: Mutex<HashMap<String, Arc<Known>>>,
     /// Set once the repository was found to be visible.
@@ -46,27 +46,27 @@ struct Registrar {
 }
 
 impl People {
-    pub async fn standing(
+    pub async fn permission(
         &self,
-        place: &RepositoryAccess,
+        access: &RepositoryAccess,
         login: &str,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<AuthorPermission, WorkSourceError> {
-        let registrar = self.registrar(place, setting)?;
-        let known = registrar.known(login.to_lowercase());
-        let ask = async || Ok((Instant::now(), registrar.ask(place, login).await?));
-        known.get_or_try_init(ask).await.map(|(_, standing)| *standing)
+        let repository = self.repository(access, context)?;
+        let known = repository.known(login.to_lowercase());
+        let ask = async || Ok((Instant::now(), repository.ask(access, login).await?));
+        known.get_or_try_init(ask).await.map(|(_, permission)| *permission)
     }
 
     pub async fn head(
         &self,
-        place: &RepositoryAccess,
+        access: &RepositoryAccess,
         pull: u64,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> Result<Head, WorkSourceError> {
-        let registrar = self.registrar(place, setting)?;
-        let call = ApiRequest::get(format!("repos/{}/pulls/{pull}", place.repo));
-        let pull: Pull = match registrar.client.ask(call).await {
+        let repository = self.repository(access, context)?;
+        let call = ApiRequest::get(format!("repos/{}/pulls/{pull}", access.repo));
+        let pull: Pull = match repository.client.ask(call).await {
             Err(error) if error.is_not_found() => return Ok(Head::Unknown),
             pull => pull?,
         };
@@ -77,56 +77,57 @@ impl People {
     }
 
     /// Checks that permissions can be queried, which needs a token.
-    pub fn check(&self, place: &RepositoryAccess, setting: &SourceContext) -> Result<(), WorkSourceError> {
-        self.registrar(place, setting).map(drop)
+    pub fn check(&self, access: &RepositoryAccess, context: &SourceContext) -> Result<(), WorkSourceError> {
+        self.repository(access, context).map(drop)
     }
 
     /// Forgets everything after a reload, because tokens may have changed.
     pub fn clear(&self) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.repositories.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn registrar(
+    fn repository(
         &self,
-        place: &RepositoryAccess,
-        setting: &SourceContext,
-    ) -> Result<Arc<Registrar>, WorkSourceError> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, registrar)) = places.iter().find(|(known, _)| known == place) {
-            return Ok(Arc::clone(registrar));
+        access: &RepositoryAccess,
+        context: &SourceContext,
+    ) -> Result<Arc<RepositoryPermissions>, WorkSourceError> {
+        let mut repositories = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, repository)) = repositories.iter().find(|(known, _)| known == access) {
+            return Ok(Arc::clone(repository));
         }
-        let mut settings = GitHubSettings::new(&place.repo);
-        if let Some(api_url) = &place.api_url {
+        let mut settings = GitHubSettings::new(&access.repo);
+        if let Some(api_url) = &access.api_url {
             settings.api_url.clone_from(api_url);
         }
-        let client = GitHubClient::new(&settings, &place.auth, setting)?;
-        let registrar = Arc::new(Registrar { client, known: Mutex::default(), seen: OnceCell::new() });
-        if places.len() >= MAX_REPOSITORIES {
-            places.clear();
+        let client = GitHubClient::new(&settings, &access.auth, context)?;
+        let repository =
+            Arc::new(RepositoryPermissions { client, known: Mutex::default(), seen: OnceCell::new() });
+        if repositories.len() >= MAX_REPOSITORIES {
+            repositories.clear();
         }
-        places.push((place.clone(), Arc::clone(&registrar)));
-        Ok(registrar)
+        repositories.push((access.clone(), Arc::clone(&repository)));
+        Ok(repository)
     }
 }
 
-impl Registrar {
+impl RepositoryPermissions {
     /// Checks that the repository is visible: a hidden repository answers in the same way as one in which the person
     /// has no role.
-    async fn sees(&self, place: &RepositoryAccess) -> Result<(), WorkSourceError> {
-        let look =
-            async || self.client.call(&ApiRequest::get(format!("repos/{}", place.repo))).await.map(drop);
-        self.seen.get_or_try_init(look).await?;
+    async fn check_visible(&self, access: &RepositoryAccess) -> Result<(), WorkSourceError> {
+        let read_repository =
+            async || self.client.call(&ApiRequest::get(format!("repos/{}", access.repo))).await.map(drop);
+        self.seen.get_or_try_init(read_repository).await?;
         Ok(())
     }
 
-    async fn ask(&self, place: &RepositoryAccess, login: &str) -> Result<AuthorPermission, WorkSourceError> {
+    async fn ask(&self, access: &RepositoryAccess, login: &str) -> Result<AuthorPermission, WorkSourceError> {
         let call =
-            ApiRequest::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
+            ApiRequest::get(format!("repos/{}/collaborators/{}/permission", access.repo, encoded(login)));
         match self.client.ask::<CollaboratorPermission>(call).await {
-            Ok(answer) => Ok(answer.standing()),
+            Ok(answer) => Ok(answer.permission()),
             // The account does not exist, or has no role here.
             Err(error) if error.is_not_found() => {
-                self.sees(place).await?;
+                self.check_visible(access).await?;
                 Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error.into()),
@@ -156,7 +157,7 @@ pub struct CollaboratorPermission {
 
 impl CollaboratorPermission {
     /// Returns the permission. A custom role counts as the permission that it is based on.
-    pub fn standing(&self) -> AuthorPermission {
+    pub fn permission(&self) -> AuthorPermission {
         let read = |word: &str| word.parse::<RepoPermission>().ok();
         read(&self.role_name)
             .or_else(|| read(&self.permission))

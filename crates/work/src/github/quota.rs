@@ -44,18 +44,18 @@ impl Meter {
     }
 
     pub(super) fn quota(&self) -> Quota {
-        held(&self.quota).clone()
+        lock(&self.quota).clone()
     }
 
-    pub(super) fn answered(&self, info: Option<RateLimitInfo>, unchanged: bool) {
-        let mut quota = held(&self.quota);
+    pub(super) fn record_response(&self, info: Option<RateLimitInfo>, unchanged: bool) {
+        let mut quota = lock(&self.quota);
         quota.requests += 1;
         quota.conditional_hits += u64::from(unchanged);
         let Some(info) = info.filter(|info| info.resource == "core") else { return };
         quota.rate_limit = Some(info.clone());
         drop(quota);
         if info.remaining < self.warning.threshold
-            && held(&self.warned).replace(info.reset) != Some(info.reset)
+            && lock(&self.warned).replace(info.reset) != Some(info.reset)
         {
             warn!(remaining = info.remaining, limit = info.limit, reset = %info.reset, "GitHub: few requests are left");
             if let Some(on_warning) = &self.warning.on_warning {
@@ -64,19 +64,19 @@ impl Meter {
         }
     }
 
-    pub(super) fn waits(&self, wait: Duration) {
-        let mut quota = held(&self.quota);
+    pub(super) fn record_wait(&self, wait: Duration) {
+        let mut quota = lock(&self.quota);
         quota.waits += 1;
         quota.waited += wait;
     }
 
     pub(super) fn block(&self, until: Timestamp) {
-        held(&self.quota).blocked_until = Some(until);
+        lock(&self.quota).blocked_until = Some(until);
     }
 
     /// Returns how long, and until when, GitHub wants no requests.
-    pub(super) fn blocked(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
-        let mut quota = held(&self.quota);
+    pub(super) fn blocked_for(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
+        let mut quota = lock(&self.quota);
         let until = quota.blocked_until?;
         let left = until.duration_since(now);
         if left <= SignedDuration::ZERO {
@@ -88,7 +88,7 @@ impl Meter {
 }
 
 /// Locks a mutex. A panic cannot leave the data inconsistent, so poisoning is ignored.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     fn little_left_is_said_once_for_each_window() {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&said);
-        let on_warning: OnWarning = Arc::new(move |info| held(&heard).push(info.remaining));
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&warnings);
+        let on_warning: OnWarning = Arc::new(move |info| lock(&recorded).push(info.remaining));
         let meter =
             Meter::new(RateLimitWarning { on_warning: Some(on_warning), ..RateLimitWarning::default() });
         for (remaining, reset, resource) in [
@@ -114,12 +114,12 @@ mod tests {
             (39, 2, "core"),
         ] {
             let reset = Timestamp::from_second(reset).unwrap();
-            meter.answered(
+            meter.record_response(
                 Some(RateLimitInfo { limit: 5000, remaining, reset, resource: resource.into() }),
                 false,
             );
         }
-        assert_eq!(*held(&said), [99, 40]);
+        assert_eq!(*lock(&warnings), [99, 40]);
         let quota = meter.quota();
         assert_eq!((quota.requests, quota.rate_limit.map(|info| info.remaining)), (8, Some(39)));
     }
@@ -128,10 +128,10 @@ mod tests {
     fn a_block_ends_by_itself() {
         let meter = Meter::default();
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        assert_eq!(meter.blocked(at(0)), None);
+        assert_eq!(meter.blocked_for(at(0)), None);
         meter.block(at(10));
-        assert_eq!(meter.blocked(at(4)), Some((Duration::from_secs(6), at(10))));
-        assert_eq!(meter.blocked(at(10)), None);
+        assert_eq!(meter.blocked_for(at(4)), Some((Duration::from_secs(6), at(10))));
+        assert_eq!(meter.blocked_for(at(10)), None);
         assert_eq!(meter.quota().blocked_until, None);
     }
 }

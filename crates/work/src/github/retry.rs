@@ -40,7 +40,7 @@ pub(super) enum Repeat {
     /// Repeating it changes nothing.
     Safe,
     /// It may have been carried out although no answer arrived: check before repeating it.
-    LookFirst,
+    CheckFirst,
 }
 
 /// Returns how long to wait before the request is sent again, or none to give up.
@@ -100,7 +100,7 @@ mod tests {
         let backoff = Some(Duration::from_secs(1));
         let limited =
             |seconds| ApiFailure::RateLimit { wait: Some(Duration::from_secs(seconds)), ends: None };
-        for (kind, status, safe, look_first) in [
+        for (kind, status, safe, check_first) in [
             (limited(5), Some(403), Some(Duration::from_secs(5)), Some(Duration::from_secs(5))),
             (limited(30), Some(429), Some(Duration::from_secs(30)), Some(Duration::from_secs(30))),
             (limited(31), Some(403), None, None),
@@ -127,7 +127,7 @@ mod tests {
             };
             let delay = |repeat, attempt| next_delay(&error, attempt, repeat, &options, 0.0);
             assert_eq!(delay(Repeat::Safe, 0), safe, "{error:?}");
-            assert_eq!(delay(Repeat::LookFirst, 0), look_first, "{error:?}");
+            assert_eq!(delay(Repeat::CheckFirst, 0), check_first, "{error:?}");
             assert_eq!(delay(Repeat::Safe, 3), None, "after three retries it is over");
         }
     }

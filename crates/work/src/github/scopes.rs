@@ -11,11 +11,11 @@ impl GitHubWorkSource {
     /// Checks the token. Classic tokens state their scopes. For fine-grained tokens and those of Apps, it is only
     /// checked that they see the repository.
     pub async fn validate_token(&self) -> Result<(), WorkSourceError> {
-        self.see_repository().await.map(drop)
+        self.read_repository().await.map(drop)
     }
 
     /// Returns the repository, and the scopes of a token that states them.
-    pub(super) async fn see_repository(&self) -> Result<(RepositoryInfo, Option<String>), WorkSourceError> {
+    pub(super) async fn read_repository(&self) -> Result<(RepositoryInfo, Option<String>), WorkSourceError> {
         let (repo, origin) = (&self.settings.repo, &self.client.origin);
         let call = ApiRequest::get(format!("repos/{repo}"));
         let reply = match self.client.call(&call).await {

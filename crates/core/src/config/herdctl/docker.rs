@@ -9,7 +9,7 @@ use crate::shape::{Docker, DockerNetwork, WorkspaceMode};
 use crate::size::Size;
 
 /// Default CPU period of the engine, in microseconds.
-const PERIOD: u64 = 100_000;
+const DEFAULT_CPU_PERIOD: u64 = 100_000;
 
 /// Returns the requested container; none if it is not enabled.
 pub(in super::super) fn sandbox(docker: &Docker) -> Option<ContainerSandbox> {
@@ -38,7 +38,7 @@ fn rules(docker: &Docker) -> SandboxRules {
 fn container(docker: &Docker) -> Container {
     let volumes = docker.volumes.iter().flatten().map(|text| volume(text));
     let volumes: Option<Vec<Volume>> = volumes.collect();
-    let refused = refusal(docker).or_else(|| volumes.is_none().then_some(NO_VOLUME));
+    let refused = refusal(docker).or_else(|| volumes.is_none().then_some(INVALID_VOLUME));
     Container {
         image: Some(DEFAULT_IMAGE.to_owned()),
         socket: None,
@@ -73,10 +73,10 @@ fn refusal(docker: &Docker) -> Option<&'static str> {
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of a tenth of a second")]
 fn processors(docker: &Docker) -> Option<f64> {
-    Some(docker.cpu_quota? as f64 / docker.cpu_period.unwrap_or(PERIOD) as f64)
+    Some(docker.cpu_quota? as f64 / docker.cpu_period.unwrap_or(DEFAULT_CPU_PERIOD) as f64)
 }
 
-const NO_VOLUME: &str = "`docker.volumes` has to be `/host/path:/container/path`, with `:ro` or `:rw`; volumes with a name are not used";
+const INVALID_VOLUME: &str = "`docker.volumes` has to be `/host/path:/container/path`, with `:ro` or `:rw`; volumes with a name are not used";
 
 /// Parses a size such as `512m`. Engines count in powers of 1024.
 #[expect(

@@ -14,12 +14,12 @@ pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
         let help = "`server: {enabled: false}` turns all of it off";
         warn(loader, enabled.at, message, help, "web.enabled");
     }
-    let is_said = root.get("server").is_some_and(|server| server.entry("listen").is_some());
+    let has_listen = root.get("server").is_some_and(|server| server.entry("listen").is_some());
     for key in ["host", "port"] {
         let Some((at, text)) = web.get(key).and_then(|node| Some((node.at, node.text()?.to_owned()))) else {
             continue;
         };
-        if is_said {
+        if has_listen {
             let message = format!("`web.{key}` does nothing: `server.listen` says where the server answers");
             warn(loader, at, message, "keep one of the two", &format!("web.{key}"));
         } else if key == "port" {

@@ -98,7 +98,7 @@ fn what_comes_during_a_pause() {
     let paused = |jobs: &[(&str, LiveState)]| {
         let scene = jobs
             .iter()
-            .fold(Scene::new(hook).max(2), |scene, (whose, state)| scene.job(whose, state.clone()));
+            .fold(Scene::new(hook).max(2), |scene, (origin, state)| scene.job(origin, state.clone()));
         let mut scene = scene.last_due("09:00");
         scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
         scene.record().breaker_state.pauses = 1;

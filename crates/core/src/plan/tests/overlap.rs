@@ -74,6 +74,13 @@ fn a_queue_takes_turns_with_other_schedules() {
             now,
             "start 1 | wake 10:06",
         ),
+        ("a later job by hand changes nothing", queue_beside(HOURLY, None).job("agent", PENDING), now, due),
+        (
+            "and gets the third place",
+            queue_beside(HOURLY, None).max(2).job("agent", PENDING),
+            now,
+            "ran cron 10:00 | start 1 | wake 10:06",
+        ),
     ]);
 }
 
@@ -102,12 +109,12 @@ fn jobs_of_schedules_start_in_turn() {
     ]);
     let mut full = never();
     full.snapshot.jobs.push(LiveJob { state: RUNNING, ..full.snapshot.jobs[0].clone() });
-    let told = |number: usize| {
+    let sentence = |number: usize| {
         let (agent, job) = (&full.roster.agents[0], &full.snapshot.jobs[number]);
         full.snapshot.awaited_start(&full.roster, agent, job, at(now)).unwrap().sentence
     };
-    assert!(told(2).ends_with("it is the next"), "{}", told(2));
-    assert!(told(0).ends_with("1 job waits before it"), "{}", told(0));
+    assert!(sentence(2).ends_with("it is the next"), "{}", sentence(2));
+    assert!(sentence(0).ends_with("1 job waits before it"), "{}", sentence(0));
 }
 
 /// A poll of a work source keeps its place, although jobs of the queue wait.

@@ -45,3 +45,57 @@ fn since_when_a_retry_is_due() {
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("10:00")), Some(at("09:59")));
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("09:58")), None);
 }
+
+/// The sentence about the place of the last job of the scene.
+fn before(scene: &Scene) -> String {
+    let sentence = awaited(scene).unwrap().sentence;
+    sentence.split_once("as many jobs run; ").unwrap().1.to_owned()
+}
+
+#[test]
+fn only_jobs_that_take_the_next_place_come_before() {
+    let ahead = LiveState::Pending { not_before: Some(at("10:01")) };
+    let manual = || Scene::new(r#"{"type":"manual"}"#).job("hand", RUNNING);
+    let scene = manual().job("hand", ahead.clone()).job("hand", PENDING);
+    assert_eq!(before(&scene), "it is the next", "the other one waits for its time");
+    let mut scene = manual().job("hand", ahead).job("hand", PENDING);
+    let requeued = serde_json::json!({"reason": "its folder is not there", "times": 1});
+    scene.snapshot.jobs[1].requeued = serde_json::from_value(requeued).unwrap();
+    assert_eq!(before(&scene), "1 job waits before it", "it keeps its place");
+    let mut scene = manual().job("hand", PENDING).job("hand", PENDING);
+    scene.snapshot.jobs[1].schedule = Some(ScheduleId::of(&"a".parse().unwrap(), &"gone".parse().unwrap()));
+    assert_eq!(before(&scene), "it is the next", "the schedule of the other one is not in the config");
+    let agent = &scene.roster.agents[0];
+    let next = scene.snapshot.next_to_start(agent, at("10:00")).map(|job| &job.id);
+    assert_eq!(next, Some(&scene.snapshot.jobs[2].id));
+    let held = scene.snapshot.jobs[1].schedule.unwrap();
+    assert_eq!(scene.snapshot.first_ready(agent, held, at("10:00")), None);
+}
+
+#[test]
+fn firings_without_a_job_may_come_before() {
+    let queue = r#"{"type":"cron","expression":"* * * * *","overlap":"queue"}"#;
+    let mut scene = Scene::new(queue).job("clock", RUNNING).job("clock", PENDING);
+    let other = scene.add("other", EVERY);
+    assert_eq!(before(&scene), "it is the next");
+    let waiting = |reason| Some(WaitingFiring { due: at("09:59"), reason });
+    for (reason, expected) in [
+        (SkipReason::AtCapacity, "1 firing without a job may come before it"),
+        (SkipReason::OutsideHours, "it is the next"),
+    ] {
+        scene.snapshot.schedules.get_mut(&other).unwrap().waiting = waiting(reason);
+        assert_eq!(before(&scene), expected, "{reason}");
+    }
+    let firing = |key: &str| Preparing {
+        schedule: other,
+        key: FiringKey::stored(key.to_owned()),
+        since: at("09:59"),
+        in_trouble: true,
+    };
+    scene.snapshot.preparing = vec![firing("interval:0:1"), firing("interval:0:2")];
+    assert_eq!(before(&scene), "2 firings without a job may come before it");
+    let scene = scene.job("clock", PENDING);
+    assert_eq!(before(&scene), "1 job waits before it, and 2 firings without a job may come before it");
+    let scene = scene.job("hand", PENDING);
+    assert_eq!(before(&scene), "2 jobs wait before it", "a job by hand comes before each new firing");
+}

@@ -179,14 +179,14 @@ fn what_a_fallback_changes() {
             "fallback":[{"model":"small","env":{"B":"3"}},{"runtime":"codex"},{"runtime":"cli","provider":"other"}]}"#,
         Agent::new("a".parse().unwrap()),
     );
-    let told = |number| {
+    let shown = |number| {
         let agent = agent.fallback(number)?;
         let env = agent.program.env["B"].clone();
         Some((agent.provider().map(str::to_owned), agent.program.model.clone(), env))
     };
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(told(0), Some((some("mine"), some("small"), "3".to_owned())));
-    assert_eq!(told(1), Some((some("codex"), None, "2".to_owned())));
-    assert_eq!(told(2), Some((some("other"), some("big"), "2".to_owned())));
-    assert_eq!(told(3), None);
+    assert_eq!(shown(0), Some((some("mine"), some("small"), "3".to_owned())));
+    assert_eq!(shown(1), Some((some("codex"), None, "2".to_owned())));
+    assert_eq!(shown(2), Some((some("other"), some("big"), "2".to_owned())));
+    assert_eq!(shown(3), None);
 }

@@ -62,11 +62,8 @@ fn polls_go_on_beside_jobs_that_take_long() {
         );
         let full = hourly_polling(&policy).plan("10:00");
         assert_eq!(full, "Skipping a/s: at max capacity (1/1), due 10:00", "{overlap}");
-        let looks = hourly_polling(&policy).max(3).preparing().plan("10:00");
-        assert_eq!(
-            looks, "prepare interval:1 | skipped already_running cron 10:00 | wake 11:00",
-            "{overlap}"
-        );
+        let plan = hourly_polling(&policy).max(3).preparing().plan("10:00");
+        assert_eq!(plan, "prepare interval:1 | skipped already_running cron 10:00 | wake 11:00", "{overlap}");
     }
 }
 

@@ -58,18 +58,18 @@ impl DemoArgs {
         }
         let options = Options::of(folder.path().join("cowhand.yaml"), std::env::current_exe()?);
         let fleet = Fleet::start(options).await?;
-        let shown = match introduce(folder.path(), self.time) {
+        let result = match introduce(folder.path(), self.time) {
             Ok(()) => self.print_events_until_end(&fleet).await,
             Err(error) => Err(error),
         };
         let jobs = fleet.store().jobs(JobFilter::default(), 10_000).await;
         fleet.stop(Stop::Cancel).await?;
-        let shown = match shown {
+        let result = match result {
             Ok(()) => sum_up(&jobs?, folder.path(), self.keep),
             failed => failed,
         };
         // A closed pipe is not an error: the reader has seen enough.
-        shown.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
+        result.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Prints events until the time is over or somebody interrupts.
@@ -109,7 +109,7 @@ fn print_line(text: impl Display) -> anyhow::Result<()> {
 }
 
 /// Checks whether the reader of the output has closed it.
-fn has_gone(error: &anyhow::Error) -> bool {
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let source = error.downcast_ref::<io::Error>();
     source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -12,10 +12,11 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::advice::with_config_option;
+use super::location::Connection;
 use super::print::{self, Table};
-use super::{Failure, complete, location, removed};
+use super::{Failure, complete, location, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
-use cowhand_web::api::{Page, segment};
+use cowhand_web::api::{Page, StatusView, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ScheduleVerb {
@@ -81,7 +82,10 @@ impl ScheduleVerb {
             Self::Show(named) => location::ask(config, async |client| {
                 let ScheduleFullName { agent, schedule } = &named.name;
                 match client.get::<ScheduleView>(&named.name.address()).await {
-                    Ok(view) => named.print(&view, client.is_alone()),
+                    Ok(view) => {
+                        print_store_problem(client, named.json).await?;
+                        named.print(&view, client.is_alone());
+                    }
                     Err(problem) => {
                         return removed::show(client, agent, Some(schedule), problem, named.json).await;
                     }
@@ -98,6 +102,7 @@ impl ScheduleVerb {
 fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     location::ask(config, async |client| {
         let views = client.get::<Page<ScheduleView>>("schedules").await?.items;
+        print_store_problem(client, json).await?;
         if json {
             print::json(&views);
         } else {
@@ -107,32 +112,46 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     })
 }
 
+/// Prints why no schedule can fire, if the daemon cannot write. In JSON, schedules have no place for it, so it is a note.
+async fn print_store_problem(client: &Connection<'_>, json: bool) -> Result<(), Failure> {
+    if client.is_alone() {
+        return Ok(());
+    }
+    let problem = client.get::<StatusView>("status").await?.daemon.store_problem;
+    match problem {
+        Some(problem) if json => print::note(format!("nothing is accepted: {problem}")),
+        problem => status::print_store_problem(problem.as_deref()),
+    }
+    Ok(())
+}
+
 impl OneScheduleArgs {
     fn switch(self, config: Option<&Path>, verb: &str) -> Result<(), Failure> {
         let address = format!("{}/{verb}", self.name.address());
         let view =
             location::ask(config, async |client| Ok(client.post::<ScheduleView>(&address, &()).await?))?;
+        print::remember_done(format!("{}/{} is {}", view.agent, view.schedule, view.status.as_str()));
         self.print(&view, false);
         Ok(())
     }
 
-    fn print(&self, view: &ScheduleView, alone: bool) {
+    fn print(&self, view: &ScheduleView, is_alone: bool) {
         if self.json {
             print::json(view);
         } else {
-            table(std::slice::from_ref(view), alone, Timestamp::now()).print();
+            table(std::slice::from_ref(view), is_alone, Timestamp::now()).print();
         }
     }
 }
 
 /// Checks whether the schedule only waits for its due time.
-const fn plain_or_none(view: &ScheduleView) -> bool {
+const fn is_only_waiting_for_due_time(view: &ScheduleView) -> bool {
     matches!(view.skip_reason, Some(SkipReason::NotDue) | None)
 }
 
 /// Formats the time at which a paused schedule tries again, which is not a firing and so is not shown under
 /// NEXT; or the time since which a waiting schedule is due.
-fn when_again(view: &ScheduleView, now: Timestamp) -> String {
+fn time_note(view: &ScheduleView, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
         (ScheduleStatus::Paused, Some(until), _) => {
             format!("; it tries again {}", duration::until(now, until))
@@ -144,8 +163,8 @@ fn when_again(view: &ScheduleView, now: Timestamp) -> String {
     }
 }
 
-/// Builds the table of schedules. `alone` means that no daemon runs, so nothing prepares a firing.
-pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Table {
+/// Builds the table of schedules. `is_alone` means that no daemon runs, so nothing prepares a firing.
+pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> Table {
     let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"])
         .optional_columns(&["LAST OWN RUN", "TYPE", "NEXT", "WHY"]);
     let when = |at: Option<Timestamp>| at.map(|at| duration::from_now(now, at)).unwrap_or_default();
@@ -158,11 +177,12 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
             .filter(|_| view.skip_note_reason == view.skip_reason)
             .map(|note| print::cell(&format!(": {note}")))
             .unwrap_or_default();
-        let waits = match &view.preparing_by {
-            Some(by) if alone => Some(format!("it is prepared when a daemon starts: {by}")),
-            Some(by) => Some(format!("being prepared: {by}")),
+        let by = view.preparing_by.as_ref().map(|by| format!(": {by}")).unwrap_or_default();
+        let waits = match view.preparing.then_some(by) {
+            Some(by) if is_alone => Some(format!("it is prepared when a daemon starts{by}")),
+            Some(by) => Some(format!("being prepared{by}")),
             None if view.status == ScheduleStatus::Error => None,
-            None if plain_or_none(view) && view.missed.is_some() => {
+            None if is_only_waiting_for_due_time(view) && view.missed.is_some() => {
                 view.missed.as_ref().map(|missed| format!("missed: {}", missed.note))
             }
             None => view
@@ -171,7 +191,7 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
                 .map(|reason| match note.strip_prefix(": ") {
                     // Its job is pending, and the note says so.
                     Some(note) if reason == SkipReason::AlreadyRunning => note.to_owned(),
-                    _ => format!("{reason}{note}{}", when_again(view, now)),
+                    _ => format!("{reason}{note}{}", time_note(view, now)),
                 }),
         };
         let waits = match (waits, &view.last_error) {

@@ -63,7 +63,7 @@ impl NextArgs {
             return Ok(());
         }
         if coming.is_empty() {
-            print::prose(&self.nothing(config)?, 0);
+            print::prose(&self.no_firings_message(config)?, 0);
         }
         let is_empty = coming.is_empty();
         self.print(coming, from);
@@ -77,11 +77,11 @@ impl NextArgs {
     fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             location::ask(config, async |client| Ok(client.get("schedules").await?))?;
-        let wanted = |view: &&ScheduleView| {
+        let is_shown = |view: &&ScheduleView| {
             let is = |name: &ScheduleFullName| view.agent == name.agent && view.schedule == name.schedule;
             self.name.as_ref().is_none_or(is)
         };
-        for view in views.items.iter().filter(wanted) {
+        for view in views.items.iter().filter(is_shown) {
             let name = format!("{}/{}", view.agent, view.schedule);
             match (&view.missed, view.status, view.skip_until) {
                 (Some(missed), ..) => print::prose(&format!("{name}: {}", missed.note), 2),
@@ -145,8 +145,8 @@ impl NextArgs {
     }
 
     /// Returns the reason why there are no firings to show.
-    fn nothing(&self, config: Option<&Path>) -> Result<String, Failure> {
-        let Some(name) = &self.name else { return nothing_of_fleet(config) };
+    fn no_firings_message(&self, config: Option<&Path>) -> Result<String, Failure> {
+        let Some(name) = &self.name else { return no_firings_of_fleet(config) };
         let address = name.address();
         let (view, alone): (ScheduleView, bool) =
             location::ask(config, async |client| Ok((client.get(&address).await?, client.is_alone())))?;
@@ -165,7 +165,7 @@ impl NextArgs {
                 format!("it has paused itself{until}")
             }
             // A schedule of such a type never has a next firing, whatever else keeps it from running.
-            _ if !matches!(view.kind.as_str(), "interval" | "cron" | "delay") => {
+            _ if !view.is_by_clock() => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
             }
             _ if view.preparing && alone => {
@@ -192,9 +192,20 @@ impl Coming {
 
 /// Returns the reason why nothing in the fleet fires, with the first pause that ends, since pauses end by the
 /// clock too.
-fn nothing_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
+fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let views: Page<ScheduleView> =
         location::ask(config, async |client| Ok(client.get("schedules").await?))?;
+    let counts_from_end = |view: &&ScheduleView| {
+        let is_on = matches!(view.status, ScheduleStatus::Idle | ScheduleStatus::Running);
+        is_on && view.is_by_clock() && view.skip_reason == Some(SkipReason::AlreadyRunning)
+    };
+    if let Some(view) = views.items.iter().find(counts_from_end) {
+        let name = format!("{}/{}", view.agent, view.schedule);
+        return Ok(format!(
+            "no time of a next firing is known: {name} counts from the end of the job that it has fired; \
+             `cowhand why {name}` says more"
+        ));
+    }
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);
     let first = paused.filter_map(|view| Some((view.skip_until?, view))).min_by_key(|(until, _)| *until);
     Ok(match first {

@@ -154,7 +154,7 @@ fn the_engine() {
     assert_eq!(job["status"], "failed", "{job:#}\n{said}");
     assert!(said.contains("cannot be heard any more"), "{said}");
     wait_until("no process to be left", || {
-        super::super::mentioned(&running.scene.path("desk")).is_empty().then_some(())
+        super::super::processes_naming(&running.scene.path("desk")).is_empty().then_some(())
     });
     assert!(!running.scene.path("desk/over").exists());
     // Only its name remains, which is removed when the engine answers again.

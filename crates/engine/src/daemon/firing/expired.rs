@@ -16,18 +16,18 @@ use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
 impl Preparer<'_> {
     /// Puts back items with expired claims. An error is only logged: the next look finds the items again.
     pub(super) async fn put_back_expired(&self, firing: &PreparedFiring<'_>, source: &dyn WorkSource) {
-        if let Err(error) = self.look_for_expired(firing, source).await {
+        if let Err(error) = self.try_put_back_expired(firing, source).await {
             warn!(agent = %firing.agent.name, "cannot look for claims that ran out: {error:#}");
         }
     }
 
-    async fn look_for_expired(
+    async fn try_put_back_expired(
         &self,
         firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
     ) -> anyhow::Result<()> {
-        for lapsed in source.expired_claims().await? {
-            self.put_back(firing, source, lapsed).await?;
+        for claim in source.expired_claims().await? {
+            self.put_back(firing, source, claim).await?;
         }
         Ok(())
     }
@@ -36,22 +36,23 @@ impl Preparer<'_> {
         &self,
         firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
-        lapsed: ExpiredClaim,
+        expired: ExpiredClaim,
     ) -> anyhow::Result<()> {
-        let (engine, now, ExpiredClaim { item, left_by, claimer }) = (self.engine, self.now(), lapsed);
+        let (engine, now, ExpiredClaim { item, left_by, claimer }) = (self.engine, self.now(), expired);
         let id = item.id.clone();
         if self.report_again(firing, &item, claimer).await? {
             return Ok(());
         }
-        let Some(mut taking) = self.taking(firing, item)? else { return Ok(()) };
+        let Some(mut claim) = self.item_claim(firing, item)? else { return Ok(()) };
         // The other fleet took the item from its queue, so a person must have offered it again after it was given up.
-        taking.unless.given_up = false;
-        // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still run.
-        let Taken::Ours(holder) = engine.store.take_item(taking, None, now).await? else { return Ok(()) };
+        claim.unless.given_up = false;
+        // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still
+        // run.
+        let Taken::Ours(holder) = engine.store.take_item(claim, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
         let until = now.checked_add(UNFINISHED_CLAIM_TIMEOUT)?;
-        let by = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.clone(), until };
-        let closing = match source.claim_work(&id, &by).await {
+        let claimant = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.clone(), until };
+        let closing = match source.claim_work(&id, &claimant).await {
             Ok(ClaimResult::Refused { .. }) => return Ok(engine.store.leave_item(holder).await?),
             Ok(ClaimResult::Claimed(_)) => {
                 info!(item = %id, "put back: it was left by {left_by}");
@@ -93,8 +94,8 @@ impl Preparer<'_> {
             engine.outbox.notify_one();
             return Ok(true);
         }
-        let Some(taking) = self.taking(firing, item.clone())? else { return Ok(false) };
-        let is_owed = engine.store.report_again(taking, job.clone(), self.now()).await?;
+        let Some(claim) = self.item_claim(firing, item.clone())? else { return Ok(false) };
+        let is_owed = engine.store.report_again(claim, job.clone(), self.now()).await?;
         if is_owed {
             info!(item = %item.id, %job, "still claimed by a job that has ended; its source is told the result");
             engine.outbox.notify_one();

@@ -19,29 +19,29 @@ use tracing::warn;
 use super::prepare::{Preparer, Step};
 use crate::context::Engine;
 use crate::loaded::Loaded;
-use cowhand_store::MAX_TRIES_BEFORE_OTHERS;
+use cowhand_store::MAX_BLOCKING_TRIES;
 
 const FIRST_PREPARE_PAUSE: Duration = Duration::from_secs(1);
 const PREPARE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
 
-/// Prepares the firings of the schedule until none is left. `more` signals new ones.
+/// Prepares the firings of the schedule until none is left. `new_firings` signals more.
 pub(in crate::daemon) async fn prepare_in_order(
     engine: Arc<Engine>,
     schedule: ScheduleId,
-    more: Arc<Notify>,
+    new_firings: Arc<Notify>,
 ) {
-    let mut line = Line { engine: &engine, schedule, stuck: HashMap::new() };
-    while let Some(again) = line.go_through().await {
+    let mut queue = FiringQueue { engine: &engine, schedule, stuck: HashMap::new() };
+    while let Some(retry_at) = queue.prepare_all().await {
         tokio::select! {
-            () = tokio::time::sleep_until(again) => {}
-            () = more.notified() => {}
+            () = tokio::time::sleep_until(retry_at) => {}
+            () = new_firings.notified() => {}
         }
     }
     engine.prepared(schedule);
 }
 
-struct Line<'a> {
+struct FiringQueue<'a> {
     engine: &'a Engine,
     schedule: ScheduleId,
     /// Firings that could not be prepared.
@@ -50,16 +50,16 @@ struct Line<'a> {
 
 #[derive(Debug, Clone)]
 struct Stuck {
-    again: Instant,
-    /// Config with which it was tried; with another one it is tried again at once.
+    retry_at: Instant,
+    /// Config with which it was tried. With another config it is tried again at once.
     config: Weak<Loaded>,
     /// True if later firings wait for this one.
-    in_front: bool,
+    blocks_later: bool,
 }
 
-impl Line<'_> {
+impl FiringQueue<'_> {
     /// Prepares the firings that can be prepared now. Returns when to continue, if some are left.
-    async fn go_through(&mut self) -> Option<Instant> {
+    async fn prepare_all(&mut self) -> Option<Instant> {
         let firings = match self.engine.store.to_prepare(self.schedule).await {
             Ok(firings) => firings,
             Err(error) => {
@@ -72,14 +72,14 @@ impl Line<'_> {
         let mut next: Option<Instant> = None;
         for key in firings {
             let stuck = match self.stuck.get(&key) {
-                Some(stuck) if stuck.again > Instant::now() && stuck.config.ptr_eq(&config) => {
+                Some(stuck) if stuck.retry_at > Instant::now() && stuck.config.ptr_eq(&config) => {
                     Some(stuck.clone())
                 }
                 _ => self.prepare(&key).await,
             };
             if let Some(stuck) = stuck {
-                next = Some(next.map_or(stuck.again, |next| next.min(stuck.again)));
-                if stuck.in_front {
+                next = Some(next.map_or(stuck.retry_at, |next| next.min(stuck.retry_at)));
+                if stuck.blocks_later {
                     break;
                 }
             }
@@ -95,18 +95,20 @@ impl Line<'_> {
                 self.stuck.remove(key);
                 return None;
             }
-            Step::Elsewhere => Stuck { again: Instant::now() + FIRST_PREPARE_PAUSE, config, in_front: true },
+            Step::Elsewhere => {
+                Stuck { retry_at: Instant::now() + FIRST_PREPARE_PAUSE, config, blocks_later: true }
+            }
             Step::Failed { error, tries, wait } => {
-                self.say(key, &error).await;
-                let again = Instant::now() + wait.unwrap_or_else(|| PREPARE_BACKOFF.pause_after(tries));
-                Stuck { again, config, in_front: tries < MAX_TRIES_BEFORE_OTHERS }
+                self.record_failure(key, &error).await;
+                let retry_at = Instant::now() + wait.unwrap_or_else(|| PREPARE_BACKOFF.pause_after(tries));
+                Stuck { retry_at, config, blocks_later: tries < MAX_BLOCKING_TRIES }
             }
         };
         self.stuck.insert(key.clone(), stuck.clone());
         Some(stuck)
     }
 
-    async fn say(&self, key: &FiringKey, error: &anyhow::Error) {
+    async fn record_failure(&self, key: &FiringKey, error: &anyhow::Error) {
         let message = format!("{error:#}");
         warn!(firing = %key, "cannot prepare it at the moment: {message}");
         let now = self.engine.clock.now();

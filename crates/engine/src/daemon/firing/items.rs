@@ -11,9 +11,11 @@ use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
 use super::prepare::{CLAIM_VALID_FOR, PreparedFiring, Preparer};
-use cowhand_store::{FailedItem, OfFiring, Prepared, Taken};
+use cowhand_store::{FailedItem, FiringRef, Prepared, Taken};
 use cowhand_system::fault;
-use cowhand_work::{Claimant, For, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next};
+use cowhand_work::{
+    Claimant, QueueState, SourceOwner, WorkSource, WorkSourceError, can_claim_another, guarded,
+};
 
 /// Largest number of items that are claimed together, because a claim that is not finished in time is undone.
 const MAX_CLAIMS_TOGETHER: usize = 8;
@@ -41,7 +43,7 @@ struct Found {
     full: bool,
     refused: Vec<String>,
     /// Error because of which the trust in an item's author could not be determined.
-    unknown: Option<anyhow::Error>,
+    trust_error: Option<anyhow::Error>,
 }
 
 impl Preparer<'_> {
@@ -50,34 +52,34 @@ impl Preparer<'_> {
         &self,
         firing: &PreparedFiring<'_>,
     ) -> anyhow::Result<(Prepared, Option<String>)> {
-        let whose = For::schedule(firing.agent, firing.schedule);
+        let owner = SourceOwner::schedule(firing.agent, firing.schedule);
         let sources = Arc::clone(&self.engine.loaded().sources);
-        let (Some(config), Some(source)) = (whose.config(), sources.source_of(whose)?) else {
+        let (Some(config), Some(source)) = (owner.config(), sources.source_of(owner)?) else {
             return Ok((Prepared::Skip(SkipReason::NoWork), None));
         };
         // A job from an earlier try counts, too.
-        let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
-        let made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
-        // Only saves a request: the places are counted again when items are taken.
+        let earlier = self.engine.store.firing(self.schedule, self.key.clone()).await?;
+        let made = usize::from(earlier.is_some_and(|firing| firing.job.is_some()));
+        // This only saves a request: the places are counted again when items are taken.
         if self.places(firing, made).await? == 0 {
             return Found { made, full: true, ..Found::default() }.outcome(true);
         }
-        let is_time = self.engine.is_expired_search_due(config, self.now());
-        if is_time {
+        let is_search_due = self.engine.is_expired_search_due(config, self.now());
+        if is_search_due {
             self.put_back_expired(firing, source.as_ref()).await;
         }
-        let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
+        let candidates = sources.candidates(owner, &FetchOptions::default()).await?;
         let queue = config.queue(&sources.setting().base);
         if let Err(error) = self.engine.retry_undelivered(&queue, source.as_ref()).await {
             warn!(agent = %firing.agent.name, "cannot look for items whose results are to be told: {error}");
         }
         if let Some(quota) = source.quota() {
-            let left = quota.rate_limit.map(|info| info.remaining);
+            let remaining = quota.rate_limit.map(|info| info.remaining);
             let (requests, unchanged, waits) = (quota.requests, quota.conditional_hits, quota.waits);
-            debug!(agent = %firing.agent.name, requests, unchanged, waits, left, "asked for work");
+            debug!(agent = %firing.agent.name, requests, unchanged, waits, left = remaining, "asked for work");
         }
         if !self.key.is_fill()
-            && let Err(error) = self.review_failed(&queue, source.as_ref(), &candidates, is_time).await
+            && let Err(error) = self.review_failed(&queue, source.as_ref(), &candidates, is_search_due).await
         {
             warn!(agent = %firing.agent.name, "cannot look at items that failed before: {error:#}");
         }
@@ -89,11 +91,11 @@ impl Preparer<'_> {
             if picked.is_empty() {
                 break;
             }
-            let wanted = picked.len();
+            let picked_count = picked.len();
             let made = self.claim(firing, source.as_ref(), picked).await?;
             found.made += made;
             // An item that somebody else claimed first leaves its place to the next item.
-            found.full &= made == wanted;
+            found.full &= made == picked_count;
         }
         let more = found.full && (next.is_some() || candidates.next().is_some());
         found.outcome(more)
@@ -156,7 +158,7 @@ impl Preparer<'_> {
                 // An error about this author does not delay the items of others.
                 Err(error) => {
                     warn!(item = %item.id, "left for now: {error:#}");
-                    found.unknown = Some(error);
+                    found.trust_error = Some(error);
                     continue;
                 }
                 Ok(TrustVerdict::Confined(why)) => Some(why),
@@ -178,18 +180,19 @@ impl Preparer<'_> {
         if self.report_again(firing, item, source.claimer(item)).await? {
             return Ok(None);
         }
-        let Some(mut taking) = self.taking(firing, item.clone())? else { return Ok(None) };
-        // An item that a job has just released waits for the next regular look; otherwise it would be tried without a pause.
+        let Some(mut claim) = self.item_claim(firing, item.clone())? else { return Ok(None) };
+        // An item that a job has just released waits for the next regular look; otherwise it would be tried without a
+        // pause.
         if self.key.is_fill() {
             let polled_at = store.schedule(self.schedule).await?.and_then(|record| record.polled_at);
             let polled_at = polled_at.map(|at| at.wall);
-            taking.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
+            claim.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
         }
-        let mut taken = store.take_item(taking.clone(), None, self.now()).await?;
+        let mut taken = store.take_item(claim.clone(), None, self.now()).await?;
         if taken == Taken::PutBack && source.queue_state(id).await? == QueueState::Available {
             info!(item = %id, "a person has put it back, so the count of its failures starts anew");
-            taking.unless.given_up = false;
-            taken = store.take_item(taking, None, self.now()).await?;
+            claim.unless.given_up = false;
+            taken = store.take_item(claim, None, self.now()).await?;
         }
         match taken {
             Taken::Ours(holder) => return Ok(Some(holder)),
@@ -203,7 +206,7 @@ impl Preparer<'_> {
         Ok(None)
     }
 
-    /// Claims the picked items at the source and makes their jobs; returns the number of jobs. An error with one item
+    /// Claims the picked items at the source, makes their jobs, and returns the number of jobs. An error with one item
     /// is returned only after all items are handled.
     async fn claim(
         &self,
@@ -213,31 +216,31 @@ impl Preparer<'_> {
     ) -> anyhow::Result<usize> {
         let (fleet, until) = (self.engine.store.fleet_id().await?, self.now().checked_add(CLAIM_VALID_FOR)?);
         let claimant = |picked: &Picked| {
-            let by = Claimant { fleet: fleet.clone(), holder: picked.holder.to_string(), until };
-            (picked.item.id.clone(), by)
+            let claimant = Claimant { fleet: fleet.clone(), holder: picked.holder.to_string(), until };
+            (picked.item.id.clone(), claimant)
         };
         let claims: Vec<(WorkItemId, Claimant)> = picked.iter().map(claimant).collect();
         let results = guarded(async { Ok(source.claim_all(&claims).await) }).await;
-        let (mut results, whole) = match results {
+        let (mut results, failure) = match results {
             Ok(results) => (results.into_iter(), None),
             Err(error) => (Vec::new().into_iter(), Some(error.to_string())),
         };
-        let (mut made, mut trouble) = (0, None);
+        let (mut made, mut first_error) = (0, None);
         for picked in picked {
             let unanswered = || {
-                let why = whole.clone().unwrap_or_else(|| "the work source did not answer".to_owned());
+                let why = failure.clone().unwrap_or_else(|| "the work source did not answer".to_owned());
                 Err(WorkSourceError::Other(anyhow::anyhow!(why)))
             };
-            match self.claimed(firing, picked, results.next().unwrap_or_else(unanswered), until).await {
+            match self.handle_claim(firing, picked, results.next().unwrap_or_else(unanswered), until).await {
                 Ok(is_ours) => made += usize::from(is_ours),
-                Err(error) => trouble = trouble.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
-        trouble.map_or(Ok(made), Err)
+        first_error.map_or(Ok(made), Err)
     }
 
     /// Handles the result of one claim; returns whether a job was made.
-    async fn claimed(
+    async fn handle_claim(
         &self,
         firing: &PreparedFiring<'_>,
         picked: Picked,
@@ -249,7 +252,7 @@ impl Preparer<'_> {
             Ok(ClaimResult::Claimed(item)) => {
                 fault::place("item_claimed");
                 let new = self.job(firing, Some(&item), confined);
-                let of = OfFiring { schedule: self.schedule, key: self.key.clone() };
+                let of = FiringRef { schedule: self.schedule, key: self.key.clone() };
                 let job = engine.store.hold_item(holder, new, of, until, self.now()).await?;
                 engine.nudge.notify_one();
                 engine.outbox.notify_one();
@@ -257,7 +260,7 @@ impl Preparer<'_> {
             }
             Ok(ClaimResult::Refused { reason, message }) => {
                 engine.store.leave_item(holder.to_string()).await?;
-                if tries_the_next(reason) {
+                if can_claim_another(reason) {
                     info!(item = %item.id, ?reason, "not ours");
                     return Ok(false);
                 }
@@ -276,31 +279,32 @@ impl Preparer<'_> {
         }
     }
 
-    /// Checks items that failed before and are not offered now. If a person withdrew an item, the count of
-    /// its failures starts again when it is put back. The failures of a completed item are deleted. Items that are known
-    /// to wait for a person are checked only occasionally.
+    /// Checks items that failed before and are not offered now. If a person withdrew an item, the count of its failures
+    /// starts again when it is put back. The failures of a completed item are deleted. Items that are known to wait for
+    /// a person are checked only occasionally.
     async fn review_failed(
         &self,
         queue: &str,
         source: &dyn WorkSource,
         offered: &[WorkItem],
-        is_time: bool,
+        is_search_due: bool,
     ) -> anyhow::Result<()> {
         let store = &self.engine.store;
-        let mut known = store.item_failures().await?;
-        known.retain(|known| known.queue == queue && !offered.iter().any(|item| item.id == known.id));
-        if known.is_empty() {
+        let mut failed = store.item_failures().await?;
+        failed.retain(|failed| failed.queue == queue && !offered.iter().any(|item| item.id == failed.id));
+        if failed.is_empty() {
             return Ok(());
         }
-        let held = store.items().await?;
-        let is_held = |id: &WorkItemId| held.iter().any(|held| held.queue == queue && held.item.id == *id);
-        for known in known.into_iter().filter(|known| !is_held(&known.id)) {
-            if known.state != FailedItem::Offered && !is_time {
+        let held_items = store.items().await?;
+        let is_held =
+            |id: &WorkItemId| held_items.iter().any(|held| held.queue == queue && held.item.id == *id);
+        for failed in failed.into_iter().filter(|failed| !is_held(&failed.id)) {
+            if failed.state != FailedItem::Offered && !is_search_due {
                 continue;
             }
-            match source.queue_state(&known.id).await? {
-                QueueState::Done => store.forget_failures(known.queue, known.id).await?,
-                QueueState::Withdrawn => store.withdraw_failed(known.queue, known.id).await?,
+            match source.queue_state(&failed.id).await? {
+                QueueState::Done => store.forget_failures(failed.queue, failed.id).await?,
+                QueueState::Withdrawn => store.withdraw_failed(failed.queue, failed.id).await?,
                 QueueState::Available | QueueState::Claimed => {}
             }
         }
@@ -310,8 +314,8 @@ impl Preparer<'_> {
 
 impl Found {
     fn outcome(self, more: bool) -> anyhow::Result<(Prepared, Option<String>)> {
-        let Self { made, full, refused, unknown } = self;
-        if let Some(error) = unknown.filter(|_| made == 0) {
+        let Self { made, full, refused, trust_error } = self;
+        if let Some(error) = trust_error.filter(|_| made == 0) {
             return Err(error);
         }
         let prepared = match (made, refused.is_empty()) {

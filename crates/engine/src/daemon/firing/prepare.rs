@@ -20,11 +20,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
-use cowhand_run::gate::{self, GateAnswer, it_printed};
+use cowhand_run::gate::{self, GateAnswer, printed_suffix};
 use cowhand_store::{NewItemClaim, Preparation, Prepared, TakePreparing, Unless};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
-use cowhand_work::{For, WorkSourceError};
+use cowhand_work::{SourceOwner, WorkSourceError};
 
 /// Time for which no other node prepares a firing that this node has taken.
 const PREPARE_LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -93,16 +93,16 @@ impl Preparer<'_> {
     }
 
     async fn run(&self, mut firing: PreparedFiring<'_>) -> anyhow::Result<()> {
-        let (prepared, words) = self.outcome(&mut firing).await?;
+        let (prepared, note) = self.outcome(&mut firing).await?;
         fault::place("prepared");
-        let words = words.map(|words| cut(&words, 0, NOTE_CAP));
-        self.engine.store.prepared(self.schedule, self.key.clone(), prepared, words, self.now()).await?;
+        let note = note.map(|note| cut(&note, 0, NOTE_CAP));
+        self.engine.store.prepared(self.schedule, self.key.clone(), prepared, note, self.now()).await?;
         Ok(())
     }
 
     /// Decides the result of the preparation, with a note about it.
     async fn outcome(&self, firing: &mut PreparedFiring<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
-        if let Some(reason) = self.turned_off().await? {
+        if let Some(reason) = self.off_reason(firing.schedule).await? {
             return Ok((Prepared::Skip(reason), None));
         }
         // Trust is checked before any command runs.
@@ -116,45 +116,41 @@ impl Preparer<'_> {
             }
             TrustVerdict::Trusted => None,
         };
-        let heard = self.ask_command(firing).await?;
-        if let Some(GateAnswer { allows: false, said }) = heard {
-            let note = format!("{WHEN_COMMAND} did not let it through{}", it_printed(&said));
+        let answer = self.ask_command(firing).await?;
+        if let Some(GateAnswer { allows: false, output }) = answer {
+            let note = format!("{WHEN_COMMAND} did not let it through{}", printed_suffix(&output));
             return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
-        if For::schedule(firing.agent, firing.schedule).config().is_some() {
-            let (prepared, of_items) = self.items(firing).await?;
-            let notes: Vec<String> = note.into_iter().chain(of_items).collect();
+        if SourceOwner::schedule(firing.agent, firing.schedule).config().is_some() {
+            let (prepared, item_note) = self.items(firing).await?;
+            let notes: Vec<String> = note.into_iter().chain(item_note).collect();
             return Ok((prepared, (!notes.is_empty()).then(|| notes.join("; "))));
         }
         Ok((Prepared::Job(self.job(firing, None, None)), note))
     }
 
-    /// Returns the reason to skip a firing of a schedule that was turned off meanwhile. A firing by hand is not skipped.
-    async fn turned_off(&self) -> anyhow::Result<Option<SkipReason>> {
-        let record = self.engine.store.schedule(self.schedule).await?;
-        // A delay is off as soon as it has fired.
-        if !self.key.is_by_hand() && self.key.kind() != "delay" {
-            match record.map(|record| record.state) {
-                Some(ScheduleState::Disabled { .. } | ScheduleState::Error { .. }) => {
-                    return Ok(Some(SkipReason::Disabled));
-                }
-                // Firings from outside still make their jobs, which wait for the end of the pause.
-                Some(ScheduleState::Paused { .. }) if self.key.is_by_clock() => {
-                    return Ok(Some(SkipReason::Paused));
-                }
-                Some(ScheduleState::Active | ScheduleState::Paused { .. } | ScheduleState::Finished)
-                | None => {}
-            }
+    /// Returns the reason to skip a firing by the clock of a schedule that was turned off or paused meanwhile. A firing
+    /// by hand or from outside was accepted while the schedule was on, so it is not skipped; its job waits for the end
+    /// of a pause.
+    async fn off_reason(&self, schedule: &Schedule) -> anyhow::Result<Option<SkipReason>> {
+        if !self.key.is_dropped_when_off() {
+            return Ok(None);
         }
-        Ok(None)
+        let record = self.engine.store.schedule(self.schedule).await?;
+        Ok(match record.map(|record| record.state) {
+            _ if !schedule.enabled => Some(SkipReason::Disabled),
+            Some(ScheduleState::Disabled { .. } | ScheduleState::Error { .. }) => Some(SkipReason::Disabled),
+            Some(ScheduleState::Paused { .. }) => Some(SkipReason::Paused),
+            Some(ScheduleState::Active | ScheduleState::Finished) | None => None,
+        })
     }
 
     /// Runs `when_command` and returns its answer with masked secrets; `None` if there is no such command.
     async fn ask_command(&self, firing: &PreparedFiring<'_>) -> anyhow::Result<Option<GateAnswer>> {
         let Some(command) = &firing.schedule.when_command else { return Ok(None) };
         let redactor = redactor_over(&self.engine.loaded(), Some(firing.agent));
-        let heard = gate::allows(&self.engine.program, command, &firing.agent.directory, redactor).await;
-        heard.map(Some).with_context(|| format!("`when_command` of {}", firing.schedule.name))
+        let answer = gate::allows(&self.engine.program, command, &firing.agent.directory, redactor).await;
+        answer.map(Some).with_context(|| format!("`when_command` of {}", firing.schedule.name))
     }
 
     /// Builds a job of the firing. `confined` is the reason why the item's text is not trusted; the firing's own text
@@ -168,19 +164,19 @@ impl Preparer<'_> {
         let PreparedFiring { agent, schedule, preparation } = firing;
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
-        let of_stranger =
+        let confined_context =
             confined.map(|why| FiringContext { confined: Some(why), ..preparation.context.clone() });
-        let firing_context = of_stranger.as_ref().unwrap_or(&preparation.context);
+        let firing_context = confined_context.as_ref().unwrap_or(&preparation.context);
         firing::Firing { agent, schedule, key: self.key, due, firing_context, zone }.job(item, self.now())
     }
 
-    pub(super) fn taking(
+    pub(super) fn item_claim(
         &self,
         firing: &PreparedFiring<'_>,
         item: WorkItem,
     ) -> anyhow::Result<Option<NewItemClaim>> {
-        let (engine, whose) = (self.engine, For::schedule(firing.agent, firing.schedule));
-        let Some(config) = whose.config() else { return Ok(None) };
+        let (engine, owner) = (self.engine, SourceOwner::schedule(firing.agent, firing.schedule));
+        let Some(config) = owner.config() else { return Ok(None) };
         Ok(Some(NewItemClaim {
             queue: config.queue(&engine.loaded().sources.setting().base),
             item,

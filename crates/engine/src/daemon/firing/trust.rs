@@ -1,13 +1,13 @@
 //! Decides whether the authors of the text of a firing or an item are trusted.
 
 use anyhow::Context;
-use cowhand_core::trust::{Head, Question, TextOrigin, Trust, TrustVerdict, judge, judge_again};
+use cowhand_core::trust::{Head, Question, TextOrigin, Trust, TrustVerdict, judge, judge_derived};
 use cowhand_core::work::WorkItem;
 use cowhand_core::work_source::ConfiguredSource;
 
 use super::prepare::{PreparedFiring, Preparer};
 use crate::trigger::GithubAccess;
-use cowhand_work::For;
+use cowhand_work::SourceOwner;
 use cowhand_work::github::RepositoryAccess;
 
 /// The interface of GitHub at which the permissions of people are requested.
@@ -22,7 +22,7 @@ impl Preparer<'_> {
     pub(super) async fn judge_firing(&self, firing: &PreparedFiring<'_>) -> anyhow::Result<TrustVerdict> {
         let trusts = firing.agent.trusts(Some(firing.schedule));
         if let Some(why) = &firing.firing_context().confined {
-            return Ok(judge_again(trusts, why));
+            return Ok(judge_derived(trusts, why));
         }
         let trigger = &firing.schedule.trigger;
         let Some(mut origin) =
@@ -35,9 +35,9 @@ impl Preparer<'_> {
             (Some(GithubAccess { owner, repo, api_url, auth, .. }), _) => {
                 Some(PermissionApi::Rest(RepositoryAccess { repo: format!("{owner}/{repo}"), api_url, auth }))
             }
-            (None, repo) => repo.map(|repo| PermissionApi::Rest(of_webhook(repo, &trusts))),
+            (None, repo) => repo.map(|repo| PermissionApi::Rest(webhook_access(repo, &trusts))),
         };
-        self.answer(&mut origin, &trusts, api).await?;
+        self.request_facts(&mut origin, &trusts, api).await?;
         Ok(judge(trusts, &origin))
     }
 
@@ -48,7 +48,7 @@ impl Preparer<'_> {
         item: &WorkItem,
     ) -> anyhow::Result<TrustVerdict> {
         let trusts = firing.agent.trusts(Some(firing.schedule));
-        let place = match For::schedule(firing.agent, firing.schedule).config() {
+        let access = match SourceOwner::schedule(firing.agent, firing.schedule).config() {
             _ if trusts.is_empty() => return Ok(TrustVerdict::Trusted),
             None | Some(ConfiguredSource::Files { .. }) => return Ok(TrustVerdict::Trusted),
             Some(ConfiguredSource::Github { repo, api_url, auth, .. }) => {
@@ -57,14 +57,14 @@ impl Preparer<'_> {
             }
             Some(ConfiguredSource::Custom { .. }) => None,
         };
-        let mut origin = TextOrigin::of_item(item, place.as_ref().map(|place| place.repo.as_str()));
-        self.answer(&mut origin, &trusts, place.map(PermissionApi::Rest)).await?;
+        let mut origin = TextOrigin::of_item(item, access.as_ref().map(|access| access.repo.as_str()));
+        self.request_facts(&mut origin, &trusts, access.map(PermissionApi::Rest)).await?;
         Ok(judge(trusts, &origin))
     }
 
     /// Requests the missing facts. An error is returned and the request repeated later, so that nobody is trusted or
     /// refused because of a network failure.
-    async fn answer(
+    async fn request_facts(
         &self,
         origin: &mut TextOrigin,
         trusts: &[&Trust],
@@ -75,16 +75,16 @@ impl Preparer<'_> {
         let (people, setting) = (sources.people(), sources.setting());
         for question in origin.open_questions(trusts) {
             match (&question, &api) {
-                (Question::Permission(place, login), api) => {
-                    let standing = match api {
+                (Question::Permission(author, login), api) => {
+                    let permission = match api {
                         PermissionApi::Rest(at) => {
-                            people.standing(at, login, setting).await.map_err(Into::into)
+                            people.permission(at, login, setting).await.map_err(Into::into)
                         }
                         PermissionApi::Gh(access) => access.standing(login).await,
                     };
-                    let standing =
-                        standing.with_context(|| format!("the permission of {login}, for `trust`"))?;
-                    origin.authors[*place].standing = standing;
+                    let permission =
+                        permission.with_context(|| format!("the permission of {login}, for `trust`"))?;
+                    origin.authors[*author].standing = permission;
                 }
                 (Question::Head(pull), PermissionApi::Rest(at)) => {
                     let head = people.head(at, *pull, setting).await;
@@ -99,8 +99,9 @@ impl Preparer<'_> {
     }
 }
 
-/// Returns the place of a webhook's repository: the webhook names the repository, `trust` the API and the credentials.
-fn of_webhook(repo: String, trusts: &[&Trust]) -> RepositoryAccess {
+/// Returns the access to a webhook's repository. The webhook names the repository; `trust` has the API and the
+/// credentials.
+fn webhook_access(repo: String, trusts: &[&Trust]) -> RepositoryAccess {
     let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
     let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();
     RepositoryAccess { repo, api_url, auth }

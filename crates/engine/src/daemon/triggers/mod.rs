@@ -25,7 +25,7 @@ use runner::Runner;
 pub(super) struct Triggers {
     running: HashMap<ScheduleId, Running>,
     /// The config and the event number at the last comparison. While they are the same, nothing can have changed.
-    seen: Option<(Arc<Loaded>, i64)>,
+    last_comparison: Option<(Arc<Loaded>, i64)>,
 }
 
 #[derive(Debug)]
@@ -53,17 +53,17 @@ impl Triggers {
     /// Starts and stops runners so that they match the roster.
     pub(super) async fn follow(&mut self, engine: &Arc<Engine>) {
         let loaded = engine.loaded();
-        let wanted: Vec<&Schedule> = loaded
+        let needed: Vec<&Schedule> = loaded
             .roster
             .agents
             .iter()
             .flat_map(|agent| &agent.schedules)
             .filter(|schedule| needs_runner(schedule))
             .collect();
-        if wanted.is_empty() && self.running.is_empty() {
+        if needed.is_empty() && self.running.is_empty() {
             return;
         }
-        if let Err(error) = self.try_follow(engine, &loaded, &wanted).await {
+        if let Err(error) = self.try_follow(engine, &loaded, &needed).await {
             warn!("cannot look after the triggers: {error}");
         }
     }
@@ -72,14 +72,15 @@ impl Triggers {
         &mut self,
         engine: &Arc<Engine>,
         loaded: &Arc<Loaded>,
-        wanted: &[&Schedule],
+        needed: &[&Schedule],
     ) -> Result<(), StoreError> {
         let newest = engine.store.last_event().await?;
-        let same = |(seen, event): &(Arc<Loaded>, i64)| Arc::ptr_eq(seen, loaded) && *event == newest;
-        if self.seen.as_ref().is_some_and(same) {
+        let is_unchanged =
+            |(config, event): &(Arc<Loaded>, i64)| Arc::ptr_eq(config, loaded) && *event == newest;
+        if self.last_comparison.as_ref().is_some_and(is_unchanged) {
             return Ok(());
         }
-        let mut on: HashMap<ScheduleId, Arming> = engine
+        let mut active: HashMap<ScheduleId, Arming> = engine
             .store
             .schedules()
             .await?
@@ -87,35 +88,35 @@ impl Triggers {
             .filter(|record| record.state == ScheduleState::Active)
             .map(|record| (record.id, Arming::of(record)))
             .collect();
-        let wanted: HashMap<ScheduleId, Arming> =
-            wanted.iter().filter_map(|schedule| Some((schedule.id, on.remove(&schedule.id)?))).collect();
+        let needed: HashMap<ScheduleId, Arming> =
+            needed.iter().filter_map(|schedule| Some((schedule.id, active.remove(&schedule.id)?))).collect();
         self.running.retain(|id, running| {
-            let stays = wanted.contains_key(id);
-            if !stays {
+            let is_needed = needed.contains_key(id);
+            if !is_needed {
                 running.stop.send_replace(true);
             }
-            stays
+            is_needed
         });
-        for (id, arming) in wanted {
-            let same = |running: &Running| running.arming == arming && !running.task.is_finished();
-            if !self.running.get(&id).is_some_and(same) {
+        for (id, arming) in needed {
+            let is_unchanged = |running: &Running| running.arming == arming && !running.task.is_finished();
+            if !self.running.get(&id).is_some_and(is_unchanged) {
                 self.start(engine, id, arming);
             }
         }
-        self.seen = Some((Arc::clone(loaded), newest));
+        self.last_comparison = Some((Arc::clone(loaded), newest));
         Ok(())
     }
 
     /// Starts a runner, after its predecessor has ended.
     fn start(&mut self, engine: &Arc<Engine>, schedule: ScheduleId, arming: Arming) {
-        let before = self.running.remove(&schedule);
+        let predecessor = self.running.remove(&schedule);
         let (stop, shutdown) = watch::channel(false);
         let runner = Runner { engine: Arc::clone(engine), schedule, shutdown };
         let task = tokio::spawn(async move {
-            if let Some(before) = before {
-                before.stop.send_replace(true);
+            if let Some(predecessor) = predecessor {
+                predecessor.stop.send_replace(true);
                 // The result of the predecessor does not matter.
-                let _ = before.task.await;
+                let _ = predecessor.task.await;
             }
             runner.run().await;
         });
@@ -129,7 +130,7 @@ impl Triggers {
             running.task
         });
         join_all(ending.collect::<Vec<_>>()).await;
-        self.seen = None;
+        self.last_comparison = None;
     }
 }
 

@@ -17,12 +17,12 @@ const EMPTY_BACKOFF: Backoff =
 
 impl Pace {
     /// Resets the counts, because there may be more tasks.
-    pub(super) fn tasks(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
     /// Returns the pause after an empty answer: a strategy that answers at once must not cause a busy loop.
-    pub(super) fn nothing(&mut self, took: Duration) -> Duration {
+    pub(super) fn after_empty(&mut self, took: Duration) -> Duration {
         self.errors = 0;
         let floor = EMPTY_BACKOFF.pause_after(self.empties + 1);
         self.empties = if took < floor { self.empties + 1 } else { 0 };
@@ -30,7 +30,7 @@ impl Pace {
     }
 
     /// Returns the pause after an error: two seconds for each error in a row, at most thirty.
-    pub(super) fn error(&mut self) -> Duration {
+    pub(super) fn after_error(&mut self) -> Duration {
         self.empties = 0;
         self.errors = self.errors.saturating_add(1);
         Duration::from_secs(self.errors.saturating_mul(2).min(30).into())
@@ -46,23 +46,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_at_once_takes_longer_and_longer() {
+    fn pause_grows_with_quick_empty_answers() {
         let mut pace = Pace::default();
-        let waits: Vec<u128> = (0..9).map(|_| pace.nothing(Duration::ZERO).as_millis()).collect();
+        let waits: Vec<u128> = (0..9).map(|_| pace.after_empty(Duration::ZERO).as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
-        assert_eq!(pace.nothing(Duration::from_mins(1)), Duration::ZERO, "it waited long enough itself");
-        assert_eq!(pace.nothing(Duration::from_millis(4)), Duration::from_millis(6));
-        pace.tasks();
-        assert_eq!(pace.nothing(Duration::ZERO), Duration::from_millis(10));
+        assert_eq!(pace.after_empty(Duration::from_mins(1)), Duration::ZERO, "it waited long enough itself");
+        assert_eq!(pace.after_empty(Duration::from_millis(4)), Duration::from_millis(6));
+        pace.reset();
+        assert_eq!(pace.after_empty(Duration::ZERO), Duration::from_millis(10));
     }
 
     #[test]
-    fn errors_take_longer_and_longer_until_one_answer() {
+    fn pause_grows_with_errors_until_an_answer() {
         let mut pace = Pace::default();
-        let waits: Vec<u64> = (0..17).map(|_| pace.error().as_secs()).collect();
+        let waits: Vec<u64> = (0..17).map(|_| pace.after_error().as_secs()).collect();
         assert_eq!((waits[0], waits[1], waits[14], waits[16]), (2, 4, 30, 30));
-        pace.nothing(Duration::ZERO);
+        pace.after_empty(Duration::ZERO);
         assert!(!pace.is_failing());
-        assert_eq!(pace.error().as_secs(), 2);
+        assert_eq!(pace.after_error().as_secs(), 2);
     }
 }

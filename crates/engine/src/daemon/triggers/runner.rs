@@ -15,8 +15,8 @@ use super::pace::Pace;
 use crate::context::Engine;
 use crate::trigger::dispatch::Dispatch;
 use crate::trigger::{
-    FatalTriggerError, Paced, Setting, Surroundings, Task, TriggerStrategy, is_stopped, marker, retry_after,
-    stopped, strategy,
+    FatalTriggerError, Paced, Setting, Task, TriggerServices, TriggerStrategy, is_stopped, marker,
+    retry_after, stopped, strategy,
 };
 use cowhand_store::{Fired, StoreError};
 use cowhand_system::fault;
@@ -55,7 +55,7 @@ impl Runner {
         let (mut strategy, mut pace) = (None, Pace::default());
         while !is_stopped(&self.shutdown) {
             let began = Instant::now();
-            let pause = match self.ask(&setting, &mut strategy).await {
+            let pause = match self.call_strategy(&setting, &mut strategy).await {
                 Answer::Stopped => return,
                 Answer::Failed(error) => match fatal(&error) {
                     Some(reason) => return self.give_up(reason).await,
@@ -68,9 +68,9 @@ impl Runner {
                     let is_empty = tasks.is_empty();
                     self.dispatch(tasks, is_listing).await;
                     if is_empty {
-                        pace.nothing(began.elapsed())
+                        pace.after_empty(began.elapsed())
                     } else {
-                        pace.tasks();
+                        pace.reset();
                         Duration::ZERO
                     }
                 }
@@ -79,15 +79,19 @@ impl Runner {
         }
     }
 
-    fn surroundings(&self) -> Surroundings {
+    fn surroundings(&self) -> TriggerServices {
         let Engine { config, clock, store, home, .. } = &*self.engine;
         let state = home.state.clone();
-        Surroundings { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
+        TriggerServices { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
     }
 
     /// Calls the strategy. After a panic it may be in an invalid state, so it is replaced by a new one.
-    async fn ask(&self, setting: &Setting, current: &mut Option<Box<dyn TriggerStrategy>>) -> Answer {
-        let asked = async {
+    async fn call_strategy(
+        &self,
+        setting: &Setting,
+        current: &mut Option<Box<dyn TriggerStrategy>>,
+    ) -> Answer {
+        let call = async {
             let current = match current {
                 Some(current) => current,
                 None => current.insert(strategy(&self.engine.triggers, &self.engine.wakes, setting)?),
@@ -100,7 +104,7 @@ impl Runner {
             tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         let answer = tokio::select! {
-            answer = caught(asked) => answer,
+            answer = caught(call) => answer,
             () = overdue => return Answer::Stopped,
         };
         match answer {
@@ -118,7 +122,7 @@ impl Runner {
     /// Records an error, once for each series of errors, and returns the pause.
     async fn failed(&self, error: &anyhow::Error, pace: &mut Pace) -> Duration {
         let is_first = !pace.is_failing();
-        let backoff = pace.error();
+        let backoff = pace.after_error();
         if is_first {
             warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
             self.note_trouble(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
@@ -132,7 +136,7 @@ impl Runner {
         while let Err(error) =
             self.engine.store.give_up(self.schedule, reason.clone(), self.engine.clock.now()).await
         {
-            if !self.tries_again(&error, &mut pace).await {
+            if !self.wait_before_retry(&error, &mut pace).await {
                 return;
             }
         }
@@ -153,14 +157,14 @@ impl Runner {
         for task in tasks.iter_mut().filter(|task| task.source_id.is_empty() && !is_listing) {
             task.source_id = Uuid::now_v7().to_string();
         }
-        let nameless = tasks.len();
+        let count = tasks.len();
         tasks.retain(|task| !task.source_id.is_empty());
-        if tasks.len() < nameless {
+        if tasks.len() < count {
             warn!(schedule = %self.name(), "entries of its list have no id and are left out");
         }
         let mut pace = Pace::default();
         while let Err(error) = self.fire(&tasks, is_listing).await {
-            if !self.tries_again(&error, &mut pace).await {
+            if !self.wait_before_retry(&error, &mut pace).await {
                 return;
             }
         }
@@ -180,8 +184,8 @@ impl Runner {
         let dispatch = Dispatch { agent, schedule, due: None };
         for part in open.chunks(MAX_FIRINGS_PER_TRANSACTION) {
             let now = self.engine.clock.now();
-            let firing = |(place, key): &(usize, FiringKey)| {
-                dispatch.firing(key.clone(), FiringContext::of_task(tasks[*place].clone()), now)
+            let firing = |(index, key): &(usize, FiringKey)| {
+                dispatch.firing(key.clone(), FiringContext::of_task(tasks[*index].clone()), now)
             };
             let fired = self.engine.store.fire_all(part.iter().map(firing).collect(), now).await?;
             fault::place("dispatched");
@@ -196,9 +200,9 @@ impl Runner {
     }
 
     /// Waits for a pause, and returns whether to try again; false if the runner was stopped meanwhile.
-    async fn tries_again(&self, error: &StoreError, pace: &mut Pace) -> bool {
+    async fn wait_before_retry(&self, error: &StoreError, pace: &mut Pace) -> bool {
         error!(schedule = %self.name(), "cannot write down what its trigger did: {error}");
-        self.pause(pace.error()).await;
+        self.pause(pace.after_error()).await;
         !is_stopped(&self.shutdown)
     }
 

@@ -21,7 +21,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::acp,
     interactive: &[],
-    missing: &["the session {id} is not there"],
+    missing_session_messages: &["the session {id} is not there"],
     // Only the config knows the agent's program and its folders, so the sandbox gets them from there.
     homes: &[],
     provider: None,
@@ -46,17 +46,17 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
             denied: agent.tools.denied.clone(),
         },
         mcp_servers: agent.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
-        patience_ms: u64::try_from(STARTUP_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+        timeout_ms: u64::try_from(STARTUP_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
     };
     let resumes = match order.session {
         SessionChoice::Resume(id) => Some(id.clone()),
         SessionChoice::Fresh | SessionChoice::FreshAs(_) | SessionChoice::Fork { .. } => None,
     };
-    let goes_on = !matches!(order.session, SessionChoice::Fresh | SessionChoice::FreshAs(_));
+    let is_resumed = !matches!(order.session, SessionChoice::Fresh | SessionChoice::FreshAs(_));
     let program = orders.command.first().and_then(|program| Path::new(program).file_name());
     let is_gemini = program.is_some_and(|name| name == "gemini");
-    let chat = is_gemini.then(|| ChatRecord::from_now_on(order.environment));
-    let spent = AcpUsage::by(agent.program.model.clone(), goes_on).with_record(chat);
+    let chat = is_gemini.then(|| ChatRecord::starting_now(order.environment));
+    let spent = AcpUsage::new(agent.program.model.clone(), is_resumed).with_record(chat);
     CommandLine {
         argv: vec![
             OWN_PROGRAM.to_owned(),

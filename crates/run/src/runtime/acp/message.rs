@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::json::{Fields, rest, take_object, take_text, text};
-use super::super::pieces::{Pieces, Under};
+use super::super::pieces::{Pieces, TextRedactor};
 
 /// Maximum size of joined text, since it is part of every checkpoint. A longer text becomes several messages.
 const MAX_MESSAGE_BYTES: usize = 256 << 10;
@@ -28,19 +28,19 @@ impl MessageChunks {
     }
 
     /// Returns true if another chunk belongs to these.
-    pub(super) fn goes_on(&self, thinking: bool, id: Option<&str>) -> bool {
+    pub(super) fn is_continued_by(&self, thinking: bool, id: Option<&str>) -> bool {
         self.thinking == thinking && self.id.as_deref() == id && self.text.len() < MAX_MESSAGE_BYTES
     }
 
     /// Adds a chunk. A chunk that is not text, like a picture, is a message of its own and is returned.
-    pub(super) fn add(&mut self, mut update: Fields, under: &Under) -> Option<OutputMessage> {
+    pub(super) fn add(&mut self, mut update: Fields, redactor: &TextRedactor) -> Option<OutputMessage> {
         let mut content = take_object(&mut update, "content").unwrap_or_default();
         if text(&content, "type") != Some("text") {
             update.insert("content".to_owned(), Value::Object(content));
-            return Some(super::about("content", update));
+            return Some(super::line_message("content", update));
         }
         content.shift_remove("type");
-        self.text += &self.pieces.add(&take_text(&mut content, "text").unwrap_or_default(), under);
+        self.text += &self.pieces.add(&take_text(&mut content, "text").unwrap_or_default(), redactor);
         for key in ["sessionUpdate", "messageId"] {
             update.shift_remove(key);
         }
@@ -52,8 +52,8 @@ impl MessageChunks {
     }
 
     /// Returns the joined message, or none if it is empty.
-    pub(super) fn message(mut self, under: &Under) -> Option<OutputMessage> {
-        self.text += &self.pieces.rest(under);
+    pub(super) fn message(mut self, redactor: &TextRedactor) -> Option<OutputMessage> {
+        self.text += &self.pieces.rest(redactor);
         if self.text.is_empty() && self.extra.is_empty() {
             return None;
         }

@@ -36,11 +36,11 @@ fn chunks_are_joined() {
     let command = update(&json!({"sessionUpdate": "usage_update", "used": 1}));
     let usage = json!({"type": "system", "subtype": "usage_update", "line": {"sessionUpdate": "usage_update", "used": 1}});
     let picture = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": "x"}});
-    let said = |text: &str| json!({"type": "assistant", "content": text});
+    let assistant = |text: &str| json!({"type": "assistant", "content": text});
     for (lines, expected) in [
-        (vec![chunk("a", None), chunk("b", None)], json!([said("ab")])),
+        (vec![chunk("a", None), chunk("b", None)], json!([assistant("ab")])),
         // What is about something else does not come between.
-        (vec![chunk("a", None), command, chunk("b", None)], json!([usage, said("ab")])),
+        (vec![chunk("a", None), command, chunk("b", None)], json!([usage, assistant("ab")])),
         (
             vec![chunk("a", Some("1")), chunk("b", Some("2"))],
             json!([
@@ -50,14 +50,14 @@ fn chunks_are_joined() {
         ),
         (
             vec![thought("h"), thought("m"), chunk("a", None)],
-            json!([{"type": "assistant", "thinking": "hm"}, said("a")]),
+            json!([{"type": "assistant", "thinking": "hm"}, assistant("a")]),
         ),
         (vec![chunk("", None)], json!([])),
         (
             vec![chunk("a", None), update(&picture), chunk("b", None)],
-            json!([said("a"), {"type": "system", "subtype": "content", "line": picture}, said("b")]),
+            json!([assistant("a"), {"type": "system", "subtype": "content", "line": picture}, assistant("b")]),
         ),
-        (vec![chunk("a", None), asked("x")], json!([said("a")])),
+        (vec![chunk("a", None), asked("x")], json!([assistant("a")])),
     ] {
         assert_eq!(read(&lines), expected, "{lines:?}");
     }
@@ -66,15 +66,15 @@ fn chunks_are_joined() {
 #[test]
 fn a_secret_in_pieces_is_hidden() {
     let mut reader = Reader::acp();
-    reader.under(&Redactor::of(vec!["canary-in-a-mine".to_owned()]));
+    reader.set_redactor(&Redactor::of(vec!["canary-in-a-mine".to_owned()]));
     reader.read(&asked("session/prompt"));
     for piece in ["It is can", "ary-in", "-a-mi", "ne, is it not?"] {
         assert_eq!(reader.read(&chunk(piece, None)), []);
     }
     let checkpoint = serde_json::to_string(&reader).unwrap();
     assert!(!checkpoint.contains("canary"), "{checkpoint}");
-    let told = serde_json::to_value(reader.rest()).unwrap();
-    assert_eq!(told, json!([{"type": "assistant", "content": "It is ***, is it not?"}]));
+    let messages = serde_json::to_value(reader.rest()).unwrap();
+    assert_eq!(messages, json!([{"type": "assistant", "content": "It is ***, is it not?"}]));
     assert!(!serde_json::to_string(&reader).unwrap().contains("canary"));
 }
 
@@ -82,9 +82,9 @@ fn a_secret_in_pieces_is_hidden() {
 #[test]
 fn a_text_without_an_end_is_told_in_pieces() {
     let lines = vec![chunk(&"x".repeat(100_000), None); 10];
-    let told = read(&lines);
+    let messages = read(&lines);
     let lengths: Vec<usize> =
-        told.as_array().unwrap().iter().map(|each| each["content"].as_str().unwrap().len()).collect();
+        messages.as_array().unwrap().iter().map(|each| each["content"].as_str().unwrap().len()).collect();
     assert_eq!(lengths, [300_000, 300_000, 300_000, 100_000]);
     let mut reader = Reader::acp();
     reader.read(&asked("session/prompt"));
@@ -109,7 +109,7 @@ fn tools_are_told_once_each_way() {
             json!({"sessionUpdate": "tool_call", "status": "pending", "title": "bash", "kind": "execute", "rawInput": input}),
         )
     };
-    let told = |input: Value| json!({"type": "tool_use", "tool_name": "execute", "tool_use_id": "t", "input": input});
+    let tool_use = |input: Value| json!({"type": "tool_use", "tool_name": "execute", "tool_use_id": "t", "input": input});
     let kinds = |lines: &[String]| -> Vec<Value> {
         let all = read(lines);
         all.as_array().unwrap().iter().filter(|line| line["type"] != "system").cloned().collect()
@@ -123,17 +123,17 @@ fn tools_are_told_once_each_way() {
         call(json!({"status": "in_progress", "rawInput": {"command": "id"}})),
         done.clone(),
     ];
-    assert_eq!(kinds(&lines), [told(json!({"command": "id"})), result.clone()]);
+    assert_eq!(kinds(&lines), [tool_use(json!({"command": "id"})), result.clone()]);
     let lines = [announced(json!({"command": "id"})), call(json!({"status": "in_progress"})), done.clone()];
-    assert_eq!(kinds(&lines), [told(json!({"command": "id"})), result.clone()]);
+    assert_eq!(kinds(&lines), [tool_use(json!({"command": "id"})), result.clone()]);
     let lines = [announced(json!({})), done.clone()];
-    assert_eq!(kinds(&lines), [told(json!({"title": "bash"})), result]);
+    assert_eq!(kinds(&lines), [tool_use(json!({"title": "bash"})), result]);
     let lines = [announced(json!({}))];
-    assert_eq!(kinds(&lines), [told(json!({"title": "bash"}))]);
+    assert_eq!(kinds(&lines), [tool_use(json!({"title": "bash"}))]);
     let content = json!([{"type": "content", "content": {"type": "text", "text": "no such file"}}]);
     let lines = [announced(json!({"command": "id"})), call(json!({"status": "failed", "content": content}))];
     let failed = json!({"type": "tool_result", "tool_use_id": "t", "success": false, "result": "no such file", "error": "no such file"});
-    assert_eq!(kinds(&lines), [told(json!({"command": "id"})), failed]);
+    assert_eq!(kinds(&lines), [tool_use(json!({"command": "id"})), failed]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn dollars_are_those_of_this_turn_or_none() {
         update(&json!({"sessionUpdate": "usage_update", "cost": {"amount": amount, "currency": "USD"}}))
     };
     let euros = update(&json!({"sessionUpdate": "usage_update", "cost": {"amount": 9.0, "currency": "EUR"}}));
-    for (goes_on, before, during, expected) in [
+    for (resumed, before, during, expected) in [
         (false, vec![], vec![cost(0.25), cost(0.5)], Some(0.5)),
         (false, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
         (true, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
@@ -181,7 +181,7 @@ fn dollars_are_those_of_this_turn_or_none() {
         (false, vec![], vec![cost(0.0)], None),
         (false, vec![], vec![euros], None),
     ] {
-        let mut reader = Acp { spent: AcpUsage::by(None, goes_on), ..Acp::default() };
+        let mut reader = Acp { spent: AcpUsage::new(None, resumed), ..Acp::default() };
         let prompt = asked("session/prompt");
         for line in before.iter().chain([&prompt]).chain(&during) {
             reader.read(line);
@@ -249,13 +249,13 @@ fn the_size_of_the_context_tells_what_is_used_meanwhile() {
         // Two tools of one answer.
         (vec![prompt.clone(), used(10), tool("completed"), tool("completed"), used(30)], Some(40)),
     ] {
-        let mut reader = Acp { spent: AcpUsage::by(Some("m".to_owned()), false), ..Acp::default() };
+        let mut reader = Acp { spent: AcpUsage::new(Some("m".to_owned()), false), ..Acp::default() };
         for line in &lines {
             reader.read(line);
         }
         let usage = reader.usage();
-        let told = usage.map(|usage| usage.per_model["m"].cache_read_input_tokens);
-        assert_eq!(told, expected, "{lines:#?}");
+        let cached = usage.map(|usage| usage.per_model["m"].cache_read_input_tokens);
+        assert_eq!(cached, expected, "{lines:#?}");
         // What the answer tells counts instead.
         if lines.contains(&prompt) {
             let usage = json!({"inputTokens": 7, "outputTokens": 1, "totalTokens": 8});

@@ -35,25 +35,27 @@ const MAX_INPUT_BYTES: usize = 4 << 10;
 
 impl Tools {
     pub(super) fn update(&mut self, mut update: Fields) -> Vec<OutputMessage> {
-        let Some(place) = self.place(&update) else { return vec![super::about("unknown_type", update)] };
+        let Some(index) = self.call_index(&update) else {
+            return vec![super::line_message("unknown_type", update)];
+        };
         let input = update.shift_remove("rawInput").filter(|input| !is_empty(input));
         let status = text(&update, "status").unwrap_or_default().to_owned();
-        let over = matches!(status.as_str(), "completed" | "failed");
+        let is_finished = matches!(status.as_str(), "completed" | "failed");
         let mut messages = Vec::new();
-        let Some(call) = self.0.get_mut(place) else { return messages };
+        let Some(call) = self.0.get_mut(index) else { return messages };
         let announced = status == "pending" && text(&update, "sessionUpdate") == Some("tool_call");
         let small = input.as_ref().is_some_and(|input| input.to_string().len() <= MAX_INPUT_BYTES);
         if announced && small {
             call.input = input;
-        } else if !call.reported && (input.is_some() || over || status == "in_progress") {
-            messages.push(call.tell(input));
+        } else if !call.reported && (input.is_some() || is_finished || status == "in_progress") {
+            messages.push(call.report(input));
         }
         for key in ["toolCallId", "sessionUpdate"] {
             update.shift_remove(key);
         }
-        if over {
+        if is_finished {
             messages.push(result(&call.id, status == "completed", update));
-            self.0.remove(place);
+            self.0.remove(index);
             return messages;
         }
         // The last update contains the whole output so far. The changes may be stated only now.
@@ -64,7 +66,7 @@ impl Tools {
         update.retain(|_, value| !is_empty(value));
         if !update.is_empty() {
             update.insert("toolCallId".to_owned(), json!(call.id));
-            messages.push(super::about("tool_call", update));
+            messages.push(super::line_message("tool_call", update));
         }
         messages
     }
@@ -72,38 +74,38 @@ impl Tools {
     /// Reads a request for permission: some agents state their next action only there.
     pub(super) fn asked(&mut self, line: &Fields) -> Option<OutputMessage> {
         let call = line.get("params")?.get("toolCall")?.as_object()?;
-        let place = self.place(call)?;
+        let index = self.call_index(call)?;
         let input = call.get("rawInput").filter(|input| !is_empty(input)).cloned();
-        self.0.get_mut(place).filter(|call| !call.reported).map(|call| call.tell(input))
+        self.0.get_mut(index).filter(|call| !call.reported).map(|call| call.report(input))
     }
 
     /// Returns the calls that were not reported because their input never arrived.
     pub(super) fn flush(&mut self) -> Vec<OutputMessage> {
-        self.0.iter_mut().filter(|call| !call.reported).map(|call| call.tell(None)).collect()
+        self.0.iter_mut().filter(|call| !call.reported).map(|call| call.report(None)).collect()
     }
 
-    fn place(&mut self, update: &Fields) -> Option<usize> {
+    fn call_index(&mut self, update: &Fields) -> Option<usize> {
         let id = name(update, "toolCallId")?;
-        let place = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
+        let index = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
             if self.0.len() == MAX_OPEN_TOOLS {
                 self.0.pop_front();
             }
             self.0.push_back(Call { id: id.to_owned(), ..Call::default() });
             self.0.len() - 1
         });
-        let call = self.0.get_mut(place)?;
+        let call = self.0.get_mut(index)?;
         let meta = |pointer: &str| update.get("_meta")?.pointer(pointer)?.as_str();
         let title =
             name(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
         call.name = call.name.take().or_else(|| title.map(one_line));
         call.kind = name(update, "kind").map(str::to_owned).or(call.kind.take());
         call.title = text(update, "title").map(one_line).or(call.title.take());
-        Some(place)
+        Some(index)
     }
 }
 
 impl Call {
-    fn tell(&mut self, input: Option<Value>) -> OutputMessage {
+    fn report(&mut self, input: Option<Value>) -> OutputMessage {
         self.reported = true;
         let input = input.or_else(|| self.input.take());
         let title = || self.title.as_ref().map(|title| json!({ "title": title }));
@@ -132,17 +134,17 @@ fn is_empty(value: &Value) -> bool {
 
 fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
     update.shift_remove("status");
-    let said = words(&update);
+    let text = content_text(&update);
     let output = update.shift_remove("rawOutput").filter(|output| !is_empty(output));
-    let result = output.or_else(|| said.clone().map(Value::String));
+    let result = output.or_else(|| text.clone().map(Value::String));
     // What is part of the result is not repeated beside it.
     let alone = update.get("content").and_then(Value::as_array).is_some_and(|all| all.len() == 1);
-    if alone && result.as_ref().and_then(Value::as_str) == said.as_deref() {
+    if alone && result.as_ref().and_then(Value::as_str) == text.as_deref() {
         update.shift_remove("content");
     }
     update.retain(|_, value| !is_empty(value));
     let error = take_text(&mut update, "error");
-    let error = error.or_else(|| (!success).then(|| said.unwrap_or_else(|| NO_REASON_GIVEN.to_owned())));
+    let error = error.or_else(|| (!success).then(|| text.unwrap_or_else(|| NO_REASON_GIVEN.to_owned())));
     OutputMessage::ToolResult {
         tool_use_id: Some(id.to_owned()),
         result,
@@ -156,7 +158,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
 const NO_REASON_GIVEN: &str = "the tool failed and gave no reason";
 
 /// Returns the text in the content. A terminal of the agent reports its text elsewhere.
-fn words(update: &Fields) -> Option<String> {
+fn content_text(update: &Fields) -> Option<String> {
     let content = update.get("content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = content.filter_map(|each| each.pointer("/content/text")?.as_str()).collect();
     if !texts.is_empty() {

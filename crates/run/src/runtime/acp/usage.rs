@@ -26,7 +26,8 @@ pub(super) struct AcpUsage {
     per_model: BTreeMap<String, ModelUsage>,
     cost: Option<f64>,
     /// Set if the session began earlier.
-    goes_on: bool,
+    #[serde(rename = "goes_on")]
+    resumed: bool,
     /// Set when the prompt was sent. Earlier messages are history.
     prompted: bool,
     /// Cost of the session when the first prompt was sent.
@@ -43,12 +44,13 @@ pub(super) struct AcpUsage {
 struct Steps {
     done: u64,
     /// Largest size since the last tool result.
-    this: u64,
+    #[serde(rename = "this")]
+    current: u64,
 }
 
 impl AcpUsage {
-    pub(super) fn by(model: Option<String>, goes_on: bool) -> Self {
-        Self { model, goes_on, ..Self::default() }
+    pub(super) fn new(model: Option<String>, resumed: bool) -> Self {
+        Self { model, resumed, ..Self::default() }
     }
 
     pub(super) fn with_record(self, chat: Option<ChatRecord>) -> Self {
@@ -56,20 +58,20 @@ impl AcpUsage {
     }
 
     /// Reads what the program has recorded meanwhile.
-    pub(super) fn look(&mut self, session: Option<&str>) {
+    pub(super) fn read_record(&mut self, session: Option<&str>) {
         if let Some(chat) = &mut self.chat {
-            chat.look(session);
+            chat.read_new(session);
         }
     }
 
     /// Records that a prompt is sent.
     pub(super) fn begin(&mut self) {
-        let before = self.cost.or((!self.goes_on).then_some(0.0));
+        let before = self.cost.or((!self.resumed).then_some(0.0));
         self.before = self.before.or(before);
         self.prompted = true;
     }
 
-    pub(super) fn learn_model(&mut self, session: &Fields) {
+    pub(super) fn set_model(&mut self, session: &Fields) {
         if self.model.is_some() {
             return;
         }
@@ -84,11 +86,11 @@ impl AcpUsage {
         let kind = name(update, "sessionUpdate");
         if kind == Some("tool_call_update") && matches!(name(update, "status"), Some("completed" | "failed"))
         {
-            self.steps.done = self.steps.done.saturating_add(std::mem::take(&mut self.steps.this));
+            self.steps.done = self.steps.done.saturating_add(std::mem::take(&mut self.steps.current));
         }
         if kind == Some("usage_update") {
             let used = update.get("used").and_then(Value::as_u64).filter(|_| self.prompted);
-            self.steps.this = self.steps.this.max(used.unwrap_or_default());
+            self.steps.current = self.steps.current.max(used.unwrap_or_default());
             let cost = update.get("cost").filter(|cost| cost["currency"] == "USD");
             self.cost = cost.and_then(|cost| cost["amount"].as_f64()).or(self.cost);
         }
@@ -141,7 +143,7 @@ impl AcpUsage {
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
             return recorded;
         }
-        let sent = self.steps.done.saturating_add(self.steps.this);
+        let sent = self.steps.done.saturating_add(self.steps.current);
         if !self.per_model.is_empty() || sent == 0 {
             return self.per_model.clone();
         }

@@ -18,7 +18,7 @@ pub(super) struct Rest {
 
 impl Rest {
     /// Splits a line into its blocks and the rest. A line without a block gets an empty one.
-    pub(super) fn of(mut line: Fields) -> (Vec<Fields>, Self) {
+    pub(super) fn split(mut line: Fields) -> (Vec<Fields>, Self) {
         line.shift_remove("type");
         let timestamp = text(&line, "timestamp").and_then(|time| time.parse().ok());
         if timestamp.is_some() {
@@ -85,18 +85,18 @@ fn block(content: Value) -> Fields {
 }
 
 /// Reads a block of an assistant's line.
-pub(super) fn said(mut block: Fields, rest: &mut Rest) -> OutputMessage {
+pub(super) fn assistant_block(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     let timestamp = rest.timestamp;
     let kind = text(&block, "type").unwrap_or_default().to_owned();
     match kind.as_str() {
         "text" => {
             let (content, usage) = (take_text(&mut block, "text"), rest.usage());
-            forget_type(&mut block, "text");
+            remove_type(&mut block, "text");
             OutputMessage::Assistant { content, partial: None, usage, timestamp, extra: rest.extra(block) }
         }
         "thinking" => {
             let (thinking, usage) = (take_text(&mut block, "thinking"), rest.usage());
-            forget_type(&mut block, "thinking");
+            remove_type(&mut block, "thinking");
             let mut extra = rest.extra(block);
             extra.extend(thinking.map(|thinking| ("thinking".to_owned(), Value::String(thinking))));
             OutputMessage::Assistant { content: None, partial: None, usage, timestamp, extra }
@@ -106,7 +106,7 @@ pub(super) fn said(mut block: Fields, rest: &mut Rest) -> OutputMessage {
             let tool_name = take_text(&mut block, "name").unwrap_or_else(|| kind.to_owned());
             let tool_use_id = take_text(&mut block, "id");
             let input = block.shift_remove("input");
-            forget_type(&mut block, "tool_use");
+            remove_type(&mut block, "tool_use");
             OutputMessage::ToolUse { tool_name, tool_use_id, input, timestamp, extra: rest.extra(block) }
         }
         kind if kind.ends_with("tool_result") => tool_result(block, rest),
@@ -124,12 +124,12 @@ pub(super) fn said(mut block: Fields, rest: &mut Rest) -> OutputMessage {
 }
 
 /// Reads a block of a user's line, which is usually a tool result.
-pub(super) fn answered(mut block: Fields, rest: &mut Rest) -> OutputMessage {
+pub(super) fn user_block(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     if text(&block, "type").is_some_and(|kind| kind.ends_with("tool_result")) {
         return tool_result(block, rest);
     }
     let content = take_text(&mut block, "text");
-    forget_type(&mut block, "text");
+    remove_type(&mut block, "text");
     let subtype = Some("user_input".to_owned());
     OutputMessage::System { subtype, content, timestamp: rest.timestamp, extra: rest.extra(block) }
 }
@@ -137,7 +137,7 @@ pub(super) fn answered(mut block: Fields, rest: &mut Rest) -> OutputMessage {
 fn tool_result(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     let tool_use_id = take_text(&mut block, "tool_use_id");
     let failed = block.shift_remove("is_error").is_some_and(|failed| failed == Value::Bool(true));
-    forget_type(&mut block, "tool_result");
+    remove_type(&mut block, "tool_result");
     let mut result = block.shift_remove("content");
     let error = match (&mut result, failed) {
         (Some(Value::String(text)), true) => Some(take(text)),
@@ -164,7 +164,7 @@ pub(super) fn piece(fields: &mut Fields) -> Option<(bool, &mut String)> {
 
 /// Returns a partial message; the whole message follows later.
 pub(super) fn partial(fields: Fields) -> OutputMessage {
-    let (_, mut rest) = Rest::of(fields);
+    let (_, mut rest) = Rest::split(fields);
     let delta =
         rest.line.get_mut("event").and_then(|event| event.get_mut("delta")).and_then(Value::as_object_mut);
     let content = delta.and_then(|delta| take_text(delta, "text"));
@@ -173,7 +173,7 @@ pub(super) fn partial(fields: Fields) -> OutputMessage {
 }
 
 /// Returns the text that was held back.
-pub(super) fn rest(text: String) -> OutputMessage {
+pub(super) fn held_back_text(text: String) -> OutputMessage {
     let (content, partial) = (Some(text), Some(true));
     OutputMessage::Assistant { content, partial, usage: None, timestamp: None, extra: Fields::new() }
 }
@@ -186,8 +186,8 @@ fn all_text(content: &Value) -> String {
 }
 
 /// Removes a type that the message implies.
-fn forget_type(block: &mut Fields, usual: &str) {
-    if text(block, "type") == Some(usual) {
+fn remove_type(block: &mut Fields, implied: &str) {
+    if text(block, "type") == Some(implied) {
         block.shift_remove("type");
     }
 }

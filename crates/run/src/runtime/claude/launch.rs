@@ -95,7 +95,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::claude,
     interactive: &["--resume"],
-    missing: &["No conversation found with session ID: {id}"],
+    missing_session_messages: &["No conversation found with session ID: {id}"],
     homes: &[
         RuntimePath::folder("CLAUDE_CONFIG_DIR", ".claude"),
         RuntimePath { is_folder: false, ..RuntimePath::folder("", ".claude.json") },
@@ -108,7 +108,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
             ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
             ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
         ],
-        lead: by_variables,
+        configure: by_variables,
     }),
 };
 
@@ -149,12 +149,12 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     };
     let prompt = agent.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
     // The timeout of the tool is a little longer than that of an answer.
-    let patience =
+    let stream_timeout =
         asks.then(|| ("MCP_TOOL_TIMEOUT", (agent.ask_timeout.as_secs() * 1000 + 600_000).to_string()));
     CommandLine {
         argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
         // An agent must not update the program that other agents use.
-        defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(patience).collect(),
+        defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(stream_timeout).collect(),
         environment: Vec::new(),
         files: servers
             .map(|servers| (MCP_FILE.to_owned(), servers.to_string()))

@@ -95,8 +95,8 @@ fn usage_is_told_once_for_each_message() {
         let line = json!({"type": "assistant", "message": message}).to_string();
         serde_json::to_value(reader.read(&line)).unwrap()[0]["usage"]["input_tokens"].as_u64()
     };
-    let told = [line("a"), line("a"), line("b"), line("a"), line("b")];
-    assert_eq!(told, [Some(5), None, Some(5), None, None]);
+    let usages = [line("a"), line("a"), line("b"), line("a"), line("b")];
+    assert_eq!(usages, [Some(5), None, Some(5), None, None]);
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     let status = ExitStatus::Signal { signal: 15 };
     let finish = reader.finish(&Ending { at, status, stopped: None, leftovers: 0 });
@@ -203,13 +203,13 @@ fn the_exit_speaks_only_when_the_agent_did_not() {
         finish(&[done], killed.clone(), None).outcome,
         Outcome::Completed { summary: Some("done".to_owned()) }
     );
-    let (kind, said, summary) = message(&[hello], killed);
+    let (kind, text, summary) = message(&[hello], killed);
     assert_eq!(kind, ErrorKind::Signal);
-    assert_eq!(said, "ended by SIGTERM, which was not sent by cowhand, and no result line came");
+    assert_eq!(text, "ended by SIGTERM, which was not sent by cowhand, and no result line came");
     assert_eq!(summary.as_deref(), Some("hello"));
-    let (kind, said, _) = message(&[hello, "Segfault at 0"], ExitStatus::Code { code: 0 });
+    let (kind, message, _) = message(&[hello, "Segfault at 0"], ExitStatus::Code { code: 0 });
     assert_eq!(kind, ErrorKind::Exit);
-    assert_eq!(said, "exit code 0, and no result line came; last line on stdout: Segfault at 0");
+    assert_eq!(message, "exit code 0, and no result line came; last line on stdout: Segfault at 0");
 
     // Interrupted while it streams, Claude writes a result and exits with 0.
     for lines in [&[done][..], &[]] {

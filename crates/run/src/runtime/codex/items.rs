@@ -4,17 +4,17 @@ use cowhand_core::output::OutputMessage;
 use serde_json::{Value, json};
 
 use super::super::json::{Fields, rest, take_object, take_text, text};
-use super::{Codex, MAX_OPEN_TOOLS, said_by_codex};
+use super::{Codex, MAX_OPEN_TOOLS, line_message};
 
 impl Codex {
     /// Reads a line about an item that started, was updated, or completed.
     pub(super) fn item(&mut self, kind: &str, mut line: Fields) -> Vec<OutputMessage> {
         let Some(mut item) = take_object(&mut line, "item") else {
-            return vec![said_by_codex("unknown_type", None, line)];
+            return vec![line_message("unknown_type", None, line)];
         };
         let done = kind == "item.completed";
-        let what = text(&item, "type").unwrap_or_default().to_owned();
-        match what.as_str() {
+        let item_type = text(&item, "type").unwrap_or_default().to_owned();
+        match item_type.as_str() {
             "agent_message" if done => {
                 item.shift_remove("type");
                 let content = take_text(&mut item, "text");
@@ -41,28 +41,28 @@ impl Codex {
                 }]
             }
             "command_execution" | "mcp_tool_call" | "file_change" | "web_search" | "collab_tool_call" => {
-                self.tool(kind, &what, item)
+                self.tool(kind, &item_type, item)
             }
             _ => {
                 line.insert("item".to_owned(), Value::Object(item));
-                let subtype = if what.is_empty() { "unknown_type" } else { what.as_str() };
-                vec![said_by_codex(subtype, None, line)]
+                let subtype = if item_type.is_empty() { "unknown_type" } else { item_type.as_str() };
+                vec![line_message(subtype, None, line)]
             }
         }
     }
 
     /// Reads a tool item. A tool that ends without a start gets both messages.
-    fn tool(&mut self, kind: &str, what: &str, mut item: Fields) -> Vec<OutputMessage> {
+    fn tool(&mut self, kind: &str, item_type: &str, mut item: Fields) -> Vec<OutputMessage> {
         let id = take_text(&mut item, "id");
         item.shift_remove("type");
         let known = id.as_ref().is_some_and(|id| self.running.contains(id));
         let mut messages = Vec::new();
         if !known {
-            messages.push(called(what, id.clone(), &item));
+            messages.push(tool_use(item_type, id.clone(), &item));
         }
         if kind == "item.completed" {
             self.running.retain(|running| Some(running) != id.as_ref());
-            messages.push(answered(what, id, item));
+            messages.push(tool_result(item_type, id, item));
         } else if !known {
             self.running.extend(id.filter(|id| id.len() <= 200));
             if self.running.len() > MAX_OPEN_TOOLS {
@@ -70,7 +70,7 @@ impl Codex {
             }
         } else {
             item.insert("id".to_owned(), json!(id));
-            messages.push(said_by_codex("tool_progress", None, item));
+            messages.push(line_message("tool_progress", None, item));
         }
         messages
     }
@@ -90,24 +90,24 @@ const REQUEST_KEYS: [&str; 10] = [
     "receiver_thread_ids",
 ];
 
-fn called(what: &str, tool_use_id: Option<String>, item: &Fields) -> OutputMessage {
-    let asked = |key: &String| REQUEST_KEYS.contains(&key.as_str());
+fn tool_use(item_type: &str, tool_use_id: Option<String>, item: &Fields) -> OutputMessage {
+    let is_request = |key: &String| REQUEST_KEYS.contains(&key.as_str());
     let input: Fields =
-        item.iter().filter(|(key, _)| asked(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
-    let (tool_name, input) = match (what, text(item, "server"), text(item, "tool")) {
+        item.iter().filter(|(key, _)| is_request(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let (tool_name, input) = match (item_type, text(item, "server"), text(item, "tool")) {
         ("mcp_tool_call", Some(server), Some(tool)) => {
             (format!("mcp__{server}__{tool}"), item.get("arguments").cloned())
         }
-        _ => (what.to_owned(), Some(Value::Object(input))),
+        _ => (item_type.to_owned(), Some(Value::Object(input))),
     };
     OutputMessage::ToolUse { tool_name, tool_use_id, input, timestamp: None, extra: Fields::new() }
 }
 
-fn answered(what: &str, tool_use_id: Option<String>, mut item: Fields) -> OutputMessage {
+fn tool_result(item_type: &str, tool_use_id: Option<String>, mut item: Fields) -> OutputMessage {
     item.retain(|key, _| !REQUEST_KEYS.contains(&key.as_str()));
     let failed = matches!(text(&item, "status"), Some("failed" | "declined"))
         || item.get("exit_code").and_then(Value::as_i64).is_some_and(|code| code != 0);
-    let output = if what == "command_execution" { "aggregated_output" } else { "result" };
+    let output = if item_type == "command_execution" { "aggregated_output" } else { "result" };
     let result = item.shift_remove(output).filter(|result| !result.is_null());
     let reason = item.get("error").and_then(|error| text(error.as_object()?, "message")).map(str::to_owned);
     let (result, error) = match (failed, result) {
@@ -117,14 +117,14 @@ fn answered(what: &str, tool_use_id: Option<String>, mut item: Fields) -> Output
         }
         (true, result) => {
             let result = result.filter(|result| result.as_str() != Some(""));
-            (result, Some(reason.unwrap_or_else(|| why(&item))))
+            (result, Some(reason.unwrap_or_else(|| failure_reason(&item))))
         }
     };
     let success = Some(!failed);
     OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp: None, extra: rest(item) }
 }
 
-fn why(item: &Fields) -> String {
+fn failure_reason(item: &Fields) -> String {
     match item.get("exit_code").and_then(Value::as_i64) {
         Some(code) => format!("exit code {code}"),
         None => format!("the tool {} and gave no reason", text(item, "status").unwrap_or("failed")),

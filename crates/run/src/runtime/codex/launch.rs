@@ -7,7 +7,7 @@ use cowhand_core::permission::PermissionMode;
 use serde_json::json;
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath,
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, ProxySettings, RuntimePath,
 };
 use super::super::{Reader, SessionChoice};
 use super::{Codex, rollout};
@@ -20,7 +20,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::codex,
     interactive: &["resume"],
-    missing: &["no rollout found for thread id {id}"],
+    missing_session_messages: &["no rollout found for thread id {id}"],
     homes: &[RuntimePath::folder("CODEX_HOME", ".codex")],
     provider: Some(|_| ProviderAccess {
         address: "OPENAI_BASE_URL",
@@ -29,23 +29,23 @@ pub(in super::super) const DESCRIPTION: Description = Description {
             ("OPENAI_API_KEY", "authorization", "Bearer "),
             ("CODEX_API_KEY", "authorization", "Bearer "),
         ],
-        lead,
+        configure,
     }),
 };
 
 /// Configures a custom provider, whatever the config says: the default one would require a login.
-fn lead(lead: &mut Lead<'_>) {
+fn configure(settings: &mut ProxySettings<'_>) {
     let provider = [
         ("name", json!("cowhand")),
-        ("base_url", json!(lead.to)),
-        ("env_key", json!(lead.key)),
+        ("base_url", json!(settings.proxy_address)),
+        ("env_key", json!(settings.key)),
         ("wire_api", json!("responses")),
     ];
     let provider = provider.map(|(key, value)| format!("model_providers.cowhand.{key}={value}")).into_iter();
     let words = provider.chain(["model_provider=\"cowhand\"".to_owned()]);
     // After `codex exec`.
-    let at = 2.min(lead.argv.len());
-    lead.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
+    let at = 2.min(settings.argv.len());
+    settings.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
 }
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {

@@ -30,71 +30,71 @@ pub(in super::super) struct ChatRecord {
     folder: Option<PathBuf>,
     /// Start of this run: older messages of a resumed session were counted before.
     since: Option<Timestamp>,
-    files: BTreeMap<PathBuf, Place>,
+    files: BTreeMap<PathBuf, RecordPosition>,
     used: BTreeMap<String, ModelUsage>,
 }
 
 /// Position in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Place {
+struct RecordPosition {
     read: u64,
     /// Last counted message, which may be written again.
     last: Option<String>,
 }
 
 impl ChatRecord {
-    pub(in super::super) fn from_now_on(environment: &HashMap<String, String>) -> Self {
+    pub(in super::super) fn starting_now(environment: &HashMap<String, String>) -> Self {
         let folder = HOME.path(environment).map(|home| home.join("tmp"));
         Self { folder, since: Some(Timestamp::now()), ..Self::default() }
     }
 
     /// Reads new messages. Read errors are ignored, because the end of the run states the usage as well.
-    pub(in super::super) fn look(&mut self, session: Option<&str>) {
+    pub(in super::super) fn read_new(&mut self, session: Option<&str>) {
         let (Some(folder), Some(session)) = (&self.folder, session.and_then(|id| id.get(..8))) else {
             return;
         };
         let found = record::all(folder, &format!("-{session}.jsonl"), 2);
         for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
-            let mut place = self.files.remove(&path).unwrap_or_default();
+            let mut position = self.files.remove(&path).unwrap_or_default();
             // A file that is missing or was rewritten is read from its beginning the next time.
-            if self.read_on(file, &mut place).is_ok() {
-                self.files.insert(path, place);
+            if self.read_from(file, &mut position).is_ok() {
+                self.files.insert(path, position);
             }
         }
     }
 
-    fn read_on(&mut self, mut file: File, place: &mut Place) -> io::Result<()> {
-        if file.metadata()?.len() < place.read {
+    fn read_from(&mut self, mut file: File, position: &mut RecordPosition) -> io::Result<()> {
+        if file.metadata()?.len() < position.read {
             self.used.clear();
             return Err(io::Error::other("it was written anew"));
         }
-        file.seek(SeekFrom::Start(place.read))?;
+        file.seek(SeekFrom::Start(position.read))?;
         // The rest of a large file is read later.
         let (mut lines, mut line) = (BufReader::new(file).take(record::MAX_RECORD_BYTES), Vec::new());
         while (&mut lines).take(record::MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
             if !line.ends_with(b"\n") && (line.len() as u64) < record::MAX_RECORD_LINE_BYTES {
                 break;
             }
-            place.read += line.len() as u64;
+            position.read += line.len() as u64;
             if memchr::memmem::find(&line, b"\"tokens\":{").is_some() {
-                self.count(&line, place);
+                self.count(&line, position);
             }
             line.clear();
         }
         Ok(())
     }
 
-    fn count(&mut self, line: &[u8], place: &mut Place) {
+    fn count(&mut self, line: &[u8], position: &mut RecordPosition) {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
         let at = message["timestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
         let (Some(id), Some(at), Some(tokens)) = (message["id"].as_str(), at, message.get("tokens")) else {
             return;
         };
-        if Some(at) < self.since || place.last.as_deref() == Some(id) || id.len() > 200 {
+        if Some(at) < self.since || position.last.as_deref() == Some(id) || id.len() > 200 {
             return;
         }
-        place.last = Some(id.to_owned());
+        position.last = Some(id.to_owned());
         let model = message["model"].as_str().filter(|model| model.len() <= 200).unwrap_or("default");
         if self.used.len() < MAX_MODELS || self.used.contains_key(model) {
             self.used.entry(model.to_owned()).or_default().add(&tokens_of(tokens));
@@ -109,9 +109,9 @@ impl ChatRecord {
 /// Reads token counts: cached tokens are part of the input; thinking is paid as output.
 fn tokens_of(tokens: &Value) -> ModelUsage {
     let cached = count(tokens, "cached");
-    let asked = count(tokens, "input").saturating_add(count(tokens, "tool"));
+    let input = count(tokens, "input").saturating_add(count(tokens, "tool"));
     ModelUsage {
-        input_tokens: asked.saturating_sub(cached),
+        input_tokens: input.saturating_sub(cached),
         output_tokens: count(tokens, "output").saturating_add(count(tokens, "thoughts")),
         cache_creation_input_tokens: 0,
         cache_read_input_tokens: cached,
@@ -143,9 +143,9 @@ mod tests {
     fn each_answer_counts_once_from_its_line_on() {
         let home = tempfile::tempdir().unwrap();
         let environment = HashMap::from([("HOME".to_owned(), home.path().display().to_string())]);
-        let mut chat = ChatRecord::from_now_on(&environment);
+        let mut chat = ChatRecord::starting_now(&environment);
         chat.since = Some("2026-11-15T22:25:08Z".parse().unwrap());
-        chat.look(Some(SESSION));
+        chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), None);
         let folder = home.path().join(".gemini/tmp/desk/chats");
         fs::create_dir_all(&folder).unwrap();
@@ -155,22 +155,22 @@ mod tests {
         let half = &answer("c", "2026-11-15T22:25:09Z", 200)[..40];
         let set = r#"{"$set":{"messages":[{"id":"x","tokens":{"input":7}}]}}"#;
         fs::write(&path, [&earlier, set, &one, &one, "{rubbish \"tokens\":{", half].join("\n")).unwrap();
-        chat.look(Some(SESSION));
+        chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
         // The rest of a line that was half there, after a checkpoint.
         let mut chat: ChatRecord = serde_json::from_str(&serde_json::to_string(&chat).unwrap()).unwrap();
         let rest = answer("c", "2026-11-15T22:25:09Z", 200)[40..].to_owned() + "\n";
         OpenOptions::new().append(true).open(&path).unwrap().write_all(rest.as_bytes()).unwrap();
-        chat.look(Some(SESSION));
+        chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71 + 171, 60, 14]));
         // Written anew and shorter: it is counted from its beginning.
         fs::write(&path, one + "\n").unwrap();
-        chat.look(Some(SESSION));
-        chat.look(Some(SESSION));
+        chat.read_new(Some(SESSION));
+        chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
         for nobody in [None, Some("é"), Some("short"), Some("00000000-0")] {
             let mut chat = ChatRecord { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
-            chat.look(nobody);
+            chat.read_new(nobody);
             assert_eq!(tokens(&chat), None, "{nobody:?}");
         }
     }

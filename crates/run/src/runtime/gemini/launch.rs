@@ -17,13 +17,16 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::gemini,
     interactive: &["--resume"],
-    missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
+    missing_session_messages: &[
+        "Invalid session identifier \"{id}\"",
+        "No previous sessions found for this project",
+    ],
     homes: &[HOME],
     provider: Some(|_| ProviderAccess {
         address: "GOOGLE_GEMINI_BASE_URL",
         home: "https://generativelanguage.googleapis.com",
         keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
-        lead: by_variables,
+        configure: by_variables,
     }),
 };
 
@@ -74,7 +77,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         environment,
         files,
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Gemini(Gemini::recorded_from_now_on(order.environment)),
+        reader: Reader::Gemini(Gemini::with_chat_record(order.environment)),
     }
 }
 
@@ -109,7 +112,7 @@ fn rules(order: &LaunchRequest<'_>) -> String {
     if !tools.is_empty() {
         rules += &rule("*", "deny", 300);
     }
-    for tool in tools.iter().filter(|tool| unasked(agent.tools.mode, tool)) {
+    for tool in tools.iter().filter(|tool| is_allowed_unasked(agent.tools.mode, tool)) {
         rules += &rule(tool, "allow", 400);
     }
     for tool in &agent.tools.allowed {
@@ -122,7 +125,7 @@ fn rules(order: &LaunchRequest<'_>) -> String {
 }
 
 /// Returns true if a tool is used without a question.
-fn unasked(mode: PermissionMode, tool: &str) -> bool {
+fn is_allowed_unasked(mode: PermissionMode, tool: &str) -> bool {
     let edits = matches!(mode, PermissionMode::AcceptEdits | PermissionMode::Delegate);
     mode == PermissionMode::BypassPermissions
         || READING_TOOLS.contains(&tool)

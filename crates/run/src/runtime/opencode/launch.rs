@@ -8,7 +8,7 @@ use cowhand_core::roster::Agent;
 use serde_json::{Map, Value, json};
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath,
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, ProxySettings, RuntimePath,
 };
 use super::super::{Reader, SessionChoice};
 use super::Opencode;
@@ -21,7 +21,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::opencode,
     interactive: &["--session"],
-    missing: &["Session not found"],
+    missing_session_messages: &["Session not found"],
     homes: &[
         RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_DATA_HOME", ".local/share") },
         RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_STATE_HOME", ".local/state") },
@@ -38,14 +38,14 @@ fn provider(agent: &Agent) -> ProviderAccess {
             address: "ANTHROPIC_BASE_URL",
             home: "https://api.anthropic.com",
             keys: &[("ANTHROPIC_API_KEY", "x-api-key", "")],
-            lead,
+            configure,
         },
         of => ProviderAccess {
             address: "OPENAI_BASE_URL",
             // Other OpenAI-compatible providers need an explicit address, or their key would be sent to OpenAI.
             home: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
             keys: &[("OPENAI_API_KEY", "authorization", "Bearer ")],
-            lead,
+            configure,
         },
     }
 }
@@ -55,14 +55,14 @@ fn provider_of(agent: &Agent) -> Option<&str> {
 }
 
 /// Sets the address of the provider, which OpenCode takes from its config only.
-fn lead(lead: &mut Lead<'_>) {
-    let Some(provider) = provider_of(lead.agent) else { return };
+fn configure(settings: &mut ProxySettings<'_>) {
+    let Some(provider) = provider_of(settings.agent) else { return };
     let below = if provider == "anthropic" { "/v1" } else { "" };
-    let options =
-        json!({ "baseURL": format!("{}{below}", lead.to), "apiKey": lead.environment.get(lead.key) });
-    let mut config = own_config(lead.environment);
+    let (url, key) = (format!("{}{below}", settings.proxy_address), settings.environment.get(settings.key));
+    let options = json!({ "baseURL": url, "apiKey": key });
+    let mut config = own_config(settings.environment);
     lay_over(&mut config, json!({ "provider": { provider: { "options": options } } }));
-    lead.environment.insert(CONFIG_VARIABLE.to_owned(), config.to_string());
+    settings.environment.insert(CONFIG_VARIABLE.to_owned(), config.to_string());
 }
 
 fn own_config(environment: &HashMap<String, String>) -> Value {

@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::DockerError;
 use super::container_spec::ContainerSpec;
-use super::engine::{ContainerEngine, EngineError, Way};
+use super::engine::{AttachedStream, ContainerEngine, EngineError};
 use super::leftover::{self, Record};
 use super::limits::LimitWatch;
 use super::{filter, frames};
@@ -67,13 +67,13 @@ impl Failure {
 }
 
 /// Stop signals, caught from the start.
-struct Asked {
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Asked {
-    fn listen() -> io::Result<Self> {
+impl StopSignals {
+    fn catch() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
@@ -86,28 +86,29 @@ impl Asked {
 }
 
 async fn run(attempt: &Attempt) -> Result<u8, Failure> {
-    let not = |why: String| Failure::NotStarted(format!("`sandbox: docker` cannot be enforced: {why}"));
-    let mut asked = Asked::listen().map_err(|error| not(error.to_string()))?;
-    let mut start = attempt.start().map_err(|error| not(error.to_string()))?;
+    let not_started =
+        |why: String| Failure::NotStarted(format!("`sandbox: docker` cannot be enforced: {why}"));
+    let mut stop_signals = StopSignals::catch().map_err(|error| not_started(error.to_string()))?;
+    let mut start = attempt.start().map_err(|error| not_started(error.to_string()))?;
     let sandbox = start.sandbox.take().unwrap_or_default();
     let contained =
-        sandbox.container.clone().ok_or_else(|| not("its start.json names no container".into()))?;
+        sandbox.container.clone().ok_or_else(|| not_started("its start.json names no container".into()))?;
     let record = Record { socket: contained.socket.clone(), name: name(&contained, attempt) };
-    record.write(attempt).map_err(|error| not(error.to_string()))?;
+    record.write(attempt).map_err(|error| not_started(error.to_string()))?;
     let engine =
-        ContainerEngine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
+        ContainerEngine::find(&contained.socket).await.map_err(|error| not_started(error.to_string()))?;
     let name = record.name.as_str();
-    let ended = match begin(&engine, name, attempt, &start, &sandbox, &contained, &mut asked).await {
-        Ok(Some(streams)) => follow(&engine, name, attempt, &sandbox.caps, streams, asked).await,
+    let ended = match begin(&engine, name, attempt, &start, &sandbox, &contained, &mut stop_signals).await {
+        Ok(Some(streams)) => follow(&engine, name, attempt, &sandbox.caps, streams, stop_signals).await,
         Ok(None) => Ok(EXIT_TERMINATED),
-        Err(why) => Err(not(why.to_string())),
+        Err(why) => Err(not_started(why.to_string())),
     };
     match leftover::end(&engine, name).await {
         // The keeper tries again.
-        Err(trouble) => {
-            stderr::write_line(format!("cowhand: its container {name} is still there: {trouble}"));
+        Err(error) => {
+            stderr::write_line(format!("cowhand: its container {name} is still there: {error}"));
         }
-        Ok(_) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
+        Ok(_) => Record::remove(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }
     ended
 }
@@ -135,7 +136,7 @@ async fn begin(
     start: &StartSpec,
     sandbox: &SandboxPlan,
     contained: &Contained,
-    asked: &mut Asked,
+    stop_signals: &mut StopSignals,
 ) -> Result<Option<Streams>, DockerError> {
     let nothing = attempt.folder().join("nothing");
     DirBuilder::new().recursive(true).mode(0o700).create(&nothing)?;
@@ -167,9 +168,10 @@ async fn begin(
         }
         created => created?,
     }
-    let output = engine.attach(name, Way::Out).await?;
-    let input = if prompt.is_empty() { None } else { Some((engine.attach(name, Way::In).await?, prompt)) };
-    if asked.next().now_or_never().is_some() {
+    let output = engine.attach(name, AttachedStream::Out).await?;
+    let input =
+        if prompt.is_empty() { None } else { Some((engine.attach(name, AttachedStream::In).await?, prompt)) };
+    if stop_signals.next().now_or_never().is_some() {
         return Ok(None);
     }
     engine.start(name).await?;
@@ -204,37 +206,37 @@ async fn follow(
     attempt: &Attempt,
     caps: &Caps,
     streams: Streams,
-    mut asked: Asked,
+    mut stop_signals: StopSignals,
 ) -> Result<u8, Failure> {
     let lost = |why: String| {
         Failure::Lost(format!("what the agent says cannot be heard any more, so it was ended: {why}"))
     };
     let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
-    let mut limits = LimitWatch::of(engine, name, attempt, caps).await;
-    let hand_on = async {
+    let mut limits = LimitWatch::new(engine, name, attempt, caps).await;
+    let forward_signals = async {
         loop {
-            let signal = asked.next().await;
-            if let Err(trouble) = engine.signal(name, signal).await {
-                stderr::write_line(format!("cowhand: its container was not sent SIG{signal}: {trouble}"));
+            let signal = stop_signals.next().await;
+            if let Err(error) = engine.signal(name, signal).await {
+                stderr::write_line(format!("cowhand: its container was not sent SIG{signal}: {error}"));
             }
         }
     };
-    let heard = tokio::select! {
-        heard = frames::copy(streams.output, stdout, stderr) => heard,
-        never = tell(streams.input) => match never {},
-        never = hand_on => never,
+    let copied = tokio::select! {
+        copied = frames::copy(streams.output, stdout, stderr) => copied,
+        never = send_input(streams.input) => match never {},
+        never = forward_signals => never,
         never = limits.watch() => match never {},
     };
-    limits.look();
-    heard.map_err(|broken| lost(broken.to_string()))?;
-    let code = engine.wait(name).await.map_err(|trouble| lost(trouble.to_string()))?;
-    limits.look_back(engine, name).await;
+    limits.check();
+    copied.map_err(|broken| lost(broken.to_string()))?;
+    let code = engine.wait(name).await.map_err(|error| lost(error.to_string()))?;
+    limits.check_after_end(engine, name).await;
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 
 /// Writes the input and keeps the connection open: closing it could close the other one.
-async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
+async fn send_input(input: Option<(Stream, Vec<u8>)>) -> Infallible {
     if let Some((stream, prompt)) = input {
         let (mut back, mut stream) = split(stream);
         let report = async {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::DockerError;
 use super::leftover::{ATTEMPT_LABEL, STATE_LABEL};
-use crate::start::{Bound, Contained, SandboxPlan, StartSpec};
+use crate::start::{Contained, SandboxPlan, StartSpec, VolumeMount};
 
 /// Values of the specification.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,8 @@ impl ContainerSpec<'_> {
             // Engines cannot restrict ports and hosts; such plans were refused before.
             (Reaches::Nobody | Reaches::Ports(_) | Reaches::Hosts(_), _) => "none",
         };
-        let variables = self.environment.iter().filter(|(name, _)| !contained.left_outside.contains(name));
+        let variables =
+            self.environment.iter().filter(|(name, _)| !contained.excluded_variables.contains(name));
         let variables: Vec<String> = variables.map(|(name, value)| format!("{name}={value}")).collect();
         let mut host = json!({
             "Mounts": mounts.iter().map(mount).collect::<Vec<_>>(),
@@ -100,11 +101,11 @@ impl ContainerSpec<'_> {
     }
 
     /// Returns the mounts, parents before children.
-    fn mounts(&self) -> Vec<Bound> {
-        let SandboxPlan { read, write, hidden, frozen, stead, .. } = self.sandbox;
-        let mut mounts: BTreeMap<PathBuf, Bound> = BTreeMap::new();
+    fn mounts(&self) -> Vec<VolumeMount> {
+        let SandboxPlan { read, write, hidden, frozen, home_replacements, .. } = self.sandbox;
+        let mut mounts: BTreeMap<PathBuf, VolumeMount> = BTreeMap::new();
         let mut put = |from: &Path, to: &Path, written: bool| {
-            mounts.insert(to.to_owned(), Bound { from: from.to_owned(), to: to.to_owned(), written });
+            mounts.insert(to.to_owned(), VolumeMount { from: from.to_owned(), to: to.to_owned(), written });
         };
         let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
         // A path that is granted although it lies in a hidden folder.
@@ -127,17 +128,17 @@ impl ContainerSpec<'_> {
         for path in read.iter().filter(|path| meant(path)) {
             put(path, path, false);
         }
-        for (ours, theirs) in stead {
+        for (ours, theirs) in home_replacements {
             put(ours, theirs, true);
         }
-        for Bound { from, to, written } in &self.contained.volumes {
+        for VolumeMount { from, to, written } in &self.contained.volumes {
             put(from, to, *written);
         }
         mounts.into_values().collect()
     }
 
     /// Returns the temporary file systems.
-    fn tmpfs(&self, mounts: &[Bound]) -> BTreeMap<String, String> {
+    fn tmpfs(&self, mounts: &[VolumeMount]) -> BTreeMap<String, String> {
         let home = self.sandbox.home.iter().filter(|home| {
             home.parent().is_some() && !mounts.iter().any(|bound| home.starts_with(&bound.to))
         });
@@ -153,7 +154,7 @@ impl ContainerSpec<'_> {
     }
 }
 
-fn mount(bound: &Bound) -> Value {
+fn mount(bound: &VolumeMount) -> Value {
     json!({"Type": "bind", "Source": bound.from, "Target": bound.to, "ReadOnly": !bound.written})
 }
 
@@ -213,7 +214,7 @@ mod tests {
     fn sandbox() -> SandboxPlan {
         let contained = Contained {
             image: "i".into(),
-            left_outside: vec!["PATH".into()],
+            excluded_variables: vec!["PATH".into()],
             state: "/w/.state".into(),
             labels: BTreeMap::from([(STATE_LABEL.to_owned(), "a lie".to_owned())]),
             ..Contained::default()

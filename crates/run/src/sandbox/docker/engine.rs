@@ -46,7 +46,7 @@ pub enum EngineError {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum AttachedStream {
     In,
     Out,
 }
@@ -55,32 +55,33 @@ pub(super) enum Way {
 pub struct ContainerEngine {
     socket: PathBuf,
     version: String,
-    said: String,
+    description: String,
 }
 
 impl ContainerEngine {
     /// Connects to the engine and agrees on an API version.
     pub async fn find(socket: &Path) -> Result<Self, EngineError> {
-        let mut engine = Self { socket: socket.to_owned(), version: String::new(), said: String::new() };
+        let mut engine =
+            Self { socket: socket.to_owned(), version: String::new(), description: String::new() };
         let answer = engine.within(SHORT_TIMEOUT, engine.send(Method::GET, "/_ping", None)).await?;
         let named = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let version = named("api-version").unwrap_or_default().to_owned();
         let (major, minor) = parsed(&version)
             .ok_or_else(|| engine.strange(format!("it names no version of the Docker API ({version:?})")))?;
-        engine.said = format!("{}, API {version}", named("server").unwrap_or("an engine"));
+        engine.description = format!("{}, API {version}", named("server").unwrap_or("an engine"));
         let (major, minor) = (major, minor).min(NEWEST_API_VERSION);
         engine.version = format!("/v{major}.{minor}");
         Ok(engine)
     }
 
     /// Returns the name and version that it states.
-    pub fn said(&self) -> &str {
-        &self.said
+    pub fn description(&self) -> &str {
+        &self.description
     }
 
     /// Returns true for Podman, which has its own seccomp filter.
     pub(super) fn is_podman(&self) -> bool {
-        self.said.starts_with("Libpod")
+        self.description.starts_with("Libpod")
     }
 
     /// Returns true if it runs without root, so that its root is the user.
@@ -136,25 +137,32 @@ impl ContainerEngine {
         &self,
         label: &str,
         value: &str,
-        of: &str,
+        value_label: &str,
     ) -> Result<Vec<(String, String)>, EngineError> {
         let filters = serde_json::json!({ "label": [format!("{label}={value}")] }).to_string();
         let path =
             format!("/containers/json?all=true&filters={}", utf8_percent_encode(&filters, NON_ALPHANUMERIC));
         let found = self.ask(Method::GET, &path, None, SHORT_TIMEOUT).await?;
         let found = found.as_array().ok_or_else(|| self.strange("no list of containers".to_owned()))?;
-        let one = |container: &Value| {
-            Some((container["Id"].as_str()?.to_owned(), container["Labels"][of].as_str()?.to_owned()))
+        let id_and_value = |container: &Value| {
+            Some((
+                container["Id"].as_str()?.to_owned(),
+                container["Labels"][value_label].as_str()?.to_owned(),
+            ))
         };
-        Ok(found.iter().filter_map(one).collect())
+        Ok(found.iter().filter_map(id_and_value).collect())
     }
 
     /// Attaches to the output or the input of a container. Each has its own connection: if nothing reads inside, Podman
     /// loses the remaining output on a shared one. Podman sends the output to both and waits until it is read.
-    pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, EngineError> {
-        let streams = match way {
-            Way::In => "stdin=1&stdout=1&stderr=1",
-            Way::Out => "stdout=1&stderr=1",
+    pub(super) async fn attach(
+        &self,
+        name: &str,
+        stream: AttachedStream,
+    ) -> Result<TokioIo<Upgraded>, EngineError> {
+        let streams = match stream {
+            AttachedStream::In => "stdin=1&stdout=1&stderr=1",
+            AttachedStream::Out => "stdout=1&stderr=1",
         };
         let path = format!("/containers/{name}/attach?stream=1&{streams}");
         let answer = self.within(SHORT_TIMEOUT, self.send(Method::POST, &path, None)).await?;
@@ -171,10 +179,10 @@ impl ContainerEngine {
         method: Method,
         path: &str,
         body: Option<&Value>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Value, EngineError> {
         let answered = async { self.read(self.send(method, path, body).await?).await };
-        self.within(patience, answered).await
+        self.within(timeout, answered).await
     }
 
     async fn send(
@@ -219,11 +227,11 @@ impl ContainerEngine {
 
     async fn within<T>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         answer: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
-        let silent = |_| EngineError::Silent(self.socket.clone(), patience);
-        tokio::time::timeout(patience, answer).await.map_err(silent)?
+        let silent = |_| EngineError::Silent(self.socket.clone(), timeout);
+        tokio::time::timeout(timeout, answer).await.map_err(silent)?
     }
 
     fn unreached(&self, error: &io::Error) -> EngineError {
@@ -259,7 +267,7 @@ fn refusal_message(body: &[u8]) -> String {
 }
 
 /// Runs a future on a new thread, for synchronous callers.
-pub(super) fn at_once<T: Send>(work: impl Future<Output = T> + Send) -> io::Result<T> {
+pub(super) fn block_on_new_thread<T: Send>(work: impl Future<Output = T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::DockerError;
-use super::engine::{ContainerEngine, EngineError, at_once};
+use super::engine::{ContainerEngine, EngineError, block_on_new_thread};
 use crate::attempt::Attempt;
 use cowhand_system::remove::is_missing;
 
@@ -37,7 +37,7 @@ impl Record {
         attempt.write(CONTAINER_FILE, self)
     }
 
-    pub(super) fn forget(attempt: &Attempt) -> io::Result<()> {
+    pub(super) fn remove(attempt: &Attempt) -> io::Result<()> {
         match fs::remove_file(attempt.folder().join(CONTAINER_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
@@ -70,7 +70,7 @@ pub(super) async fn end(engine: &ContainerEngine, name: &str) -> Result<bool, En
 }
 
 /// Removes the container of an ended attempt, if there is one. After an error its state is unknown.
-pub async fn end_of(attempt: &Attempt) -> Result<(), DockerError> {
+pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
     let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
     let ended = async {
         let engine = ContainerEngine::find(&socket).await?;
@@ -82,7 +82,7 @@ pub async fn end_of(attempt: &Attempt) -> Result<(), DockerError> {
         Ok::<_, EngineError>(())
     };
     ended.await.map_err(|error| DockerError::NotRemoved { name, error })?;
-    Ok(Record::forget(attempt)?)
+    Ok(Record::remove(attempt)?)
 }
 
 /// Reason why a container was not started, written by `cowhand contain`.
@@ -95,7 +95,7 @@ impl Attempt {
         if is_missing(&self.folder().join(CONTAINER_FILE)) {
             return;
         }
-        let ended = at_once(end_of(self)).map_err(DockerError::Io).flatten();
+        let ended = block_on_new_thread(end_container_of(self)).map_err(DockerError::Io).flatten();
         if let Err(why) = ended {
             warn!(attempt = self.name(), "{why}");
         }
@@ -142,10 +142,10 @@ mod tests {
         let place = folder.path().join("job-2026-11-16-abc123.1");
         fs::create_dir(&place).unwrap();
         let attempt = Attempt::at(&place).unwrap();
-        end_of(&attempt).await.unwrap();
+        end_container_of(&attempt).await.unwrap();
         for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
             fs::write(place.join(CONTAINER_FILE), wrong).unwrap();
-            let why = end_of(&attempt).await.unwrap_err().to_string();
+            let why = end_container_of(&attempt).await.unwrap_err().to_string();
             assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
             assert!(place.join(CONTAINER_FILE).exists());
         }

@@ -24,7 +24,7 @@ pub(super) struct LimitWatch<'a> {
 }
 
 impl<'a> LimitWatch<'a> {
-    pub(super) async fn of(
+    pub(super) async fn new(
         engine: &ContainerEngine,
         name: &str,
         attempt: &'a Attempt,
@@ -41,12 +41,12 @@ impl<'a> LimitWatch<'a> {
     pub(super) async fn watch(&mut self) -> Infallible {
         loop {
             tokio::time::sleep(LIMIT_POLL_INTERVAL).await;
-            self.look();
+            self.check();
         }
     }
 
     /// Reads the counters and reports each cap once.
-    pub(super) fn look(&mut self) {
+    pub(super) fn check(&mut self) {
         let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
         let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
         report_once(self.attempt, &memory, &mut self.memory_reported);
@@ -54,16 +54,16 @@ impl<'a> LimitWatch<'a> {
     }
 
     /// Reads from the engine whether the memory limit was reached.
-    pub(super) async fn look_back(&mut self, engine: &ContainerEngine, name: &str) {
+    pub(super) async fn check_after_end(&mut self, engine: &ContainerEngine, name: &str) {
         let Some(bytes) = self.caps.memory else { return };
         match engine.inspect(name).await {
             Ok(found) if found["State"]["OOMKilled"] == true => {
                 report_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_reported);
             }
             Ok(_) => {}
-            Err(trouble) => {
+            Err(error) => {
                 stderr::write_line(format!(
-                    "cowhand: whether its cap on memory was reached is not known: {trouble}"
+                    "cowhand: whether its cap on memory was reached is not known: {error}"
                 ));
             }
         }

@@ -26,8 +26,8 @@ const SYSTEM_SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.s
 const USER_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
 /// Returns the engine's socket: from the config, from the environment, or the first existing default.
-pub fn socket(asked: &Container) -> Result<PathBuf, DockerError> {
-    if let Some(socket) = &asked.socket {
+pub fn socket(requested: &Container) -> Result<PathBuf, DockerError> {
+    if let Some(socket) = &requested.socket {
         let path = Path::new(socket.strip_prefix("unix://").unwrap_or(socket));
         return path
             .is_absolute()
@@ -37,18 +37,18 @@ pub fn socket(asked: &Container) -> Result<PathBuf, DockerError> {
     if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
         return host.strip_prefix("unix://").map(PathBuf::from).ok_or(DockerError::NotLocal);
     }
-    Ok(places().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(SYSTEM_SOCKETS[0])))
+    Ok(default_sockets().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(SYSTEM_SOCKETS[0])))
 }
 
-fn places() -> impl Iterator<Item = PathBuf> {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter();
-    let own = own.flat_map(|folder| USER_SOCKETS.map(|place| folder.join(place)));
-    SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(own)
+fn default_sockets() -> impl Iterator<Item = PathBuf> {
+    let user_folders = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter();
+    let user_folders = user_folders.flat_map(|folder| USER_SOCKETS.map(|place| folder.join(place)));
+    SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(user_folders)
 }
 
 /// Returns the existing sockets. A process that reaches one can control the machine, or everything of this user.
-pub(super) fn sockets(asked: &Container) -> impl Iterator<Item = PathBuf> {
-    places().chain(socket(asked).ok())
+pub(super) fn sockets(requested: &Container) -> impl Iterator<Item = PathBuf> {
+    default_sockets().chain(socket(requested).ok())
 }
 
 /// Checks that a container could be created now: the engine answers and has the image.
@@ -60,33 +60,33 @@ pub async fn ready(contained: &Contained) -> Result<(), DockerError> {
 async fn has_image(socket: &Path, image: &str) -> Result<String, DockerError> {
     let engine = ContainerEngine::find(socket).await?;
     match engine.image(image).await {
-        Ok(()) => Ok(engine.said().to_owned()),
+        Ok(()) => Ok(engine.description().to_owned()),
         Err(EngineError::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => {
             Err(DockerError::NoDefaultImage(image.to_owned()))
         }
         Err(EngineError::Refused { status: 404, .. }) => Err(DockerError::NoImage(image.to_owned())),
-        Err(trouble) => Err(trouble.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Describes the engine and the images for people.
-pub fn ability(asked: &[&Container]) -> Result<String, DockerError> {
-    let look = async |container: &Container| -> Result<String, DockerError> {
+pub fn ability(requested: &[&Container]) -> Result<String, DockerError> {
+    let describe = async |container: &Container| -> Result<String, DockerError> {
         let socket = socket(container)?;
-        let said = match &container.image {
+        let description = match &container.image {
             Some(image) => has_image(&socket, image).await?,
-            None => ContainerEngine::find(&socket).await?.said().to_owned(),
+            None => ContainerEngine::find(&socket).await?.description().to_owned(),
         };
-        Ok(format!("{said} at {}", socket.display()))
+        Ok(format!("{description} at {}", socket.display()))
     };
-    let all = async {
-        let mut said = look(&Container::default()).await;
-        for container in asked {
-            said = Ok(look(container).await?);
+    let describe_all = async {
+        let mut description = describe(&Container::default()).await;
+        for container in requested {
+            description = Ok(describe(container).await?);
         }
-        said
+        description
     };
-    engine::at_once(all)?
+    engine::block_on_new_thread(describe_all)?
 }
 
 #[cfg(test)]

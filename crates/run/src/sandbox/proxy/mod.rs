@@ -29,7 +29,7 @@ pub use gateway::ProxyCredentials;
 use reach::AllowedHosts;
 
 /// Address of the proxy inside the sandbox.
-pub const INSIDE: &str = "127.0.0.1:3128";
+pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
 
 /// Maximum number of concurrent connections; each needs two descriptors of the keeper.
 const MAX_CONNECTIONS: usize = 200;
@@ -83,7 +83,7 @@ pub fn start(
     credentials: Option<&ProxyCredentials>,
 ) -> io::Result<PathBuf> {
     let path = folder.join(SOCKET_FILE);
-    let listener = listen(folder)?;
+    let listener = bind_socket(folder)?;
     listener.set_nonblocking(true)?;
     let gateway = credentials.map(Gateway::new).transpose()?;
     let notes = Notes { file: Mutex::new(stderr), written: AtomicUsize::new(0) };
@@ -103,7 +103,7 @@ const SOCKET_FILE: &str = "proxy.sock";
 
 /// Opens the socket. Its path has to be short, and a state folder may lie deep, so the path uses the folder's
 /// descriptor.
-fn listen(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+fn bind_socket(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let opened = File::open(folder)?;
     let short = format!("/proc/self/fd/{}/{SOCKET_FILE}", opened.as_raw_fd());
     std::os::unix::net::UnixListener::bind(short)
@@ -141,14 +141,14 @@ impl Proxy {
         if request.method() == Method::CONNECT {
             return self.tunnel(request).await;
         }
-        let to_us = |uri: &Uri| uri.authority().is_none_or(|authority| authority.as_str() == INSIDE);
-        if to_us(request.uri()) {
+        let is_own = |uri: &Uri| uri.authority().is_none_or(|authority| authority.as_str() == PROXY_ADDRESS);
+        if is_own(request.uri()) {
             return match &self.gateway {
                 Some(gateway) => gateway
                     .pass(request)
                     .await
-                    .unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why.to_string())),
-                None => said(StatusCode::BAD_REQUEST, "this is a proxy; it has no pages"),
+                    .unwrap_or_else(|why| text_response(StatusCode::BAD_GATEWAY, &why.to_string())),
+                None => text_response(StatusCode::BAD_REQUEST, "this is a proxy; it has no pages"),
             };
         }
         self.plain(request).await
@@ -159,22 +159,22 @@ impl Proxy {
         let Some(host) =
             request.uri().authority().and_then(|to| Some(Host::new(bare(to.host()), to.port_u16()?)))
         else {
-            return said(StatusCode::BAD_REQUEST, "CONNECT needs a host and a port");
+            return text_response(StatusCode::BAD_REQUEST, "CONNECT needs a host and a port");
         };
         let addresses = match self.reach.addresses(&host).await {
             Ok(addresses) => addresses,
             Err(why) => return self.refused(&host, &why),
         };
-        let mut far = match TcpStream::connect(addresses.as_slice()).await {
-            Ok(far) => far,
+        let mut remote = match TcpStream::connect(addresses.as_slice()).await {
+            Ok(remote) => remote,
             Err(error) => {
-                return said(StatusCode::BAD_GATEWAY, &format!("{host} cannot be reached: {error}"));
+                return text_response(StatusCode::BAD_GATEWAY, &format!("{host} cannot be reached: {error}"));
             }
         };
         tokio::spawn(async move {
-            if let Ok(near) = hyper::upgrade::on(request).await {
+            if let Ok(client) = hyper::upgrade::on(request).await {
                 // The tunnel ends when one end closes.
-                tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut far).await.ok();
+                tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut remote).await.ok();
             }
         });
         Response::new(Body::default())
@@ -185,7 +185,7 @@ impl Proxy {
         let authority = request.uri().authority().cloned();
         let scheme = request.uri().scheme_str();
         let Some(authority) = authority.filter(|_| scheme == Some("http")) else {
-            return said(
+            return text_response(
                 StatusCode::BAD_REQUEST,
                 "only http:// is asked for in this way; https:// takes CONNECT",
             );
@@ -200,12 +200,12 @@ impl Proxy {
             Ok(client) => gateway::forward(&client, &url, request, &[]).await,
             Err(why) => Err(why),
         };
-        answered.unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why.to_string()))
+        answered.unwrap_or_else(|why| text_response(StatusCode::BAD_GATEWAY, &why.to_string()))
     }
 
     fn refused(&self, host: &Host, why: &ProxyError) -> Response<Body> {
         self.notes.refused(&host.to_string(), &why.to_string());
-        said(StatusCode::FORBIDDEN, &format!("{host} may not be reached: {why}"))
+        text_response(StatusCode::FORBIDDEN, &format!("{host} may not be reached: {why}"))
     }
 }
 
@@ -214,7 +214,7 @@ fn bare(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-fn said(status: StatusCode, text: &str) -> Response<Body> {
+fn text_response(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("{text}\n")));
     *response.status_mut() = status;
     response.headers_mut().insert("x-cowhand-sandbox", HeaderValue::from_static("1"));

@@ -42,11 +42,14 @@ pub fn views(
     });
     let owners = fleet.into_iter().chain(agents);
     owners
-        .flat_map(|(scope, agent, budget, spending)| of(scope, agent.as_ref(), &budget, &spending, &periods))
+        .flat_map(|(scope, agent, budget, spending)| {
+            views_of(scope, agent.as_ref(), &budget, &spending, &periods)
+        })
         .collect()
 }
 
-fn of(
+/// Returns the views of one budget, one for each window and unit that it limits.
+fn views_of(
     scope: BudgetScope,
     agent: Option<&AgentName>,
     budget: &Budget,
@@ -60,18 +63,19 @@ fn of(
     ] {
         for unit in [Unit::Usd, Unit::Tokens] {
             let Some(limit) = budget.limit(window, unit) else { continue };
-            let [settled, heard, held] =
+            let [settled, reported, committed] =
                 [settled, spending.reported, spending.committed].map(|amount| match unit {
                     Unit::Usd => amount.microdollars,
                     Unit::Tokens => amount.tokens,
                 });
-            let shown = |value: u64| match unit {
+            let to_number = |value: u64| match unit {
                 Unit::Usd => dollars(value),
                 #[expect(clippy::cast_precision_loss, reason = "nobody uses so many tokens that it shows")]
                 Unit::Tokens => value as f64,
             };
-            let (spent, reserved) = (shown(settled.saturating_add(heard)), shown(held.saturating_sub(heard)));
-            let (agent, limit) = (agent.cloned(), shown(limit));
+            let (spent, reserved) =
+                (to_number(settled.saturating_add(reported)), to_number(committed.saturating_sub(reported)));
+            let (agent, limit) = (agent.cloned(), to_number(limit));
             views.push(BudgetView { scope, agent, window, unit, limit, spent, reserved, until });
         }
     }

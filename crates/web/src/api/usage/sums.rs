@@ -33,15 +33,15 @@ impl UsageView {
         }
         let mut agents: Vec<_> =
             agents.into_iter().map(|(agent, total)| AgentUsage { agent, total }).collect();
-        agents.sort_by(|one, other| other.total.weight().total_cmp(&one.total.weight()));
+        agents.sort_by(|one, other| other.total.sort_key().total_cmp(&one.total.sort_key()));
         let of_model = |(model, Total { usage, assumed_usd, .. })| UsageOfModel { model, usage, assumed_usd };
         let mut models: Vec<_> = models.into_iter().map(of_model).collect();
         models.retain(|model| model.model.is_some() || model.usage.cost_usd.is_some());
-        models.sort_by(|one, other| weight(&other.usage).total_cmp(&weight(&one.usage)));
+        models.sort_by(|one, other| sort_key(&other.usage).total_cmp(&sort_key(&one.usage)));
         let schedules = schedules.into_iter();
         let mut schedules: Vec<_> =
             schedules.map(|((agent, schedule), total)| ScheduleUsage { agent, schedule, total }).collect();
-        schedules.sort_by(|one, other| other.total.weight().total_cmp(&one.total.weight()));
+        schedules.sort_by(|one, other| other.total.sort_key().total_cmp(&one.total.sort_key()));
         let days = days.into_iter().map(|(day, total)| DayUsage { day, total }).collect();
         let (time_zone, work_items, jobs, budgets) = (String::new(), Vec::new(), Vec::new(), Vec::new());
         Self { since, until, time_zone, total, days, agents, models, schedules, work_items, jobs, budgets }
@@ -57,13 +57,13 @@ impl Total {
         }
     }
 
-    fn weight(&self) -> f64 {
-        weight(&self.usage)
+    fn sort_key(&self) -> f64 {
+        sort_key(&self.usage)
     }
 }
 
 /// Returns the sort key: the cost first; if there is none or it is unknown, the tokens.
-fn weight(usage: &ModelUsage) -> f64 {
+fn sort_key(usage: &ModelUsage) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "only for an order")]
     let tokens = usage.fresh_tokens() as f64;
     usage.cost_usd.unwrap_or_default() + tokens * 1e-12

@@ -1,4 +1,4 @@
-//! Metrics of what holds agents back: budgets, providers, and open asks.
+//! Metrics of what delays jobs: budgets, providers, and open asks.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const MAX_ASKS_COUNTED: u32 = 10_000;
 
 impl Metrics {
     /// Writes the budgets, by agent; those of the fleet have an empty name.
-    pub(super) async fn budgets(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
+    pub(super) async fn write_budgets(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
         let ledger = self.fleet.store().spending(&roster, now).await?;
         let views = budget_views(&roster, &ledger, now, None);
@@ -29,48 +29,56 @@ impl Metrics {
         let mut write = |name: &str, help: &str, value: fn(&BudgetView) -> f64| {
             page.family(MetricKind::Gauge, name, help, views.iter().map(|view| (labels(view), value(view))));
         };
-        write("cowhand_budget_limit", "What may be spent in this day or month.", |view| view.limit);
-        write("cowhand_budget_spent", "What was spent of it, also by jobs under way.", |view| view.spent);
-        write("cowhand_budget_reserved", "What jobs under way may need beyond that.", |view| view.reserved);
+        write("cowhand_budget_limit", "Amount that may be spent in this day or month.", |view| view.limit);
+        write(
+            "cowhand_budget_spent",
+            "Amount that was spent of the budget, including running jobs.",
+            |view| view.spent,
+        );
+        write(
+            "cowhand_budget_reserved",
+            "Amount that is reserved for running jobs beyond what they have spent.",
+            |view| view.reserved,
+        );
         Ok(())
     }
 
-    pub(super) async fn providers(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
+    pub(super) async fn write_providers(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
-        let known = self.fleet.store().providers().await?;
+        let states = self.fleet.store().providers().await?;
         let jobs = self.fleet.store().snapshot().await?.jobs;
-        let everybody = roster.agents.iter().flat_map(Agent::with_fallbacks);
-        let slots = everybody.filter_map(|(_, agent)| roster.slot(&agent));
+        let programs = roster.agents.iter().flat_map(Agent::with_fallbacks);
+        let slots = programs.filter_map(|(_, program)| roster.slot(&program));
         let slots: BTreeMap<String, _> = slots.map(|slot| (slot.provider, slot.limits)).collect();
-        let of = |provider: &str| [("provider", provider.to_owned())];
+        let labels = |provider: &str| [("provider", provider.to_owned())];
         let running = jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
         let running = slots.keys().map(|provider| {
-            let at = running.clone().filter(|job| job.provider.as_ref() == Some(provider)).count();
-            (of(provider), at)
+            let count = running.clone().filter(|job| job.provider.as_ref() == Some(provider)).count();
+            (labels(provider), count)
         });
         page.family(MetricKind::Gauge, "cowhand_provider_jobs", "Jobs that run at a provider.", running);
         let places =
-            slots.iter().filter_map(|(provider, limits)| Some((of(provider), limits.max_concurrent?)));
-        let help = "How many jobs may run at a provider at once, if that is limited.";
+            slots.iter().filter_map(|(provider, limits)| Some((labels(provider), limits.max_concurrent?)));
+        let help = "Maximum number of jobs that may run at a provider at a time, if it is limited.";
         page.family(MetricKind::Gauge, "cowhand_provider_places", help, places);
         let parked = slots.keys().map(|provider| {
-            let parked = known.get(provider).and_then(|state| state.parked.as_ref());
+            let parked = states.get(provider).and_then(|state| state.parked.as_ref());
             let until = parked.map(|parked| parked.until).filter(|until| *until > now);
-            (of(provider), until.map_or(0, Timestamp::as_second))
+            (labels(provider), until.map_or(0, Timestamp::as_second))
         });
-        let help = "When a provider that is used up takes jobs again; 0 if it takes them now.";
+        let help = "Time at which a provider that is used up accepts jobs again; 0 if it accepts jobs now.";
         page.family(MetricKind::Gauge, "cowhand_provider_parked_until_timestamp_seconds", help, parked);
         Ok(())
     }
 
-    pub(super) async fn asks(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
+    pub(super) async fn write_asks(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let open = self.fleet.store().open_asks(MAX_ASKS_COUNTED).await?;
         let roster = self.fleet.roster();
         let waiting = roster.agents.iter().map(|agent| {
             let of_agent = open.iter().filter(|ask| ask.agent == agent.name).count();
             ([("agent", agent.name.to_string())], of_agent)
         });
-        page.family(MetricKind::Gauge, "cowhand_asks", "What agents wait for a person to answer.", waiting);
+        page.family(MetricKind::Gauge, "cowhand_asks", "Asks that wait for the answer of a person.", waiting);
         Ok(())
     }
 }

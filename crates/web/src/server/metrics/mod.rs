@@ -1,8 +1,8 @@
 //! `/metrics`: the fleet in numbers, for Prometheus.
 //!
-//! Counts come from the event log, spending from the table of usage, and current states are read at each
-//! request. So all metrics but the store's latency and this process are those of the whole fleet, even if
-//! several nodes share a store.
+//! Counts come from the event log, spending comes from the table of usage, and current states are read at each request.
+//! Therefore these metrics cover the whole fleet, even if several nodes share a store. Only the latency of the store
+//! and the metrics of the process are those of this node.
 
 mod limits;
 mod process;
@@ -47,41 +47,42 @@ impl Metrics {
         tally.catch_up(self.fleet.store()).await?;
         tally.write(&mut page);
         drop(tally);
-        self.live(&mut page).await?;
-        self.spent(&mut page).await?;
-        self.budgets(&mut page).await?;
-        self.providers(&mut page).await?;
-        self.asks(&mut page).await?;
-        self.work_sources(&mut page);
+        self.write_states(&mut page).await?;
+        self.write_spending(&mut page).await?;
+        self.write_budgets(&mut page).await?;
+        self.write_providers(&mut page).await?;
+        self.write_asks(&mut page).await?;
+        self.write_work_sources(&mut page);
         let [reads, writes] = self.fleet.store().latency();
         let latency = [(vec![("operation", "read")], &reads), (vec![("operation", "write")], &writes)];
         page.histograms(
             "cowhand_store_seconds",
-            "How long the store took, from the question to the answer.",
+            "Duration of the operations of the store, from the request to the answer.",
             latency,
         );
-        let behind = self.fleet.store().last_event().await? - self.fleet.seen_by_views();
+        let lag = self.fleet.store().last_event().await? - self.fleet.seen_by_views();
         let help = "Events that are recorded and not yet in the views.";
-        page.single(MetricKind::Gauge, "cowhand_event_lag_events", help, behind.max(0));
+        page.single(MetricKind::Gauge, "cowhand_event_lag_events", help, lag.max(0));
         process::write(&mut page);
         Ok(page)
     }
 
     /// Writes waiting and running jobs, and the states of the schedules.
-    async fn live(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
+    async fn write_states(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let snapshot = self.fleet.store().snapshot().await?;
         let roster = self.fleet.roster();
-        let count = |agent: &AgentName, runs: bool| {
+        let count = |agent: &AgentName, is_running: bool| {
             let of_agent = snapshot.jobs.iter().filter(|job| job.agent == *agent);
-            of_agent.filter(|job| matches!(job.state, LiveState::Running { .. }) == runs).count()
+            of_agent.filter(|job| matches!(job.state, LiveState::Running { .. }) == is_running).count()
         };
-        // Agents that left the config come after those in it.
-        let left = snapshot.jobs.iter().map(|job| &job.agent).filter(|name| roster.agent(name).is_none());
-        let left: BTreeSet<&AgentName> = left.collect();
-        let jobs = roster.agents.iter().map(|agent| &agent.name).chain(left).flat_map(|agent| {
-            [("running", true), ("pending", false)].map(|(status, runs)| {
+        // Agents that were removed from the config and still have jobs come last.
+        let removed_agents =
+            snapshot.jobs.iter().map(|job| &job.agent).filter(|name| roster.agent(name).is_none());
+        let removed_agents: BTreeSet<&AgentName> = removed_agents.collect();
+        let jobs = roster.agents.iter().map(|agent| &agent.name).chain(removed_agents).flat_map(|agent| {
+            [("running", true), ("pending", false)].map(|(status, is_running)| {
                 let labels = [("agent", agent.to_string()), ("status", status.to_owned())];
-                (labels, count(agent, runs))
+                (labels, count(agent, is_running))
             })
         });
         page.family(MetricKind::Gauge, "cowhand_jobs", "Jobs that have not ended.", jobs);
@@ -90,7 +91,7 @@ impl Metrics {
         page.family(
             MetricKind::Gauge,
             "cowhand_agent_places",
-            "How many jobs of an agent may run at once.",
+            "Maximum number of jobs of an agent that may run at a time.",
             places,
         );
         let schedules = self.fleet.schedules().await.map_err(ApiProblem::from)?;
@@ -98,7 +99,7 @@ impl Metrics {
             let labels = [("agent", view.agent.to_string()), ("schedule", view.schedule.to_string())];
             (labels, view.next_run_at.map_or(0, Timestamp::as_second))
         });
-        let help = "When a schedule fires next by the clock; 0 if no time is known.";
+        let help = "Time of the next firing of a schedule by the clock; 0 if no time is known.";
         page.family(MetricKind::Gauge, "cowhand_schedule_next_run_timestamp_seconds", help, next);
         let schedules = schedules.iter().map(|view| {
             let labels = [
@@ -111,14 +112,14 @@ impl Metrics {
         page.family(
             MetricKind::Gauge,
             "cowhand_schedule_status",
-            "1 for the status a schedule has.",
+            "1 for the current status of a schedule.",
             schedules,
         );
         Ok(())
     }
 
-    async fn spent(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
-        let spent = self.fleet.store().spent_in_all().await?;
+    async fn write_spending(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
+        let spent = self.fleet.store().total_usage().await?;
         let labels = |agent: &AgentName, model: &Option<String>| {
             [("agent", agent.to_string()), ("model", model.clone().unwrap_or_default())]
         };
@@ -145,19 +146,20 @@ impl Metrics {
         Ok(())
     }
 
-    fn work_sources(&self, page: &mut MetricsText) {
+    fn write_work_sources(&self, page: &mut MetricsText) {
         let quotas = self.fleet.sources().quotas();
-        let of = |name: &str| [("source", name.to_owned())];
-        let requests = quotas.iter().map(|(name, quota)| (of(name), quota.requests));
+        let labels = |name: &str| [("source", name.to_owned())];
+        let requests = quotas.iter().map(|(name, quota)| (labels(name), quota.requests));
         let help = "Requests to work sources since the config was loaded.";
         page.family(MetricKind::Counter, "cowhand_work_source_requests_total", help, requests);
-        let unchanged = quotas.iter().map(|(name, quota)| (of(name), quota.conditional_hits));
-        let help = "Of these, those that cost nothing because nothing had changed.";
+        let unchanged = quotas.iter().map(|(name, quota)| (labels(name), quota.conditional_hits));
+        let help = "Requests that did not count against the rate limit, because nothing had changed.";
         page.family(MetricKind::Counter, "cowhand_work_source_unchanged_total", help, unchanged);
-        let left =
-            quotas.iter().filter_map(|(name, quota)| Some((of(name), quota.rate_limit.as_ref()?.remaining)));
+        let remaining = quotas
+            .iter()
+            .filter_map(|(name, quota)| Some((labels(name), quota.rate_limit.as_ref()?.remaining)));
         let help = "Requests that a work source still accepts, as it last reported.";
-        page.family(MetricKind::Gauge, "cowhand_work_source_quota_remaining", help, left);
+        page.family(MetricKind::Gauge, "cowhand_work_source_quota_remaining", help, remaining);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Counts of events since this daemon began, from the event log. The log is read on at each request, so
-//! metrics that nobody reads cost nothing.
+//! Counts of events since this daemon started, from the event log. Each request reads the new events, so metrics that
+//! nobody requests cost nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,12 +66,12 @@ impl Tally {
     pub(super) async fn catch_up(&mut self, store: &Store) -> Result<(), StoreError> {
         loop {
             let events = store.events_after(self.seq, EVENTS_PER_READ).await?;
-            let full = events.len() == EVENTS_PER_READ as usize;
+            let is_full = events.len() == EVENTS_PER_READ as usize;
             for event in events {
                 self.seq = event.seq;
                 self.count(event);
             }
-            if !full {
+            if !is_full {
                 return Ok(());
             }
         }
@@ -144,7 +144,7 @@ impl Tally {
         page.family(
             MetricKind::Counter,
             "cowhand_firings_total",
-            "Firings since the daemon began, by what became of them.",
+            "Firings since the daemon started, by outcome.",
             firings,
         );
         let lateness = [(vec![], &self.lateness)];
@@ -164,11 +164,11 @@ impl Tally {
         page.family(
             MetricKind::Counter,
             "cowhand_jobs_total",
-            "Jobs that ended since the daemon began.",
+            "Jobs that ended since the daemon started.",
             jobs,
         );
         let attempts = self.attempts.iter().map(|(agent, count)| ([("agent", agent.to_string())], *count));
-        let help = "Attempts that began since the daemon began.";
+        let help = "Attempts that began since the daemon started.";
         page.family(MetricKind::Counter, "cowhand_attempts_total", help, attempts);
         let hooks = self.hooks.iter().map(|((agent, kind, outcome), count)| {
             let labels = [
@@ -178,30 +178,32 @@ impl Tally {
             ];
             (labels, *count)
         });
-        let help = "Hooks that ended since the daemon began, by what became of them.";
+        let help = "Hooks that ended since the daemon started, by outcome.";
         page.family(MetricKind::Counter, "cowhand_hooks_total", help, hooks);
-        self.write_holds(page);
-        let durations = self.durations.iter().map(|(agent, all)| (vec![("agent", agent.as_str())], all));
+        self.write_delays(page);
+        let durations =
+            self.durations.iter().map(|(agent, histogram)| (vec![("agent", agent.as_str())], histogram));
         page.histograms("cowhand_job_duration_seconds", "From the start of a job to its end.", durations);
         let wait = [(vec![], &self.wait)];
-        page.histograms("cowhand_job_wait_seconds", "From the making of a job to its first attempt.", wait);
+        page.histograms("cowhand_job_wait_seconds", "From the creation of a job to its first attempt.", wait);
     }
 
-    /// Writes the counts of what held agents back.
-    fn write_holds(&self, page: &mut MetricsText) {
-        let two = |agent: &AgentName, name: &'static str, value: &str| {
+    /// Writes the counts of asks, of attempts that a usage limit ended, and of pauses.
+    fn write_delays(&self, page: &mut MetricsText) {
+        let labels = |agent: &AgentName, name: &'static str, value: &str| {
             [("agent", agent.to_string()), (name, value.to_owned())]
         };
-        let asks = self.asks.iter().map(|((agent, status), count)| (two(agent, "outcome", status), *count));
-        let help = "What agents asked of people and was settled since the daemon began.";
+        let asks =
+            self.asks.iter().map(|((agent, status), count)| (labels(agent, "outcome", status), *count));
+        let help = "Asks that ended since the daemon started, by outcome.";
         page.family(MetricKind::Counter, "cowhand_asks_total", help, asks);
         let parks = self.parks.iter();
-        let parks = parks.map(|((agent, provider), count)| (two(agent, "provider", provider), *count));
-        let help = "Attempts since the daemon began that a provider's limit ended.";
+        let parks = parks.map(|((agent, provider), count)| (labels(agent, "provider", provider), *count));
+        let help = "Attempts that ended since the daemon started because of the usage limit of a provider.";
         page.family(MetricKind::Counter, "cowhand_job_parks_total", help, parks);
         let pauses = self.pauses.iter();
-        let pauses = pauses.map(|((agent, schedule), count)| (two(agent, "schedule", schedule), *count));
-        let help = "How often schedules paused themselves since the daemon began.";
+        let pauses = pauses.map(|((agent, schedule), count)| (labels(agent, "schedule", schedule), *count));
+        let help = "Pauses of schedules since the daemon started.";
         page.family(MetricKind::Counter, "cowhand_schedule_pauses_total", help, pauses);
     }
 }

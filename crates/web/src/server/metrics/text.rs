@@ -53,10 +53,10 @@ impl MetricsText {
         &mut self,
         name: &str,
         help: &str,
-        all: impl IntoIterator<Item = (Vec<(&'h str, &'h str)>, &'h Histogram)>,
+        histograms: impl IntoIterator<Item = (Vec<(&'h str, &'h str)>, &'h Histogram)>,
     ) {
         self.head(name, help, "histogram");
-        for (labels, histogram) in all {
+        for (labels, histogram) in histograms {
             let mut total = 0;
             let bounds = histogram.bounds().iter().map(f64::to_string).chain(["+Inf".to_owned()]);
             for (bound, count) in bounds.zip(histogram.counts()) {

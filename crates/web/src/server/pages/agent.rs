@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{PageAnswer, Pages, jobs, marks, now, removed, text};
-use crate::api::{AgentView, Page, segment};
+use super::{PageAnswer, Pages, elements, jobs, now, removed, text};
+use crate::api::{AgentView, Page, StatusView, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> PageAnswer {
@@ -22,12 +22,15 @@ pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -
     schedules.retain(|schedule| schedule.agent == agent.name);
     let latest: Page<JobRecord> =
         pages.client.get(&format!("jobs?agent={}&limit=20", segment(&name))).await?;
-    let all = format!("/jobs?agent={}", segment(&name));
+    let jobs_address = format!("/jobs?agent={}", segment(&name));
+    let status: StatusView = pages.client.get("status").await?;
+    let gone = status.gone_schedules.iter().filter(|gone| gone.agent == agent.name);
     let main = html! {
         (head(&agent))
+        div #gone data-live { @for gone in gone { p.alert { b { "Not in the config" } ": " (text::Text(&gone.sentence())) "." } } }
         (trigger(&agent))
         (part("schedules", "Schedules", &html! {}, &table(&schedules, now)))
-        (part("latest", "Latest jobs", &html! { a href=(all) { "All its jobs" } }, &jobs::table(&latest.items, now,
+        (part("latest", "Latest jobs", &html! { a href=(jobs_address) { "All its jobs" } }, &jobs::table(&latest.items, now,
             &empty("It has run nothing yet. To run it now:", Some(&format!("cowhand trigger {}", agent.name))))))
     };
     let follow = format!("agent={}", agent.name);
@@ -72,13 +75,13 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
             tbody {
                 @for schedule in schedules {
                     tr {
-                        td { b { a.any href=(marks::schedule_address(&schedule.agent, &schedule.schedule)) data-row {
+                        td { b { a.any href=(elements::schedule_address(&schedule.agent, &schedule.schedule)) data-row {
                             (text::short(schedule.schedule.as_str(), 60)) } } }
                         td.wide { (schedule.kind) }
-                        td { (marks::status(schedule.status.as_str()))
+                        td { (elements::status(schedule.status.as_str()))
                             @if schedule.status == ScheduleStatus::Error { @if let Some(error) = &schedule.last_error {
                                 span.any.bad { " " (text::short(error, 80)) } } } }
-                        td.wide { @if let Some(time) = schedule.last_run_at { (marks::from_now(time, now)) } @else { span.muted { "never" } } }
+                        td.wide { @if let Some(time) = schedule.last_run_at { (elements::from_now(time, now)) } @else { span.muted { "never" } } }
                         td.end { (next(schedule, now)) }
                     }
                 }
@@ -90,7 +93,7 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
 /// Shows the next firing, or the reason why there is none.
 pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
     html! {
-        @if let Some(time) = schedule.next_run_at { (marks::due(time, now)) }
+        @if let Some(time) = schedule.next_run_at { (elements::due(time, now)) }
         @match (schedule.next_run_at, schedule.skip_reason) {
             (Some(_), Some(SkipReason::NotDue) | None) => {},
             (Some(_), Some(reason)) => span.muted { " · " (reason.as_str().replace('_', " ")) },

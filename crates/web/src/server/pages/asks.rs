@@ -4,7 +4,7 @@ use cowhand_core::ask::{Answered, Ask, AskState, AskSubject, Denial};
 use maud::{Markup, html};
 
 use super::text::{self, Text};
-use super::{layout, marks};
+use super::{elements, layout};
 
 /// Shows open asks; nothing if there are none.
 pub(super) fn waiting(asks: &[Ask]) -> Markup {
@@ -34,9 +34,9 @@ pub(super) fn denied(denials: &[Denial]) -> Markup {
             @for denial in denials {
                 li {
                     div.run-head {
-                        (marks::status_as("cancelled", "denied"))
+                        (elements::status_as("cancelled", "denied"))
                         span { code.any { (text::short(&denial.tool, 80)) } " by the rule " code.any { (text::short(&denial.rule, 120)) } }
-                        span.muted { @if denial.times > 1 { (denial.times) " times, last " } (marks::at(denial.last_at)) }
+                        span.muted { @if denial.times > 1 { (denial.times) " times, last " } (elements::at(denial.last_at)) }
                     }
                 }
             }
@@ -50,30 +50,30 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
     html! {
         li {
             div.run-head {
-                (marks::status_as(mark(&ask.state), if is_open { "waiting" } else { ask.state.status().as_str() }))
-                @if with_job { b { (marks::agent(&ask.agent)) } (marks::job(&ask.job)) }
+                (elements::status_as(status_of(&ask.state), if is_open { "waiting" } else { ask.state.status().as_str() }))
+                @if with_job { b { (elements::agent(&ask.agent)) } (elements::job(&ask.job)) }
                 @match &ask.what {
                     AskSubject::Tool { tool, .. } => { span { "wants to use " code.any { (text::short(tool, 80)) } } }
                     AskSubject::Question { .. } => { span { "asks" } }
                 }
-                span.muted { @if is_open { "until " (marks::at(ask.expires_at)) } @else { (marks::at(ask.asked_at)) } }
+                span.muted { @if is_open { "until " (elements::at(ask.expires_at)) } @else { (elements::at(ask.asked_at)) } }
             }
             @match &ask.what {
                 AskSubject::Tool { input, .. } => {
-                    @let whole = input_of(input);
-                    @if whole.len() <= 600 { (marks::block(&whole)) }
-                    @else { details data-keep=(ask.id) { summary { code.any { (in_short(input)) } } (marks::block(&whole)) } }
+                    @let text = input_of(input);
+                    @if text.len() <= 600 { (elements::block(&text)) }
+                    @else { details data-keep=(ask.id) { summary { code.any { (summary_of(input)) } } (elements::block(&text)) } }
                 }
                 AskSubject::Question { question } => { p.pre { (Text(question)) } }
             }
-            @if let AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) = &ask.state { (answer(said)) }
+            @if let AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) = &ask.state { (answer(answered)) }
             @if is_open { (buttons(ask)) }
         }
     }
 }
 
-/// Returns the status with the mark for this state.
-const fn mark(state: &AskState) -> &'static str {
+/// Returns the status whose symbol is shown for this state.
+const fn status_of(state: &AskState) -> &'static str {
     match state {
         AskState::Open => "waiting",
         AskState::Allowed(_) | AskState::Answered(_) => "completed",
@@ -82,13 +82,13 @@ const fn mark(state: &AskState) -> &'static str {
     }
 }
 
-/// Shortens the input to the text that a click expands.
-fn in_short(input: &serde_json::Value) -> String {
+/// Returns the input on one short line, as the heading of the folded input.
+fn summary_of(input: &serde_json::Value) -> String {
     let command = input.get("command").and_then(serde_json::Value::as_str);
     text::short(&command.map_or_else(|| input.to_string(), |command| command.replace('\n', " ")), 160)
 }
 
-/// Formats a lone command as text, any other input as JSON.
+/// Formats the input: as text if it is only a command, otherwise as JSON.
 fn input_of(input: &serde_json::Value) -> String {
     let fields = input.as_object();
     let command = input.get("command").and_then(serde_json::Value::as_str);
@@ -100,7 +100,7 @@ fn input_of(input: &serde_json::Value) -> String {
 
 fn answer(Answered { answered_at, by, message }: &Answered) -> Markup {
     html! {
-        p.muted { "answered " (marks::at(*answered_at)) @if let Some(by) = by { " by " (text::short(&by.to_string(), 80)) } }
+        p.muted { "answered " (elements::at(*answered_at)) @if let Some(by) = by { " by " (text::short(&by.to_string(), 80)) } }
         @if let Some(message) = message { p.pre { (Text(message)) } }
     }
 }
@@ -152,26 +152,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_text_and_can_be_answered() {
+    fn asks_are_escaped_and_can_be_answered() {
         let hostile = "</pre><script>\u{202e}rm\u{1b}[2J \" data-post=\"/x";
         let tool = AskSubject::Tool { tool: "<b>Bash".into(), input: json!({ "command": hostile }) };
-        let shown = waiting(&[ask(tool.clone())]).into_string();
+        let html = waiting(&[ask(tool.clone())]).into_string();
         for expected in [
             "wants to use <code class=\"any\">&lt;b&gt;Bash</code>",
             "&lt;/pre&gt;&lt;script&gt;‹U+202E›rm &quot; data-post=&quot;/x",
             "data-post=\"/api/v1/asks/job-2026-01-05-a1b2c3.1/answer\" data-answer=\"allow\"",
             "data-answer=\"deny\"",
         ] {
-            assert!(shown.contains(expected), "{expected} in {shown}");
+            assert!(html.contains(expected), "{expected} in {html}");
         }
-        assert!(!shown.contains("<script>"), "{shown}");
+        assert!(!html.contains("<script>"), "{html}");
         let mut answered = ask(tool);
         let jo = Actor::Person { uid: 7, name: Some("<i>jo".into()) };
         let no = AskAnswer::Deny { message: Some("<u>no".into()) };
         answered.answer(no, Some(jo), Timestamp::UNIX_EPOCH).unwrap();
-        let shown = of_job(&[answered]).into_string();
-        assert!(shown.contains("&lt;i&gt;jo") && shown.contains("&lt;u&gt;no"), "{shown}");
-        assert!(!shown.contains("data-answer"), "{shown}");
+        let html = of_job(&[answered]).into_string();
+        assert!(html.contains("&lt;i&gt;jo") && html.contains("&lt;u&gt;no"), "{html}");
+        assert!(!html.contains("data-answer"), "{html}");
         let question = of_job(&[ask(AskSubject::Question { question: "<h1>Which?".into() })]).into_string();
         assert!(question.contains("&lt;h1&gt;Which?") && question.contains("name=\"message\""), "{question}");
         assert_eq!(waiting(&[]).into_string(), "");
@@ -179,7 +179,7 @@ mod tests {
 
     /// The name of a tool can be any text of the agent.
     #[test]
-    fn what_rules_denied() {
+    fn denials_are_shown_with_their_number() {
         let denial = |tool: &str, times| Denial {
             tool: tool.into(),
             rule: "Bash(rm *)".into(),
@@ -188,9 +188,9 @@ mod tests {
             last_at: Timestamp::UNIX_EPOCH,
         };
         assert_eq!(denied(&[]).into_string(), "");
-        let shown = denied(&[denial("Bash", 3), denial("<script>", 1)]).into_string();
-        assert!(shown.contains("Denied by rules") && shown.contains("Bash(rm *)"), "{shown}");
-        assert_eq!(shown.matches("times, last").count(), 1, "{shown}");
-        assert!(shown.contains("&lt;script&gt;") && !shown.contains("<script"), "{shown}");
+        let html = denied(&[denial("Bash", 3), denial("<script>", 1)]).into_string();
+        assert!(html.contains("Denied by rules") && html.contains("Bash(rm *)"), "{html}");
+        assert_eq!(html.matches("times, last").count(), 1, "{html}");
+        assert!(html.contains("&lt;script&gt;") && !html.contains("<script"), "{html}");
     }
 }

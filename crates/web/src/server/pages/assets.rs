@@ -1,5 +1,5 @@
-//! The stylesheet and the script: part of the program, and named after a hash of their content, so that a
-//! browser can keep them for ever and never uses an old one.
+//! The stylesheet, the script and the icon, which are embedded in the program. Their file names contain a hash of their
+//! content, so a browser can cache them without a time limit and never uses an outdated file.
 
 use std::sync::LazyLock;
 
@@ -24,9 +24,9 @@ static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg")));
 
 impl Asset {
-    fn new(stem: &str, ending: &str, media_type: &'static str, text: &'static str) -> Self {
+    fn new(stem: &str, extension: &str, media_type: &'static str, text: &'static str) -> Self {
         let hash = hash(text);
-        Self { name: format!("{stem}-{}.{ending}", &hash[..12]), media_type, text }
+        Self { name: format!("{stem}-{}.{extension}", &hash[..12]), media_type, text }
     }
 
     fn address(&self) -> String {
@@ -51,8 +51,8 @@ pub(super) async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Respo
         return ApiProblem::not_found("there is no such file").into_response();
     };
     let tag = format!("\"{name}\"");
-    let has_it = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let mut response = if has_it {
+    let is_cached = headers.get(header::IF_NONE_MATCH).is_some_and(|etag| etag.as_bytes() == tag.as_bytes());
+    let mut response = if is_cached {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         ([(header::CONTENT_TYPE, asset.media_type)], asset.text).into_response()
@@ -60,7 +60,7 @@ pub(super) async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Respo
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         response.headers_mut().insert(header::ETAG, tag);
     }
-    let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
-    response.headers_mut().insert(header::CACHE_CONTROL, forever);
+    let cache_control = HeaderValue::from_static("public, max-age=31536000, immutable");
+    response.headers_mut().insert(header::CACHE_CONTROL, cache_control);
     response
 }

@@ -3,14 +3,14 @@
 use cowhand_core::budget::{BudgetWindow, Unit};
 use maud::{Markup, html};
 
-use super::marks;
+use super::elements;
 use crate::api::BudgetView;
 
 fn amount(unit: Unit, amount: f64) -> String {
     match unit {
-        Unit::Usd => marks::money(amount.max(0.0)),
+        Unit::Usd => elements::money(amount.max(0.0)),
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "tokens are whole")]
-        Unit::Tokens => format!("{} tokens", marks::count(amount.max(0.0) as u64)),
+        Unit::Tokens => format!("{} tokens", elements::count(amount.max(0.0) as u64)),
     }
 }
 
@@ -27,7 +27,7 @@ pub(super) fn table(budgets: &[BudgetView]) -> Markup {
             tbody {
                 @for budget in budgets {
                     tr {
-                        td { @match &budget.agent { Some(agent) => (marks::agent(agent)), None => "the fleet" } }
+                        td { @match &budget.agent { Some(agent) => (elements::agent(agent)), None => "the fleet" } }
                         td { (budget.window) }
                         td.grow.wide { svg.share aria-hidden="true" width="100%" height="10" {
                             rect.ground width="100%" height="10" rx="2" {}
@@ -47,7 +47,7 @@ pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
     let of_fleet = |budget: &&BudgetView| {
         budget.agent.is_none() && budget.window == BudgetWindow::Day && budget.unit == Unit::Usd
     };
-    html! { @if let Some(budget) = budgets.iter().find(of_fleet) { " of " (marks::money(budget.limit)) } }
+    html! { @if let Some(budget) = budgets.iter().find(of_fleet) { " of " (elements::money(budget.limit)) } }
 }
 
 /// Returns the budgets of which less than a tenth is left.

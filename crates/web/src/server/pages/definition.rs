@@ -4,22 +4,23 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use super::text::{Text, short};
-use super::{Pages, Refused, marks};
+use super::{Pages, ProblemPage, elements};
 use crate::api::{Code, StatusView, segment};
 use cowhand_engine::fleet::ScheduleView;
 
 /// Definition of a schedule, with the address of its webhook.
 #[derive(Debug, Default)]
 pub(super) struct Definition {
-    written: Map<String, Value>,
+    /// Keys of the schedule, as in the config.
+    fields: Map<String, Value>,
     /// Default prompt of the agent, for a schedule that has none.
     default_prompt: Option<String>,
     webhook: Option<String>,
 }
 
 impl Pages {
-    /// Reads the definition from the loaded config; it is empty if the agents came from no file.
-    pub(super) async fn definition(&self, view: &ScheduleView) -> Result<Definition, Refused> {
+    /// Reads the definition from the loaded config; it is empty if a program defined the agents.
+    pub(super) async fn definition(&self, view: &ScheduleView) -> Result<Definition, ProblemPage> {
         let config = match self.client.get::<Value>("config").await {
             Ok(config) => config,
             Err(problem) if problem.code == Code::NotFound => return Ok(Definition::default()),
@@ -27,13 +28,13 @@ impl Pages {
         };
         let mut agents = config["agents"].as_array().into_iter().flatten();
         let agent = agents.find(|agent| agent["name"] == view.agent.as_str());
-        let written = agent.and_then(|agent| agent["schedules"][view.schedule.as_str()].as_object());
+        let fields = agent.and_then(|agent| agent["schedules"][view.schedule.as_str()].as_object());
         let default_prompt = agent.and_then(|agent| agent["default_prompt"].as_str()).map(ToOwned::to_owned);
         let webhook = if view.kind == "webhook" { self.webhook(view).await? } else { None };
-        Ok(Definition { written: written.cloned().unwrap_or_default(), default_prompt, webhook })
+        Ok(Definition { fields: fields.cloned().unwrap_or_default(), default_prompt, webhook })
     }
 
-    async fn webhook(&self, view: &ScheduleView) -> Result<Option<String>, Refused> {
+    async fn webhook(&self, view: &ScheduleView) -> Result<Option<String>, ProblemPage> {
         let status: StatusView = self.client.get("status").await?;
         let (agent, schedule) = (segment(view.agent.as_str()), segment(view.schedule.as_str()));
         Ok(status.daemon.url.map(|url| format!("{url}/hooks/{agent}/{schedule}")))
@@ -44,19 +45,19 @@ impl Pages {
 const SHOWN_ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
 
 pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
-    let written = definition.written.iter().filter(|(key, _)| !SHOWN_ELSEWHERE.contains(&key.as_str()));
+    let fields = definition.fields.iter().filter(|(key, _)| !SHOWN_ELSEWHERE.contains(&key.as_str()));
     let is_timed = ["cron", "interval", "delay"].contains(&view.kind.as_str());
-    let own = definition.written.get("prompt").and_then(Value::as_str);
+    let schedule_prompt = definition.fields.get("prompt").and_then(Value::as_str);
     let content = html! {
         dl.grid {
             div { dt { "type" } dd { code { (view.kind) } } }
-            @for (key, value) in written { div { dt { (short(key, 40)) } dd { code.any { (short(&formatted(value), 300)) } } } }
+            @for (key, value) in fields { div { dt { (short(key, 40)) } dd { code.any { (short(&formatted(value), 300)) } } } }
             @if is_timed { div { dt { "timezone" } dd { code { (view.timezone) } } } }
             @if let Some(address) = &definition.webhook { div { dt { "Webhook address" } dd { code.any { (Text(address)) } } } }
         }
-        @match (own, &definition.default_prompt) {
-            (Some(prompt), _) => { h3 { "Prompt" } (marks::block(prompt)) },
-            (None, Some(prompt)) => { h3 { "Prompt, of its agent" } (marks::block(prompt)) },
+        @match (schedule_prompt, &definition.default_prompt) {
+            (Some(prompt), _) => { h3 { "Prompt" } (elements::block(prompt)) },
+            (None, Some(prompt)) => { h3 { "Prompt, of its agent" } (elements::block(prompt)) },
             (None, None) => p.muted { "It has no prompt of its own." },
         }
     };
@@ -75,25 +76,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_text() {
+    fn the_definition_is_escaped() {
         let view: ScheduleView = serde_json::from_value(json!({
             "id": "00000000-0000-0000-0000-000000000000", "agent": "a", "schedule": "s", "type": "cron", "status": "idle", "last_run_at": null, "next_run_at": null,
             "preparing": false, "last_error": null, "skip_reason": null, "timezone": "Europe/Berlin",
         }))
         .unwrap();
-        let written = json!({
+        let fields = json!({
             "type": "cron", "expression": "30 2 * * *", "prompt": "<script>", "active_hours": {"start": "09:00"},
         });
-        let written = written.as_object().unwrap().clone();
-        let shown = part(&Definition { written, ..Definition::default() }, &view).into_string();
+        let fields = fields.as_object().unwrap().clone();
+        let html = part(&Definition { fields, ..Definition::default() }, &view).into_string();
         for expected in [
             "<dt>expression</dt><dd><code class=\"any\">30 2 * * *</code>",
             "<code>Europe/Berlin</code>",
             "{&quot;start&quot;:&quot;09:00&quot;}",
             "&lt;script&gt;",
         ] {
-            assert!(shown.contains(expected), "{expected} in {shown}");
+            assert!(html.contains(expected), "{expected} in {html}");
         }
-        assert!(!shown.contains("<script>"), "{shown}");
+        assert!(!html.contains("<script>"), "{html}");
     }
 }

@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::layout::{Frame, Tab};
 use super::text::plain;
-use super::{PageAnswer, Pages, marks, output};
+use super::{PageAnswer, Pages, elements, output};
 use crate::api::{ApiProblem, segment};
 
 /// Largest number of lines of output that are compared.
@@ -26,8 +26,8 @@ pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> 
     let prompts = [&parent, &job].map(|job| plain(job.prompt.as_deref().unwrap_or_default()));
     let outputs = [output_text(&pages, &parent.id).await?, output_text(&pages, &job.id).await?];
     let main = html! {
-        div.page-head { div { p.over { (marks::agent(&job.agent)) } h1 { "What is different" } } }
-        p.lead { "From " (marks::job(&parent.id)) " to " (marks::job(&job.id)) "." }
+        div.page-head { div { p.over { (elements::agent(&job.agent)) } h1 { "What is different" } } }
+        p.lead { "From " (elements::job(&parent.id)) " to " (elements::job(&job.id)) "." }
         section.part aria-labelledby="prompts" { div.part-head { h2 #prompts { "Prompt" } } (table(&prompts)) }
         section.part aria-labelledby="outputs" {
             div.part-head { h2 #outputs { "Output" } span.muted { "the first " (MAX_COMPARED_LINES) " lines of each" } }
@@ -43,8 +43,8 @@ async fn output_text(pages: &Pages, job: &JobId) -> Result<String, ApiProblem> {
     let mut count = 0;
     while count < MAX_COMPARED_LINES {
         let Some(line) = answer.next().await? else { break };
-        if let Some(said) = output::in_short(&line) {
-            text.push_str(&said);
+        if let Some(summary) = output::summarize_line(&line) {
+            text.push_str(&summary);
             text.push('\n');
             count += 1;
         }

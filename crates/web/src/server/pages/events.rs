@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty};
-use super::{PageAnswer, Pages, Params, marks, text};
+use super::{PageAnswer, Pages, Params, elements, text};
 use crate::api::Page;
 
 const EVENTS_PER_PAGE: i64 = 100;
@@ -19,9 +19,9 @@ pub(super) struct EventsPageQuery {
     before: Option<i64>,
 }
 
-pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<EventsPageQuery>) -> PageAnswer {
+pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<EventsPageQuery>) -> PageAnswer {
     let newest = pages.newest_event().await?;
-    let end = asked.before.map_or(newest, |before| before.min(newest));
+    let end = params.before.map_or(newest, |before| before.min(newest));
     let start = (end - EVENTS_PER_PAGE).max(0);
     let events: Page<Event> =
         pages.client.get(&format!("events?after={start}&limit={}", (end - start).max(1))).await?;
@@ -50,15 +50,15 @@ fn table(events: &[Event]) -> Markup {
                 @for event in events {
                     tr {
                         td.wide.end { span.number.muted { (event.seq) } }
-                        td { (marks::at(event.at)) }
+                        td { (elements::at(event.at)) }
                         td { code { (event.fact.type_name()) } }
-                        td { @if let Some(agent) = &event.agent { (marks::agent(agent)) } }
+                        td { @if let Some(agent) = &event.agent { (elements::agent(agent)) } }
                         td.wide {
                             @if let (Some(agent), Some(name)) = (&event.agent, &event.schedule) {
-                                (marks::schedule(agent, name))
+                                (elements::schedule(agent, name))
                             }
                         }
-                        td.wide { @if let Some(job) = &event.job { (marks::job(job)) } }
+                        td.wide { @if let Some(job) = &event.job { (elements::job(job)) } }
                         td.wide { @if let Some(by) = &event.by { (by) } }
                         td.wide.grow.muted { span.any { (details(event)) } }
                     }
@@ -71,9 +71,9 @@ fn table(events: &[Event]) -> Markup {
 /// Formats the fields of the event beside its type.
 fn details(event: &Event) -> String {
     let Ok(Value::Object(fields)) = serde_json::to_value(&event.fact) else { return String::new() };
-    let told = fields.iter().filter(|(key, _)| key.as_str() != "type").map(|(key, value)| match value {
+    let details = fields.iter().filter(|(key, _)| key.as_str() != "type").map(|(key, value)| match value {
         Value::String(text) => format!("{key} {text}"),
         other => format!("{key} {other}"),
     });
-    text::short(&told.collect::<Vec<_>>().join(" · "), 200)
+    text::short(&details.collect::<Vec<_>>().join(" · "), 200)
 }

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{PageAnswer, Pages, asks, budgets, marks, now, text};
+use super::{PageAnswer, Pages, asks, budgets, elements, now, text};
 use crate::api::{
     AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, left_sentence, segment,
 };
@@ -27,7 +27,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
     let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
-    // The API knows the time zone of these days.
+    // The API divides the usage into days of the fleet's time zone; the last one is today.
     let spent: UsageView = client.get("usage").await?;
     let today = spent.days.last().map(|day| day.total).unwrap_or_default();
     let tight = budgets::tight(&spent.budgets);
@@ -40,12 +40,12 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
         @if !tight.is_empty() {
             (part("budgets", "Budgets that are nearly used up", &html! { a href="/usage" { "All budgets" } }, &budgets::table(&tight)))
         }
-        @if schedules.items.iter().any(|schedule| stopped(schedule, now).is_some()) {
+        @if schedules.items.iter().any(|schedule| stop_reason(schedule, now).is_some()) {
             (part("stopped", "Schedules that do not fire", &html! {}, &do_not_fire(&schedules.items, now)))
         }
-        (part("running", "Running now", &more(status.running, running.items.len(), "running"), &running_now(&running.items, &lines, now)))
+        (part("running", "Running now", &more_link(status.running, running.items.len(), "running"), &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
-            (part("waiting", "Waiting", &more(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, now)))
+            (part("waiting", "Waiting", &more_link(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, now)))
         }
         div.columns {
             (part("next", "Fires next", &html! { a href="/timeline" { "Timeline" } }, &fires_next(schedules.items, now)))
@@ -57,8 +57,8 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
 }
 
-/// Returns the time before which a job does not start, if that is in the future: the end of its backoff, or that of the
-/// limit of its provider or of the pause of its schedule.
+/// Returns the time before which a job does not start, if it is in the future. It is the end of its backoff, of the
+/// usage limit of its provider or of the pause of its schedule.
 fn wait_ends(listed: &ListedJob, now: Timestamp) -> Option<Timestamp> {
     let until = listed.waits.as_ref().and_then(Waits::ends);
     until.max(listed.job.not_before).filter(|until| *until > now)
@@ -72,8 +72,8 @@ async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>,
     Ok(lines)
 }
 
-/// Shows a link to the others, if not all are shown.
-fn more(all: usize, shown: usize, status: &str) -> Markup {
+/// Renders a link to the complete list, if not all jobs are shown.
+fn more_link(all: usize, shown: usize, status: &str) -> Markup {
     html! {
         @if all > shown {
             span.muted { (shown) " of " (all) }
@@ -89,8 +89,8 @@ fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -
         div.page-head #head data-live {
             h1 { "Fleet" }
             p.facts {
-                @if daemon.stopping { (marks::status("error")) " stopping" }
-                @if let Some(since) = daemon.started_at { span { "up " (marks::elapsed(since, now)) } }
+                @if daemon.stopping { (elements::status("error")) " stopping" }
+                @if let Some(since) = daemon.started_at { span { "up " (elements::elapsed(since, now)) } }
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (queued) " waiting" }
@@ -99,8 +99,8 @@ fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
                     @match today.usage.cost_usd {
                         // No price is known.
-                        None if tokens > 0 && spent.budgets.is_empty() => { (marks::count(tokens)) " tokens" }
-                        dollars => { (marks::sum(dollars.unwrap_or_default(), today.assumed_usd)) (budgets::of_today(&spent.budgets)) }
+                        None if tokens > 0 && spent.budgets.is_empty() => { (elements::count(tokens)) " tokens" }
+                        dollars => { (elements::sum(dollars.unwrap_or_default(), today.assumed_usd)) (budgets::of_today(&spent.budgets)) }
                     }
                     " today"
                 }
@@ -111,35 +111,38 @@ fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -
 
 /// Shows problems that concern the whole fleet.
 fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Markup {
-    let poor = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
-    // Each budget once, for any number of schedules.
-    let poor: BTreeSet<&str> = poor.filter_map(|view| view.skip_note.as_deref()).collect();
+    let over_budget = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
+    // Several schedules can have the same note about one budget.
+    let over_budget: BTreeSet<&str> = over_budget.filter_map(|view| view.skip_note.as_deref()).collect();
     html! {
         div #alerts data-live {
             @if let Some(problem) = &status.daemon.store_problem {
                 p.alert { b { "Nothing is accepted" } ": " (Text(problem)) }
             }
             @if let Some(at) = status.daemon.config_refused_at {
-                p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its mistakes." }
+                p.alert { b { "The config on disk was refused " (elements::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its mistakes." }
             }
             @for gone in &status.gone {
-                p.alert { b { "Not in the config" } ": " (marks::agent(&gone.agent)) "; " (Text(&left_sentence(&gone.agent, Some(gone)))) "." }
+                p.alert { b { "Not in the config" } ": " (elements::agent(&gone.agent)) "; " (Text(&left_sentence(&gone.agent, Some(gone)))) "." }
+            }
+            @for gone in &status.gone_schedules {
+                p.alert { b { "Not in the config" } ": " (Text(&gone.sentence())) "." }
             }
             @for skipped in &status.skipped_files { p.alert { b { "Not taken" } ": " (Text(&skipped.sentence())) } }
-            @for note in poor { p.alert { b { "No money: " } (Text(note)) } }
+            @for note in over_budget { p.alert { b { "No money: " } (Text(note)) } }
             @for parked in &status.parked {
-                p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
+                p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (Text(&parked.message)) }
             }
         }
     }
 }
 
 /// Returns the reason why a schedule does not fire although nobody turned it off.
-fn stopped(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
+fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),
         ScheduleStatus::Paused => schedule.skip_note.clone(),
-        ScheduleStatus::Idle | ScheduleStatus::Running if schedule.preparing => schedule.last_error.clone(),
+        _ if schedule.preparing => schedule.last_error.clone(),
         ScheduleStatus::Idle | ScheduleStatus::Running if schedule.is_starved(now) => {
             let since = schedule.due_since?;
             let (again, why) = (schedule.due_again_in_words(), schedule.awaited()?);
@@ -157,14 +160,14 @@ fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
         table {
             thead { tr { th { "Schedule" } th { "Agent" } th { "Status" } th.grow { "Why" } } }
             tbody {
-                @for (schedule, why) in schedules.iter().filter_map(|schedule| Some((schedule, stopped(schedule, now)?))) {
+                @for (schedule, why) in schedules.iter().filter_map(|schedule| Some((schedule, stop_reason(schedule, now)?))) {
                     tr {
-                        td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
-                        td { (marks::agent(&schedule.agent)) }
+                        td { (elements::schedule(&schedule.agent, &schedule.schedule)) }
+                        td { (elements::agent(&schedule.agent)) }
                         td {
-                            @if schedule.preparing { (marks::status_as("paused", "held up")) }
-                            @else if schedule.is_starved(now) { (marks::status_as("paused", "waits")) }
-                            @else { (marks::status(schedule.status.as_str())) }
+                            @if schedule.preparing && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "held up")) }
+                            @else if schedule.is_starved(now) { (elements::status_as("paused", "waits")) }
+                            @else { (elements::status(schedule.status.as_str())) }
                         }
                         td.grow { (Text(&why)) }
                     }
@@ -183,11 +186,11 @@ fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Marku
             @for (job, line) in running.iter().zip(lines) {
                 li {
                     div.run-head {
-                        (marks::job_status(job.status))
-                        b { (marks::agent(&job.agent)) }
-                        @if let Some(schedule) = &job.schedule { span.muted { (marks::schedule(&job.agent, schedule)) } }
-                        (marks::job(&job.id))
-                        @if let Some(since) = job.attempt_started_at { (marks::elapsed(since, now)) }
+                        (elements::job_status(job.status))
+                        b { (elements::agent(&job.agent)) }
+                        @if let Some(schedule) = &job.schedule { span.muted { (elements::schedule(&job.agent, schedule)) } }
+                        (elements::job(&job.id))
+                        @if let Some(since) = job.attempt_started_at { (elements::elapsed(since, now)) }
                     }
                     p.last-line { @if line.is_empty() { span.muted { "no output yet" } } @else { (line) } }
                 }
@@ -199,20 +202,33 @@ fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Marku
 fn waiting_now(waiting: &[ListedJob], now: Timestamp) -> Markup {
     html! {
         table {
-            thead { tr { th { "Job" } th { "Agent" } th.wide { "Schedule" } th { "Made" } th.wide { "Not before" } } }
+            thead { tr { th { "Job" } th { "Agent" } th.wide { "Schedule" } th { "Created" } th.wide.grow { "Waits for" } } }
             tbody {
                 @for listed in waiting {
                     @let job = &listed.job;
                     tr {
-                        td { (marks::job(&job.id)) }
-                        td { (marks::agent(&job.agent)) }
-                        td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } }
-                        td { (marks::from_now(job.started_at, now)) }
-                        td.wide { @if let Some(time) = wait_ends(listed, now) { (marks::due(time, now)) } }
+                        td { (elements::job(&job.id)) }
+                        td { (elements::agent(&job.agent)) }
+                        td.wide { @if let Some(name) = &job.schedule { (elements::schedule(&job.agent, name)) } }
+                        td { (elements::from_now(job.started_at, now)) }
+                        td.wide.grow { (waits_for(listed, now)) }
                     }
                 }
             }
         }
+    }
+}
+
+/// Renders the reason for which a job waits, and the end of the wait if it is known.
+fn waits_for(listed: &ListedJob, now: Timestamp) -> Markup {
+    let end = wait_ends(listed, now);
+    html! {
+        @match (&listed.waits, end) {
+            (Some(waits), _) => span.any { (text::short(&waits.message, 120)) },
+            (None, Some(_)) => "its start time",
+            (None, None) => span.muted { "–" },
+        }
+        @if let Some(end) = end { span.muted { " · ends " (elements::due(end, now)) } }
     }
 }
 
@@ -231,9 +247,9 @@ fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
             tbody {
                 @for schedule in schedules.iter().take(8) {
                     tr {
-                        td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
-                        td { (marks::agent(&schedule.agent)) }
-                        td.end { @if let Some(time) = schedule.next_run_at { (marks::due(time, now)) } }
+                        td { (elements::schedule(&schedule.agent, &schedule.schedule)) }
+                        td { (elements::agent(&schedule.agent)) }
+                        td.end { @if let Some(time) = schedule.next_run_at { (elements::due(time, now)) } }
                     }
                 }
             }
@@ -250,7 +266,7 @@ fn failed_lately(failed: &[JobRecord]) -> Markup {
             thead { tr { th { "Job" } th { "Agent" } th.grow { "Why" } } }
             tbody {
                 @for job in failed {
-                    tr { td { (marks::job(&job.id)) } td { (marks::agent(&job.agent)) } td.grow { (marks::about(job)) } }
+                    tr { td { (elements::job(&job.id)) } td { (elements::agent(&job.agent)) } td.grow { (elements::about(job)) } }
                 }
             }
         }
@@ -270,15 +286,15 @@ fn agents(agents: &[AgentView], now: Timestamp) -> Markup {
             tbody {
                 @for agent in agents {
                     tr {
-                        td { b { a href=(marks::agent_address(&agent.name)) data-row { (agent.name.as_str()) } } }
+                        td { b { a href=(elements::agent_address(&agent.name)) data-row { (agent.name.as_str()) } } }
                         td.wide.grow.muted { (text::short(agent.description.as_deref().unwrap_or_default(), 100)) }
                         td { span.number { (agent.running) " / " (agent.max_concurrent) } }
                         td.wide { span.number { (agent.queued) } }
                         td { @if let Some(last) = &agent.last_job {
-                            a.plain href={ "/jobs/" (last.id.as_str()) } { (marks::job_status(last.status)) }
-                            span.muted.wide { " " (marks::from_now(last.finished_at.unwrap_or(last.started_at), now)) }
+                            a.plain href={ "/jobs/" (last.id.as_str()) } { (elements::job_status(last.status)) }
+                            span.muted.wide { " " (elements::from_now(last.finished_at.unwrap_or(last.started_at), now)) }
                         } @else { span.muted { "none yet" } } }
-                        td.end { @if let Some(next) = &agent.next { (marks::due(next.at, now)) } @else { span.muted { "–" } } }
+                        td.end { @if let Some(next) = &agent.next { (elements::due(next.at, now)) } @else { span.muted { "–" } } }
                     }
                 }
             }

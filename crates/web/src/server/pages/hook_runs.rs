@@ -4,7 +4,7 @@ use cowhand_core::hook::HookRun;
 use maud::{Markup, html};
 
 use super::text::{self, Text, plain};
-use super::{layout, marks};
+use super::{elements, layout};
 
 pub(super) fn part(hooks: &[HookRun]) -> Markup {
     if hooks.is_empty() {
@@ -12,7 +12,7 @@ pub(super) fn part(hooks: &[HookRun]) -> Markup {
     }
     let table = html! {
         table {
-            thead { tr { th { "Hook" } th { "Outcome" } th.end { "Tries" } th.wide { "Ended" } th.grow { "What came of it" } } }
+            thead { tr { th { "Hook" } th { "Outcome" } th.end { "Tries" } th.wide { "Ended" } th.grow { "Result" } } }
             tbody { @for hook in hooks { (row(hook)) } }
         }
     };
@@ -25,24 +25,24 @@ fn row(hook: &HookRun) -> Markup {
         tr {
             td { span.any { (hook.number) ". " @if let Some(name) = name { (name) } @else { (hook.kind.as_str()) } }
                 div.muted { (hook.list.as_str()) ", " (hook.kind.as_str()) } }
-            td { (marks::status(hook.state.as_str())) }
+            td { (elements::status(hook.state.as_str())) }
             td.end { span.number { (hook.tries) } }
-            td.wide { @match hook.ended_at.or(hook.started_at) { Some(time) => (marks::at(time)), None => span.muted { "–" } } }
+            td.wide { @match hook.ended_at.or(hook.started_at) { Some(time) => (elements::at(time)), None => span.muted { "–" } } }
             td.grow {
                 @if let Some(reason) = &hook.reason { p.any.reason { (Text(reason)) } }
-                @if let Some(said) = hook.said.as_deref().filter(|said| !said.trim().is_empty()) { (output_block(said)) }
+                @if let Some(output) = hook.output.as_deref().filter(|output| !output.trim().is_empty()) { (output_block(output)) }
             }
         }
     }
 }
 
-/// Shows a single line as it is; a longer text folded behind its first line.
-fn output_block(said: &str) -> Markup {
-    let said = plain(said);
-    let said = said.trim();
+/// Renders a single line as it is, and folds a longer text behind its first line.
+fn output_block(output: &str) -> Markup {
+    let output = plain(output);
+    let output = output.trim();
     html! {
-        @if said.lines().count() <= 1 && said.len() <= 160 { code.any { (said) } }
-        @else { details { summary { code.any { (text::short(said, 120)) } } (marks::block(said)) } }
+        @if output.lines().count() <= 1 && output.len() <= 160 { code.any { (output) } }
+        @else { details { summary { code.any { (text::short(output, 120)) } } (elements::block(output)) } }
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    fn hook(said: &str) -> HookRun {
+    fn hook(output: &str) -> HookRun {
         HookRun {
             number: 2,
             list: HookList::OnError,
@@ -65,13 +65,13 @@ mod tests {
             started_at: None,
             ended_at: None,
             reason: Some("it ended with <i>1</i>".into()),
-            said: Some(said.into()),
+            output: Some(output.into()),
         }
     }
 
     #[test]
-    fn a_hook_is_told_and_what_it_says_is_text() {
-        let shown = part(&[hook("one\u{1b}[31m line")]).into_string();
+    fn hook_runs_are_shown_and_their_output_is_escaped() {
+        let html = part(&[hook("one\u{1b}[31m line")]).into_string();
         for expected in [
             "2. &lt;b&gt;‹U+202E›tell",
             "on_error, shell",
@@ -80,7 +80,7 @@ mod tests {
             "it ended with &lt;i&gt;1&lt;/i&gt;",
             "<code class=\"any\">one line</code>",
         ] {
-            assert!(shown.contains(expected), "{expected} in {shown}");
+            assert!(html.contains(expected), "{expected} in {html}");
         }
         let long = part(&[hook("first\n<script>")]).into_string();
         assert!(long.contains("<details>") && long.contains("first\n&lt;script&gt;"), "{long}");

@@ -11,20 +11,20 @@ use serde::Deserialize;
 use super::layout::{Frame, Tab};
 use super::output::{LINES_PER_PAGE, OutputWindow, View};
 use super::text::{self, Text};
-use super::{PageAnswer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
+use super::{PageAnswer, Pages, Params, asks, elements, hook_runs, now, reports, workspace};
 use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct JobPageQuery {
-    view: Shown,
+    view: OutputForm,
     /// Number of lines to skip.
     after: Option<u64>,
 }
 
 /// Form of the output; empty in links that do not choose one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-enum Shown {
+enum OutputForm {
     #[default]
     #[serde(rename = "")]
     Transcript,
@@ -36,17 +36,17 @@ enum Shown {
 pub(super) async fn page(
     State(pages): State<Pages>,
     Path(id): Path<String>,
-    Params(asked): Params<JobPageQuery>,
+    Params(params): Params<JobPageQuery>,
 ) -> PageAnswer {
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
-    let chain = followups(&view);
+    let followups = followups(&view);
     let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_told, .. } = view;
     let changes = pages.changes(&job).await?;
-    let view = if asked.view == Shown::Raw { View::Raw } else { View::Transcript };
-    let window = pages.window(&job.id, asked.after).await?;
+    let view = if params.view == OutputForm::Raw { View::Raw } else { View::Transcript };
+    let window = pages.window(&job.id, params.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_told.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_told.as_ref(), now)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
         (prompt_part(&job))
@@ -68,15 +68,15 @@ fn head(
     now: Timestamp,
 ) -> Markup {
     let address = format!("/api/v1/jobs/{}", job.id);
-    let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
+    let is_live = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     html! {
         div.page-head {
             div {
-                p.over { (marks::agent(&job.agent)) @if let Some(name) = &job.schedule { " · " (marks::schedule(&job.agent, name)) } }
+                p.over { (elements::agent(&job.agent)) @if let Some(name) = &job.schedule { " · " (elements::schedule(&job.agent, name)) } }
                 h1 { (job.id.as_str()) }
             }
             div.buttons.script {
-                @if lives {
+                @if is_live {
                     button data-post={ (address) "/cancel" } data-key="x" data-confirm="End this job with all its processes?"
                         data-said="The job is being ended." { "Cancel" }
                 } @else {
@@ -86,23 +86,23 @@ fn head(
             }
         }
         dl.grid {
-            div { dt { "Status" } dd { (marks::job_status(job.status))
+            div { dt { "Status" } dd { (elements::job_status(job.status))
                 @if let Some(reason) = job.exit_reason.filter(|_| job.status == JobStatus::Failed) { span.muted { " " (reason.as_str().replace('_', " ")) } } } }
             @if job.status == JobStatus::Cancelled {
-                div { dt { "Cancelled by" } dd.any { @match cancellation { Some(asked) => (text::short(&asked.in_words(), 140)), None => "cowhand itself" } } }
+                div { dt { "Cancelled by" } dd.any { @match cancellation { Some(cancellation) => (text::short(&cancellation.in_words(), 140)), None => "cowhand itself" } } }
             }
-            @if let Some(asked) = cancellation.filter(|_| job.status == JobStatus::Running) {
-                div { dt { "Being ended since" } dd.any { (marks::from_now(asked.asked_at, now)) ", by " (text::short(&asked.in_words(), 140)) } }
+            @if let Some(cancellation) = cancellation.filter(|_| job.status == JobStatus::Running) {
+                div { dt { "Being ended since" } dd.any { (elements::from_now(cancellation.asked_at, now)) ", by " (text::short(&cancellation.in_words(), 140)) } }
             }
             div { dt { "Trigger" } dd { (job.trigger_type.as_str()) } }
-            div { dt { "Made" } dd { (marks::at(job.started_at)) } }
-            div { dt { "Ran" } dd { (marks::job_duration(job, now)) } }
+            div { dt { "Created" } dd { (elements::at(job.started_at)) } }
+            div { dt { "Ran" } dd { (elements::job_duration(job, now)) } }
             @if job.attempt > 1 { div { dt { "Attempts" } dd { (job.attempt) } } }
-            @if let Some(time) = job.not_before.filter(|time| *time > now) { div { dt { "Not before" } dd { (marks::at(time)) } } }
-            div { dt { "Cost" } dd { (marks::cost(job.usage.as_ref())) } }
+            @if let Some(time) = job.not_before.filter(|time| *time > now) { div { dt { "Not before" } dd { (elements::at(time)) } } }
+            div { dt { "Cost" } dd { (elements::cost(job.usage.as_ref())) } }
             @if let Some(usage) = &job.usage {
                 @let tokens: u64 = usage.per_model.values().map(ModelUsage::fresh_tokens).fold(0, u64::saturating_add);
-                @if tokens > 0 { div { dt { "Tokens" } dd { span.number { (marks::count(tokens)) } } } }
+                @if tokens > 0 { div { dt { "Tokens" } dd { span.number { (elements::count(tokens)) } } } }
                 @if let Some(turns) = usage.num_turns { div { dt { "Turns" } dd { span.number { (turns) } } } }
             }
             @if let Some(parent) = &job.forked_from { div { dt { "Forked from" } dd { (origin(&job.id, parent)) } } }
@@ -120,7 +120,7 @@ fn head(
         @if let Some(waits) = waits {
             p.alert {
                 b { "waits: " } (Text(&waits.message))
-                @if let Some(until) = waits.ends() { ". That ends " (marks::due(until, now)) "." }
+                @if let Some(until) = waits.ends() { ". That ends " (elements::due(until, now)) "." }
             }
         }
         @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
@@ -133,9 +133,9 @@ fn followups(view: &JobView) -> Markup {
     html! {
         @if view.follows.is_some() || !view.followed_by.is_empty() {
             dl.grid {
-                @if let Some(job) = &view.follows { div { dt { "Follow-up of" } dd { (marks::job(job)) } } }
+                @if let Some(job) = &view.follows { div { dt { "Follow-up of" } dd { (elements::job(job)) } } }
                 @if !view.followed_by.is_empty() {
-                    div { dt { "Follow-ups" } dd { @for job in &view.followed_by { (marks::job(job)) " " } } }
+                    div { dt { "Follow-ups" } dd { @for job in &view.followed_by { (elements::job(job)) " " } } }
                 }
             }
         }
@@ -152,56 +152,56 @@ fn error_kind(job: &JobRecord) -> String {
 }
 
 fn origin(job: &JobId, parent: &JobId) -> Markup {
-    html! { (marks::job(parent)) " " a href={ "/jobs/" (job.as_str()) "/diff" } { "what is different" } }
+    html! { (elements::job(parent)) " " a href={ "/jobs/" (job.as_str()) "/diff" } { "what is different" } }
 }
 
 fn prompt_part(job: &JobRecord) -> Markup {
     let prompt = job.prompt.as_deref().unwrap_or_default();
     html! {
         @if !prompt.is_empty() {
-            details.told open[prompt.len() < 600] { summary { h2 { "Prompt" } } (marks::block(prompt)) }
+            details.told open[prompt.len() < 600] { summary { h2 { "Prompt" } } (elements::block(prompt)) }
         }
     }
 }
 
 fn output(job: &JobRecord, view: View, window: &OutputWindow) -> Markup {
     let base = format!("/jobs/{}", job.id);
-    let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
+    let is_live = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     let is_last = window.end() >= window.total;
     let raw = u8::from(view == View::Raw);
-    let live = (lives && is_last).then(|| format!("{base}/live?raw={raw}&after={}", window.end()));
-    let word = if view == View::Raw { "raw" } else { "" };
-    let part = |after: u64| format!("{base}?view={word}&after={after}#output");
+    let live = (is_live && is_last).then(|| format!("{base}/live?raw={raw}&after={}", window.end()));
+    let view_name = if view == View::Raw { "raw" } else { "" };
+    let page_address = |after: u64| format!("{base}?view={view_name}&after={after}#output");
     html! {
         section.part #output aria-labelledby="output-title" {
             div.part-head {
                 h2 #output-title { "Output" }
-                span.muted #output-where { (place(window)) }
+                span.muted #output-where { (position_of(window)) }
                 nav.tabs aria-label="Views of the output" {
                     a href={ (base) "#output" } aria-current=[(view == View::Transcript).then_some("true")] { "Transcript" }
                     a href={ (base) "?view=raw#output" } aria-current=[(view == View::Raw).then_some("true")] { "Raw" }
                 }
             }
-            @if window.total == 0 && !lives { p.empty { "It has no output, or it ran on another machine." } }
+            @if window.total == 0 && !is_live { p.empty { "It has no output, or it ran on another machine." } }
             @if window.after > 0 {
                 nav.pager aria-label="Earlier output" {
-                    a href=(part(0)) { "First" }
-                    a href=(part(window.after.saturating_sub(LINES_PER_PAGE))) { "Earlier" }
+                    a href=(page_address(0)) { "First" }
+                    a href=(page_address(window.after.saturating_sub(LINES_PER_PAGE))) { "Earlier" }
                 }
             }
-            div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { @if lives && is_last { (window.growing(view)) } @else { (window.rendered(view)) } }
-            @if lives && is_last { p.following.script #following { span.dot {} "Following while it runs" } }
+            div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { @if is_live && is_last { (window.render_partial(view)) } @else { (window.render(view)) } }
+            @if is_live && is_last { p.following.script #following { span.dot {} "Following while it runs" } }
             @if !is_last {
                 nav.pager aria-label="Later output" {
-                    a href=(part(window.end())) { "Later" }
-                    a href={ (base) "?view=" (word) "#output" } { "Last" }
+                    a href=(page_address(window.end())) { "Later" }
+                    a href={ (base) "?view=" (view_name) "#output" } { "Last" }
                 }
             }
         }
     }
 }
 
-fn place(window: &OutputWindow) -> String {
+fn position_of(window: &OutputWindow) -> String {
     match window.total {
         0 => "no lines yet".to_owned(),
         1 => "1 line".to_owned(),

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty};
-use super::{PageAnswer, Pages, Params, marks, now, query};
+use super::{PageAnswer, Pages, Params, elements, now, query};
 use crate::api::{AgentView, Page, segment};
 
 /// Query of the page. All fields are text, and empty where a form leaves them empty.
@@ -38,7 +38,7 @@ impl JobsPageQuery {
         query(&self.fields())
     }
 
-    fn is_filter(&self) -> bool {
+    fn has_filter(&self) -> bool {
         self.fields().iter().any(|(_, value)| !value.is_empty())
     }
 }
@@ -56,26 +56,26 @@ const TRIGGERS: [TriggerType; 8] = [
     TriggerType::Fork,
 ];
 
-pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<JobsPageQuery>) -> PageAnswer {
+pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<JobsPageQuery>) -> PageAnswer {
     let now = now();
     let after =
-        if asked.after.is_empty() { String::new() } else { format!("after={}&", segment(&asked.after)) };
-    let jobs: Page<JobRecord> = pages.client.get(&format!("jobs?{}{after}limit=50", asked.query())).await?;
+        if params.after.is_empty() { String::new() } else { format!("after={}&", segment(&params.after)) };
+    let jobs: Page<JobRecord> = pages.client.get(&format!("jobs?{}{after}limit=50", params.query())).await?;
     let agents: Page<AgentView> = pages.client.get("agents").await?;
-    let nothing = if asked.is_filter() {
-        html! { p.empty { "No job is like that. " a href="/jobs" { "Show all" } } }
+    let empty_message = if params.has_filter() {
+        html! { p.empty { "No job matches the filter. " a href="/jobs" { "Show all" } } }
     } else {
-        empty("There are no jobs yet. To make one:", Some("cowhand trigger AGENT"))
+        empty("There are no jobs yet. To create one:", Some("cowhand trigger AGENT"))
     };
     let main = html! {
         div.page-head { h1 { "Jobs" } }
-        (filters(&asked, &agents.items))
+        (filters(&params, &agents.items))
         section #jobs data-live aria-label="Jobs" {
-            (table(&jobs.items, now, &nothing))
+            (table(&jobs.items, now, &empty_message))
             nav.pager aria-label="Parts of the list" {
-                @if !asked.after.is_empty() { a href={ "/jobs?" (asked.query()) } { "Newest" } }
+                @if !params.after.is_empty() { a href={ "/jobs?" (params.query()) } { "Newest" } }
                 @if let Some(next) = &jobs.next_cursor {
-                    a href={ "/jobs?" (asked.query()) "after=" (segment(next)) } rel="next" { "Older" }
+                    a href={ "/jobs?" (params.query()) "after=" (segment(next)) } rel="next" { "Older" }
                 }
             }
         }
@@ -83,18 +83,18 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<JobsP
     pages.page(Frame { title: "Jobs", tab: Tab::Jobs, follow: None }, main).await
 }
 
-fn filters(asked: &JobsPageQuery, agents: &[AgentView]) -> Markup {
+fn filters(params: &JobsPageQuery, agents: &[AgentView]) -> Markup {
     let names = agents.iter().map(|agent| agent.name.as_str());
     html! {
         form.filters action="/jobs" method="get" role="search" aria-label="Filter jobs" {
-            label.search { span { "Search" } input #search type="search" name="search" value=(asked.search) placeholder="words of the prompt or the summary"; }
-            (choice("agent", "Agent", &asked.agent, names))
-            (choice("status", "Status", &asked.status, STATUSES.iter().map(|status| status.as_str())))
-            (choice("trigger_type", "Trigger", &asked.trigger_type, TRIGGERS.iter().map(|kind| kind.as_str())))
-            @if !asked.schedule.is_empty() { input type="hidden" name="schedule" value=(asked.schedule); }
+            label.search { span { "Search" } input #search type="search" name="search" value=(params.search) placeholder="words of the prompt or the summary"; }
+            (choice("agent", "Agent", &params.agent, names))
+            (choice("status", "Status", &params.status, STATUSES.iter().map(|status| status.as_str())))
+            (choice("trigger_type", "Trigger", &params.trigger_type, TRIGGERS.iter().map(|kind| kind.as_str())))
+            @if !params.schedule.is_empty() { input type="hidden" name="schedule" value=(params.schedule); }
             div.buttons {
                 button { "Filter" }
-                @if asked.is_filter() { a.button href="/jobs" { "Clear" } }
+                @if params.has_filter() { a.button href="/jobs" { "Clear" } }
             }
         }
     }
@@ -112,29 +112,29 @@ fn choice<'a>(name: &str, label: &str, chosen: &str, values: impl Iterator<Item 
     }
 }
 
-/// Shows jobs in rows; `nothing` if there are none.
-pub(super) fn table(jobs: &[JobRecord], now: Timestamp, nothing: &Markup) -> Markup {
+/// Renders the jobs as a table, or `empty_message` if there are no jobs.
+pub(super) fn table(jobs: &[JobRecord], now: Timestamp, empty_message: &Markup) -> Markup {
     if jobs.is_empty() {
-        return nothing.clone();
+        return empty_message.clone();
     }
     html! {
         table {
             thead { tr {
-                th { "Job" } th { "Status" } th { "Agent" } th.wide { "Schedule" } th.wide { "Trigger" } th { "Made" }
-                th.wide.end { "Took" } th.wide.end { "Cost" } th.wide.grow { "About" }
+                th { "Job" } th { "Status" } th { "Agent" } th.wide { "Schedule" } th.wide { "Trigger" }
+                th { "Created" } th.wide.end { "Duration" } th.wide.end { "Cost" } th.wide.grow { "About" }
             } }
             tbody {
                 @for job in jobs {
                     tr {
-                        td { (marks::job(&job.id)) }
-                        td { (marks::job_status(job.status)) }
-                        td { (marks::agent(&job.agent)) }
-                        td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } @else { span.muted { "–" } } }
+                        td { (elements::job(&job.id)) }
+                        td { (elements::job_status(job.status)) }
+                        td { (elements::agent(&job.agent)) }
+                        td.wide { @if let Some(name) = &job.schedule { (elements::schedule(&job.agent, name)) } @else { span.muted { "–" } } }
                         td.wide { (job.trigger_type.as_str()) }
-                        td { (marks::from_now(job.started_at, now)) }
-                        td.wide.end { (marks::job_duration(job, now)) }
-                        td.wide.end { (marks::cost(job.usage.as_ref())) }
-                        td.wide.grow { (marks::about(job)) }
+                        td { (elements::from_now(job.started_at, now)) }
+                        td.wide.end { (elements::job_duration(job, now)) }
+                        td.wide.end { (elements::cost(job.usage.as_ref())) }
+                        td.wide.grow { (elements::about(job)) }
                     }
                 }
             }

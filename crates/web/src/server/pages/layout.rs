@@ -2,9 +2,9 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::{assets, marks};
+use super::{assets, elements};
 
-/// Place of a page in the navigation.
+/// Entry of the navigation that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tab {
     Fleet,
@@ -44,7 +44,7 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Mark
         html lang="en" {
             (head(frame.title, asks))
             body data-seq=[seq] data-follow=[frame.follow] {
-                (marks::symbols())
+                (elements::symbols())
                 a.skip href="#main" { "Skip to the content" }
                 header.top {
                     a.brand href="/" aria-label="cowhand, the fleet" {
@@ -125,7 +125,7 @@ fn keys() -> Markup {
     }
 }
 
-/// Builds the dialog with which the script asks for confirmation of what cannot be undone.
+/// Builds the dialog in which the script asks for confirmation of an action that cannot be undone.
 fn confirm() -> Markup {
     html! {
         dialog #confirm aria-labelledby="confirm-text" {

@@ -1,4 +1,4 @@
-//! The growing output of a job, for the script on its page: rendered lines, as server-sent events.
+//! Streams the output of a running job as rendered lines, in server-sent events, to the script of the job's page.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures_util::stream;
 use serde::Deserialize;
 
 use super::Pages;
-use super::output::{View, growing};
+use super::output::{View, render_partial};
 use crate::api::{ApiProblem, Lines, segment};
 
 #[derive(Debug, Deserialize)]
@@ -23,23 +23,25 @@ pub(super) struct LiveQuery {
     raw: u8,
 }
 
-/// Largest number of lines in one event; `GATHER_TIME` is how long an event that is not full waits for more.
+/// Maximum number of lines in one event.
 const MAX_LINES_PER_EVENT: usize = 250;
-const GATHER_TIME: Duration = Duration::from_millis(40);
+/// Time for which an event with fewer lines waits for the next line.
+const NEXT_LINE_TIMEOUT: Duration = Duration::from_millis(40);
 
 struct Live {
     lines: Lines,
     line: u64,
     view: View,
-    end: End,
+    end: EndEvent,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum EndEvent {
     NotYet,
     /// The job has ended and all its lines were sent; the page has not been notified yet.
     Pending,
-    Sent,
+    /// The `end` event was sent, or an error has ended the response.
+    Closed,
 }
 
 /// Streams the output. The id of each event is the number of its last line, so that a browser can continue
@@ -47,16 +49,16 @@ enum End {
 pub(super) async fn stream(
     State(pages): State<Pages>,
     Path(job): Path<String>,
-    Query(asked): Query<LiveQuery>,
+    Query(params): Query<LiveQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
     let JobRecord { id: job, .. } = pages.client.get(&format!("jobs/{}", segment(&job))).await?;
-    let known = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let line = known.unwrap_or(asked.after);
+    let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let line = last_event_id.unwrap_or(params.after);
     let lines = pages.client.lines(&format!("jobs/{job}/output?follow=1&after={line}")).await?;
-    let view = if asked.raw == 1 { View::Raw } else { View::Transcript };
-    let begin = Live { lines, line, view, end: End::NotYet };
-    let events = stream::unfold(begin, |mut live| async {
+    let view = if params.raw == 1 { View::Raw } else { View::Transcript };
+    let start = Live { lines, line, view, end: EndEvent::NotYet };
+    let events = stream::unfold(start, |mut live| async {
         let event = live.next().await?;
         Some((Ok::<_, Infallible>(event), live))
     });
@@ -64,18 +66,18 @@ pub(super) async fn stream(
 }
 
 impl Live {
-    /// Returns the next event; none ends the answer. A page that was not notified of the job's end
+    /// Returns the next event; none ends the response. After an error, no `end` event is sent, so that the page
     /// reconnects.
     async fn next(&mut self) -> Option<Event> {
-        let mut page = String::new();
-        let mut gathered = 0;
+        let mut html = String::new();
+        let mut line_count = 0;
         // Wait for the first line, and only briefly for those after it.
-        while self.end == End::NotYet && gathered < MAX_LINES_PER_EVENT {
+        while self.end == EndEvent::NotYet && line_count < MAX_LINES_PER_EVENT {
             let next = self.lines.next();
-            let line = if gathered == 0 {
+            let line = if line_count == 0 {
                 next.await
             } else {
-                match tokio::time::timeout(GATHER_TIME, next).await {
+                match tokio::time::timeout(NEXT_LINE_TIMEOUT, next).await {
                     Ok(line) => line,
                     Err(_) => break,
                 }
@@ -83,19 +85,19 @@ impl Live {
             match line {
                 Ok(Some(line)) => {
                     self.line += 1;
-                    gathered += 1;
-                    page.push_str(&growing(self.line, &line, self.view).into_string());
+                    line_count += 1;
+                    html.push_str(&render_partial(self.line, &line, self.view).into_string());
                 }
-                Ok(None) => self.end = End::Pending,
-                Err(_) => self.end = End::Sent,
+                Ok(None) => self.end = EndEvent::Pending,
+                Err(_) => self.end = EndEvent::Closed,
             }
         }
         let event = Event::default().id(self.line.to_string());
-        if gathered > 0 {
-            return Some(event.data(page));
+        if line_count > 0 {
+            return Some(event.data(html));
         }
-        let is_pending = self.end == End::Pending;
-        self.end = End::Sent;
+        let is_pending = self.end == EndEvent::Pending;
+        self.end = EndEvent::Closed;
         is_pending.then(|| event.event("end").data("the job has ended"))
     }
 }

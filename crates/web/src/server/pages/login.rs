@@ -13,8 +13,8 @@ use maud::html;
 use tracing::{info, warn};
 
 use super::text::Text;
-use super::{Pages, outside};
-use crate::api::{ApiProblem, Code, Logins, TokenAsked, TokenMade};
+use super::{Pages, public_page};
+use crate::api::{ApiProblem, Code, CreatedToken, Logins, TokenRequest};
 use crate::server::rate_limit::RateLimit;
 use cowhand_store::audit;
 
@@ -34,7 +34,7 @@ impl Login {
     }
 }
 
-pub(super) async fn enter(
+pub(super) async fn log_in(
     State(pages): State<Pages>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     method: Method,
@@ -44,8 +44,8 @@ pub(super) async fn enter(
     // A HEAD request must not use up the link.
     let taken = if method == Method::GET { pages.login.codes.take(&code) } else { None };
     let Some(taken) = taken else {
-        warn!(peer = %peer.ip(), "a login link that is not good");
-        return Err(outside(
+        warn!(peer = %peer.ip(), "a login link that is not valid");
+        return Err(public_page(
             StatusCode::UNAUTHORIZED,
             "This link is used up",
             &html! {
@@ -55,14 +55,15 @@ pub(super) async fn enter(
             },
         ));
     };
-    let made = audit::by(Actor::Link { from: peer.ip() }, token(&pages)).await.map_err(not_now)?;
-    info!(peer = %peer.ip(), name = %made.about.name, "a browser has come in");
+    let created =
+        audit::by(Actor::Link { from: peer.ip() }, create_token(&pages)).await.map_err(login_failed)?;
+    info!(peer = %peer.ip(), name = %created.about.name, "a browser has logged in");
     let seconds = u64::from(TOKEN_DAYS) * 24 * 60 * 60;
     let secure = if pages.login.has_tls { "; Secure" } else { "" };
     let cookie = format!(
         "{}={}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}",
         pages.access.cookie(),
-        made.token
+        created.token
     );
     let cookie = HeaderValue::from_str(&cookie)
         .map_err(|_| ApiProblem::unavailable("the cookie cannot be written").into_response())?;
@@ -73,29 +74,29 @@ pub(super) async fn enter(
 }
 
 /// Builds the page for a login that could not be completed; the link is not used up.
-fn not_now(problem: ApiProblem) -> Response {
-    warn!("a browser could not come in: {problem}");
+fn login_failed(problem: ApiProblem) -> Response {
+    warn!("a browser could not log in: {problem}");
     let message = problem.message.clone();
-    outside(
+    public_page(
         problem.into_response().status(),
         "Nobody can log in at the moment",
         &html! {
             p.lead { (Text(&message)) }
-            p { "The link is not used up: open the same link again when this is over, within ten minutes of its making." }
+            p { "The link is not used up: open the same link again when the problem is solved, within ten minutes of its creation." }
         },
     )
 }
 
 /// Creates a token with a free name.
-async fn token(pages: &Pages) -> Result<TokenMade, ApiProblem> {
+async fn create_token(pages: &Pages) -> Result<CreatedToken, ApiProblem> {
     let expires_in = format!("{TOKEN_DAYS}d").parse().map_err(|_| ApiProblem::unavailable("no such time"))?;
-    let mut asked =
-        TokenAsked { name: String::new(), scope: Some(Scope::Admin), expires_in: Some(expires_in) };
+    let mut request =
+        TokenRequest { name: String::new(), scope: Some(Scope::Admin), expires_in: Some(expires_in) };
     let mut tries = 0;
     loop {
-        asked.name = format!("browser-{:04x}", fastrand::u16(..));
+        request.name = format!("browser-{:04x}", fastrand::u16(..));
         tries += 1;
-        match pages.client.post("tokens", &asked).await {
+        match pages.client.post("tokens", &request).await {
             Err(problem) if problem.code == Code::Conflict && tries < 20 => {}
             answer => return answer,
         }
@@ -103,9 +104,9 @@ async fn token(pages: &Pages) -> Result<TokenMade, ApiProblem> {
 }
 
 /// Builds the page for visitors without a valid cookie.
-pub(super) fn stranger(was_given: bool) -> Response {
-    let title = if was_given { "You are no longer signed in" } else { "This fleet has a door" };
-    outside(
+pub(super) fn login_needed(has_token: bool) -> Response {
+    let title = if has_token { "You are no longer signed in" } else { "This fleet has a door" };
+    public_page(
         StatusCode::UNAUTHORIZED,
         title,
         &html! {

@@ -10,6 +10,7 @@ mod assets;
 mod budgets;
 mod definition;
 mod diff;
+mod elements;
 mod events;
 mod fleet;
 mod hook_runs;
@@ -18,7 +19,6 @@ mod jobs;
 mod layout;
 mod live;
 mod login;
-mod marks;
 mod output;
 mod removed;
 mod reports;
@@ -48,13 +48,13 @@ use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 
 use super::access::{Access, Caller};
-use crate::api::{Api, ApiProblem, Client, Code, Page, other_method, readable_path, segment};
+use crate::api::{Api, ApiProblem, Client, Code, Page, method_not_allowed, require_utf8_path, segment};
 use layout::{Frame, Tab};
 
 tokio::task_local! {
-    /// Newest event before any data of the current page was read: later events, even during the reading, are
-    /// new to the page.
-    static KNOWN: i64;
+    /// Number of the newest event before any data of the current page was read. Later events, even those during the
+    /// reading, are new to the page.
+    static NEWEST_EVENT: i64;
 }
 
 /// State that the pages share.
@@ -86,7 +86,7 @@ impl Pages {
     }
 
     async fn page(&self, frame: Frame<'_>, main: Markup) -> PageAnswer {
-        let seq = match KNOWN.try_get() {
+        let seq = match NEWEST_EVENT.try_get() {
             Ok(seq) => seq,
             // The page is one that needs no login.
             Err(_) => self.newest_event().await?,
@@ -96,13 +96,13 @@ impl Pages {
     }
 }
 
-/// Query parameters of a page; a mistake in them is answered with a page.
+/// Query parameters of a page. The answer to a wrong parameter is a page too.
 struct Params<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Refused;
+    type Rejection = ProblemPage;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemPage> {
         let query = Query::from_request_parts(parts, state).await;
         query
             .map(|Query(params)| Self(params))
@@ -110,24 +110,24 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// Answers every path that nothing else answers.
-async fn nowhere(uri: Uri) -> Refused {
+/// Builds the problem for a path without a page.
+async fn no_page(uri: Uri) -> ProblemPage {
     ApiProblem::not_found(format!("there is no page {}", uri.path())).into()
 }
 
-/// Page, or the problem why there is none, which is a page as well.
-type PageAnswer = Result<Response, Refused>;
+/// Page, or a problem that is shown as a page.
+type PageAnswer = Result<Response, ProblemPage>;
 
 #[derive(Debug)]
-struct Refused(ApiProblem);
+struct ProblemPage(ApiProblem);
 
-impl From<ApiProblem> for Refused {
+impl From<ApiProblem> for ProblemPage {
     fn from(problem: ApiProblem) -> Self {
         Self(problem)
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ProblemPage {
     fn into_response(self) -> Response {
         let status = self.0.clone().into_response().status();
         let title = if self.0.code == Code::NotFound { "Not there" } else { "That did not work" };
@@ -142,7 +142,7 @@ impl IntoResponse for Refused {
 }
 
 pub(super) fn router(pages: Pages) -> Router {
-    let inside = Router::new()
+    let with_login = Router::new()
         .route("/", get(fleet::page))
         .route("/agents/{agent}", get(agent::page))
         .route("/schedules/{agent}/{schedule}", get(schedule::page))
@@ -155,16 +155,16 @@ pub(super) fn router(pages: Pages) -> Router {
         .route("/usage", get(usage::page))
         .route("/events", get(events::page))
         .route("/settings", get(settings::page))
-        .route("/{*rest}", get(nowhere))
-        .layer(from_fn_with_state(pages.clone(), only_known));
-    let outside =
-        Router::new().route("/login/{code}", get(login::enter)).route("/assets/{name}", get(assets::serve));
-    let outside = outside.method_not_allowed_fallback(other_method);
-    inside.merge(outside).layer(from_fn(readable_path)).with_state(pages)
+        .route("/{*rest}", get(no_page))
+        .layer(from_fn_with_state(pages.clone(), require_token));
+    let without_login =
+        Router::new().route("/login/{code}", get(login::log_in)).route("/assets/{name}", get(assets::serve));
+    let without_login = without_login.method_not_allowed_fallback(method_not_allowed);
+    with_login.merge(without_login).layer(from_fn(require_utf8_path)).with_state(pages)
 }
 
-/// Lets only known tokens in. Pages show what the scope `read` allows, and every token has at least that.
-async fn only_known(
+/// Requires a valid token. Pages show what the scope `read` allows, and every token has at least that scope.
+async fn require_token(
     State(pages): State<Pages>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     mut request: Request,
@@ -174,9 +174,9 @@ async fn only_known(
         Caller::Known { token, .. } => {
             request.extensions_mut().insert(token);
             let seq = pages.newest_event().await.map_err(IntoResponse::into_response)?;
-            Ok(KNOWN.scope(seq, next.run(request)).await)
+            Ok(NEWEST_EVENT.scope(seq, next.run(request)).await)
         }
-        Caller::Stranger { was_given } => Err(login::stranger(was_given)),
+        Caller::Stranger { has_token } => Err(login::login_needed(has_token)),
     }
 }
 
@@ -200,8 +200,8 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
     response
 }
 
-/// Builds a standalone page, for visitors who are not logged in.
-fn outside(status: StatusCode, title: &str, main: &Markup) -> Response {
+/// Builds a page for visitors who are not logged in.
+fn public_page(status: StatusCode, title: &str, main: &Markup) -> Response {
     (status, Html(layout::public_page(title, main).into_string())).into_response()
 }
 

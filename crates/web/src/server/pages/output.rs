@@ -51,36 +51,36 @@ impl OutputWindow {
         self.after + self.lines.len() as u64
     }
 
-    pub(super) fn rendered(&self, view: View) -> Markup {
+    pub(super) fn render(&self, view: View) -> Markup {
         html! {
-            @for (number, line) in (self.after + 1..).zip(&self.lines) { (rendered(number, line, view)) }
+            @for (number, line) in (self.after + 1..).zip(&self.lines) { (render_line(number, line, view)) }
         }
     }
 
-    /// Renders the lines of a running job: the pieces at the end, of a message that is not complete yet, are
-    /// one row.
-    pub(super) fn growing(&self, view: View) -> Markup {
+    /// Renders the lines of a running job. The pieces of an incomplete message at the end become one row.
+    pub(super) fn render_partial(&self, view: View) -> Markup {
         let pieces: Vec<String> = self.lines.iter().rev().map_while(|line| piece(line)).collect();
         let text: String = pieces.iter().rev().map(String::as_str).collect();
         let number = self.end() + 1 - pieces.len() as u64;
-        let shown = view == View::Transcript && !text.is_empty();
+        let has_partial = view == View::Transcript && !text.is_empty();
         html! {
-            (self.rendered(view))
-            @if shown { (row(number, "assistant l-partial", None, &html! { (Text(&text)) })) }
+            (self.render(view))
+            @if has_partial { (row(number, "assistant l-partial", None, &html! { (Text(&text)) })) }
         }
     }
 }
 
-/// Renders as [`rendered`] does, and shows pieces of a message until it is complete.
-pub(super) fn growing(number: u64, line: &str, view: View) -> Markup {
+/// Renders as [`render_line`] does, and shows pieces of a message until it is complete.
+pub(super) fn render_partial(number: u64, line: &str, view: View) -> Markup {
     match (view, piece(line)) {
         (View::Transcript, Some(piece)) if !piece.is_empty() => {
             row(number, "assistant l-partial", None, &html! { (Text(&piece)) })
         }
-        _ => rendered(number, line, view),
+        _ => render_line(number, line, view),
     }
 }
 
+/// Returns the text of a piece of an incomplete message; none for any other line.
 fn piece(line: &str) -> Option<String> {
     match OutputMessage::read_line(line) {
         Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) => {
@@ -90,7 +90,7 @@ fn piece(line: &str) -> Option<String> {
     }
 }
 
-pub(super) fn rendered(number: u64, line: &str, view: View) -> Markup {
+pub(super) fn render_line(number: u64, line: &str, view: View) -> Markup {
     match view {
         View::Raw => row(number, "raw", None, &html! { (Text(line)) }),
         View::Transcript => message(number, line),
@@ -109,13 +109,13 @@ fn message(number: u64, line: &str) -> Markup {
         OutputMessage::Assistant { content: Some(content), timestamp, .. } => {
             row(number, "assistant", timestamp, &html! { (Text(content.trim_end())) })
         }
-        OutputMessage::System { subtype: Some(word), content: Some(which), timestamp, extra }
-            if word == OutputMessage::ATTEMPT =>
+        OutputMessage::System { subtype: Some(subtype), content: Some(attempt), timestamp, extra }
+            if subtype == OutputMessage::ATTEMPT =>
         {
-            let heading = OutputMessage::attempt_heading(&which, &extra);
+            let heading = OutputMessage::attempt_heading(&attempt, &extra);
             row(number, "note", timestamp, &html! { "── " (Text(&heading)) })
         }
-        // With content it is the output of a plain program; without, only a notification.
+        // A system message with content is a line of a plain program. Without content, it is only a notification.
         OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {
             Some(result) => row(number, "note", timestamp, &folded(&html! { "[result]" }, &result)),
             None => row(number, "system", timestamp, &html! { (Text(content.trim_end())) }),
@@ -124,7 +124,7 @@ fn message(number: u64, line: &str) -> Markup {
             row(number, "note", timestamp, &html! { "[" (Text(&subtype.unwrap_or_default())) "]" })
         }
         OutputMessage::ToolUse { tool_name, input, timestamp, .. } => {
-            let brief = input.as_ref().map(one_value).unwrap_or_default();
+            let brief = input.as_ref().map(summarize_input).unwrap_or_default();
             let head = html! { b { "→ " (short(&tool_name, 80)) } " " span.muted { (brief) } };
             row(number, "tool", timestamp, &folded(&head, &input.as_ref().map(pretty).unwrap_or_default()))
         }
@@ -169,12 +169,13 @@ fn folded(head: &Markup, text: &str) -> Markup {
     }
 }
 
-/// Returns the most informative field of a tool's input; a lone value as it is.
-fn one_value(input: &Value) -> String {
+/// Returns the most informative field of the input of a tool, shortened. Input that is not an object is shown whole.
+fn summarize_input(input: &Value) -> String {
     let text = match input {
         Value::Object(fields) => {
-            let first = ["command", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
-            let value = first.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
+            let preferred =
+                ["command", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
+            let value = preferred.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
             value.map_or_else(|| input.to_string(), ToOwned::to_owned)
         }
         other => pretty(other),
@@ -200,8 +201,8 @@ fn indented(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// Shortens a line for a person; returns none if it has nothing of interest.
-pub(super) fn in_short(line: &str) -> Option<String> {
+/// Shortens a line of output for a person; returns none if it has nothing of interest.
+pub(super) fn summarize_line(line: &str) -> Option<String> {
     let text = match OutputMessage::read_line(line) {
         Ok(None) => return None,
         Err(_) => line.to_owned(),
@@ -211,7 +212,7 @@ pub(super) fn in_short(line: &str) -> Option<String> {
                 content.filter(|content| result_line(content).is_none())?
             }
             OutputMessage::ToolUse { tool_name, input, .. } => {
-                format!("→ {tool_name} {}", input.as_ref().map(one_value).unwrap_or_default())
+                format!("→ {tool_name} {}", input.as_ref().map(summarize_input).unwrap_or_default())
             }
             OutputMessage::ToolResult { result, error, .. } => {
                 format!("← {}", error.or_else(|| result.as_ref().map(pretty))?)
@@ -229,9 +230,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_has_its_form_and_hostile_text_stays_text() {
+    fn every_type_is_rendered_and_hostile_text_is_escaped() {
         let hostile = "<img src=x onerror=alert(1)>\u{1b}[31m\u{202e}";
-        let shown = "&lt;img src=x onerror=alert(1)&gt;‹U+202E›";
+        let escaped = "&lt;img src=x onerror=alert(1)&gt;‹U+202E›";
         for (message, expected) in [
             (serde_json::json!({"type": "assistant", "content": hostile}), "l-assistant"),
             (serde_json::json!({"type": "system", "content": hostile}), "l-system"),
@@ -246,9 +247,12 @@ mod tests {
             (serde_json::json!({"type": "tool_result", "error": hostile, "success": false}), "l-result-bad"),
             (serde_json::json!({"type": "error", "message": hostile}), "l-error"),
         ] {
-            let page = rendered(7, &message.to_string(), View::Transcript).into_string();
-            assert!(page.contains(expected) && page.contains(shown) && page.contains("id=\"L7\""), "{page}");
-            let raw = rendered(7, &message.to_string(), View::Raw).into_string();
+            let page = render_line(7, &message.to_string(), View::Transcript).into_string();
+            assert!(
+                page.contains(expected) && page.contains(escaped) && page.contains("id=\"L7\""),
+                "{page}"
+            );
+            let raw = render_line(7, &message.to_string(), View::Raw).into_string();
             for page in [page, raw] {
                 assert!(!page.contains("<img") && !page.contains(['\u{1b}', '\u{202e}']), "{page}");
             }
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_in_short() {
+    fn lines_are_summarized() {
         for (line, expected) in [
             (r#"{"type":"assistant","content":"one\ntwo\n\n"}"#, Some("two")),
             (r#"{"type":"system","subtype":"init"}"#, None),
@@ -266,7 +270,7 @@ mod tests {
             (r#"{"type":"tool_result","result":"ok"}"#, Some("← ok")),
             ("plain", Some("plain")),
         ] {
-            assert_eq!(in_short(line).as_deref(), expected, "{line}");
+            assert_eq!(summarize_line(line).as_deref(), expected, "{line}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The page of an agent or a schedule that left the config: its jobs, and how a person can handle them.
+//! The page of an agent or a schedule that was removed from the config: its jobs, and how a person can handle them.
 
 use cowhand_core::id::AgentName;
 use cowhand_core::job::JobRecord;
@@ -7,9 +7,11 @@ use maud::html;
 use super::layout::{Frame, Tab, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, jobs, now, query};
-use crate::api::{ApiProblem, Code, Page, StatusView, left_schedule_sentence, left_sentence};
+use crate::api::{
+    ApiProblem, Code, Page, RemovedSchedule, StatusView, left_schedule_sentence, left_sentence,
+};
 
-/// Builds the page. Returns the problem if there are no such jobs.
+/// Builds the page. Returns `problem` if the agent or schedule has neither jobs nor firings.
 pub(super) async fn page(
     pages: &Pages,
     agent: &str,
@@ -20,27 +22,40 @@ pub(super) async fn page(
         return Err(problem.into());
     };
     let filter = query(&[("agent", agent), ("schedule", schedule.unwrap_or_default())]);
-    let latest: Page<JobRecord> = match pages.client.get(&format!("jobs?{filter}limit=20")).await {
-        Err(other) if other.code != Code::NotFound => return Err(other.into()),
-        Err(_) => return Err(problem.into()),
-        Ok(latest) => latest,
-    };
-    if latest.items.is_empty() {
-        return Err(problem.into());
-    }
+    let latest: Vec<JobRecord> =
+        match pages.client.get::<Page<JobRecord>>(&format!("jobs?{filter}limit=20")).await {
+            Err(problem) if problem.code != Code::NotFound => return Err(problem.into()),
+            Err(_) => Vec::new(),
+            Ok(latest) => latest.items,
+        };
     let status: StatusView = pages.client.get("status").await?;
-    let is_here = status.agents.iter().any(|view| view.name == name);
-    let sentence = match schedule {
-        Some(schedule) if is_here => left_schedule_sentence(&name, schedule),
-        _ => left_sentence(&name, status.gone.iter().find(|gone| gone.agent == name)),
+    let Some(sentence) = sentence(&status, &name, schedule, !latest.is_empty()) else {
+        return Err(problem.into());
     };
     let title = schedule.map_or_else(|| agent.to_owned(), |schedule| format!("{agent}/{schedule}"));
-    let all = format!("/jobs?{filter}");
+    let jobs_address = format!("/jobs?{filter}");
     let main = html! {
         div.page-head { h1.any { (Text(&title)) } }
         div #left data-live { p.alert { b { "Not in the config" } ": " (Text(&sentence)) "." } }
-        (part("latest", "Latest jobs", &html! { a href=(all) { "All its jobs" } }, &jobs::table(&latest.items, now(), &html! {})))
+        (part("latest", "Latest jobs", &html! { a href=(jobs_address) { "All its jobs" } }, &jobs::table(&latest, now(), &html! {})))
     };
     let follow = format!("agent={name}");
     pages.page(Frame { title: &title, tab: Tab::Fleet, follow: Some(&follow) }, main).await
+}
+
+/// Describes the remaining jobs and firings of the agent or schedule; returns none if there are none.
+fn sentence(
+    status: &StatusView,
+    agent: &AgentName,
+    schedule: Option<&str>,
+    has_jobs: bool,
+) -> Option<String> {
+    let is_configured = status.agents.iter().any(|view| view.name == *agent);
+    let Some(schedule) = schedule.filter(|_| is_configured) else {
+        let gone = status.gone.iter().find(|gone| gone.agent == *agent);
+        return (has_jobs || gone.is_some()).then(|| left_sentence(agent, gone));
+    };
+    let mut gone = status.gone_schedules.iter();
+    let gone = gone.find(|gone| gone.agent == *agent && gone.schedule.as_str() == schedule);
+    gone.map(RemovedSchedule::sentence).or_else(|| has_jobs.then(|| left_schedule_sentence(agent, schedule)))
 }

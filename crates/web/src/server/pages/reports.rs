@@ -3,7 +3,7 @@
 use cowhand_core::report::{Report, ReportedOutcome};
 use maud::{Markup, html};
 
-use super::marks;
+use super::elements;
 use super::text::{self, Text};
 
 /// Shows the report; nothing if there is none.
@@ -12,14 +12,14 @@ pub(super) fn part(report: Option<&Report>) -> Markup {
     html! {
         div.summary #report {
             h2 { "Reported" }
-            p { (marks::status_as(mark(*outcome), &outcome.in_words())) span.muted { " " (marks::at(*reported_at)) } }
+            p { (elements::status_as(status_of(*outcome), &outcome.in_words())) span.muted { " " (elements::at(*reported_at)) } }
             p.pre { (Text(summary)) }
             @if !artifacts.is_empty() { ul.artifacts { @for artifact in artifacts { li.any { (link(artifact)) } } } }
         }
     }
 }
 
-const fn mark(outcome: ReportedOutcome) -> &'static str {
+const fn status_of(outcome: ReportedOutcome) -> &'static str {
     match outcome {
         ReportedOutcome::Done | ReportedOutcome::NothingToDo => "completed",
         ReportedOutcome::Partial | ReportedOutcome::NeedsPerson => "waiting",
@@ -30,9 +30,9 @@ const fn mark(outcome: ReportedOutcome) -> &'static str {
 /// Shows an artifact, URLs as links: `core` accepts only http and https.
 fn link(artifact: &str) -> Markup {
     let lower = artifact.to_ascii_lowercase();
-    let is_address = lower.starts_with("https://") || lower.starts_with("http://");
+    let is_url = lower.starts_with("https://") || lower.starts_with("http://");
     html! {
-        @if is_address { a href=(artifact) rel="noreferrer noopener nofollow" { (text::short(artifact, 120)) } }
+        @if is_url { a href=(artifact) rel="noreferrer noopener nofollow" { (text::short(artifact, 120)) } }
         @else { code { (text::short(artifact, 120)) } }
     }
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reported_is_text() {
+    fn the_report_is_escaped() {
         let report = Report {
             outcome: ReportedOutcome::NeedsPerson,
             summary: "</p><script>\u{202e}".to_owned(),
@@ -55,7 +55,7 @@ mod tests {
             ],
             reported_at: Timestamp::UNIX_EPOCH,
         };
-        let shown = part(Some(&report)).into_string();
+        let html = part(Some(&report)).into_string();
         for expected in [
             "needs a person",
             "&lt;/p&gt;&lt;script&gt;‹U+202E›",
@@ -63,9 +63,9 @@ mod tests {
             "<code>javascript:alert(1)</code>",
             "<code>&lt;b&gt;.txt</code>",
         ] {
-            assert!(shown.contains(expected), "{expected} in {shown}");
+            assert!(html.contains(expected), "{expected} in {html}");
         }
-        assert!(!shown.contains("<script>"), "{shown}");
+        assert!(!html.contains("<script>"), "{html}");
         assert_eq!(part(None).into_string(), "");
     }
 }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{PageAnswer, Pages, definition, marks, now, removed, text};
+use super::{PageAnswer, Pages, definition, elements, now, removed, text};
 use crate::api::{FiringView, Page, ScheduleWithFirings, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
@@ -20,7 +20,7 @@ pub(super) async fn page(
     let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
     let ScheduleWithFirings { schedule: view, firings } =
         match pages.client.get(&format!("{base}?firings=100")).await {
-            Ok(both) => both,
+            Ok(answer) => answer,
             Err(problem) => return removed::page(&pages, &agent, Some(&schedule), problem).await,
         };
     let firings = firings.unwrap_or_default();
@@ -46,7 +46,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
         div #head data-live {
             div.page-head {
                 div {
-                    p.over { (marks::agent(&view.agent)) }
+                    p.over { (elements::agent(&view.agent)) }
                     h1.any { (text::Text(view.schedule.as_str())) }
                 }
                 div.buttons.script {
@@ -59,14 +59,14 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 }
             }
             dl.grid {
-                div { dt { "Status" } dd { (marks::status(view.status.as_str())) } }
+                div { dt { "Status" } dd { (elements::status(view.status.as_str())) } }
                 div { dt { "Type" } dd { (view.kind) } }
-                div { dt { "Last own run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
+                div { dt { "Last own run" } dd { @if let Some(time) = view.last_run_at { (elements::from_now(time, now)) } @else { "never" } } }
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
-                @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (marks::from_now(due, now)) (view.due_again_in_words()) } } }
+                @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (elements::from_now(due, now)) (view.due_again_in_words()) } } }
             }
-            @if let Some(place) = &view.off_in_file {
-                p.alert { "It is turned off by " code { "enabled: false" } " in " (Text(place)) "; change it there to turn it on." }
+            @if let Some(location) = &view.off_in_file {
+                p.alert { "It is turned off by " code { "enabled: false" } " in " (Text(location)) "; change it there to turn it on." }
             }
             @if let Some(note) = &view.skip_note {
                 p.alert {
@@ -76,17 +76,20 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                         Some(SkipReason::Requeued) => "It is tried again: ",
                         Some(SkipReason::OverBudget) => "No money: ",
                         Some(SkipReason::NotDue) => "It is not due: ",
+                        Some(SkipReason::Disabled) => "It is turned off: ",
                         _ => "It waits: ",
                     } }
                     (text::Text(note))
-                    @if let Some(until) = view.skip_until { ". That ends " (marks::due(until, now)) "." }
+                    @if let Some(until) = view.skip_until { ". That ends " (elements::due(until, now)) "." }
                 }
             }
-            @if let Some(by) = &view.preparing_by {
+            @if let Some(failed) = &view.failed_attempt { p.alert { b { "A job waits for that: " } (text::Text(failed)) } }
+            @if view.preparing {
                 p.alert {
                     b { "It is being prepared" }
-                    @if let Some(since) = view.preparing_since { ", since it fired " (marks::from_now(since, now)) }
-                    ": it waits for the answer of " (text::Text(by)) "."
+                    @if let Some(since) = view.preparing_since { ", since it fired " (elements::from_now(since, now)) }
+                    @if let Some(by) = &view.preparing_by { ": it waits for the answer of " (text::Text(by)) }
+                    "."
                 }
             }
             @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It has given up: " } else { "Last error: " }) } (text::Text(error)) } }
@@ -96,7 +99,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
 
 fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
     html! {
-        ol.coming { @for time in times { li { (marks::at(*time)) " " span.muted { (marks::due(*time, now)) } } } }
+        ol.coming { @for time in times { li { (elements::at(*time)) " " span.muted { (elements::due(*time, now)) } } } }
     }
 }
 
@@ -112,21 +115,21 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
             tbody {
                 @for firing in firings {
                     tr {
-                        td { (marks::at(firing.due)) }
+                        td { (elements::at(firing.due)) }
                         td { (outcome(firing)) }
                         td {
                             @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) " " }
                             span.muted { (Text(&firing.why)) }
                         }
-                        td { @if let Some(job) = first_job(firing) { (marks::job(job)) } @else { span.muted { "–" } } }
+                        td { @if let Some(job) = first_job(firing) { (elements::job(job)) } @else { span.muted { "–" } } }
                         td.wide.grow { code.any { (text::short(firing.key.as_str(), 80)) } }
                     }
                     @for job in firing.jobs.iter().skip(1) {
                         tr {
                             td {}
-                            td { (marks::job_status(job.status)) }
+                            td { (elements::job_status(job.status)) }
                             td {}
-                            td { (marks::job(&job.id)) }
+                            td { (elements::job(&job.id)) }
                             td.wide.grow {}
                         }
                     }
@@ -139,10 +142,10 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
 /// Shows the outcome of a firing, or the status of its first job if that still exists.
 fn outcome(firing: &FiringView) -> Markup {
     match (firing.outcome.as_str(), firing.jobs.first()) {
-        ("ran", Some(job)) => marks::job_status(job.status),
+        ("ran", Some(job)) => elements::job_status(job.status),
         // Its jobs were pruned.
-        ("ran", None) => marks::status_as("idle", "ran"),
-        (outcome, _) => marks::status(outcome),
+        ("ran", None) => elements::status_as("idle", "ran"),
+        (outcome, _) => elements::status(outcome),
     }
 }
 

@@ -1,13 +1,13 @@
-// The small script of the dashboard. The server writes the pages; this keeps them true while they are looked at, makes
-// times local, sends what a person decides to the API, and knows the keyboard. All text from elsewhere comes escaped
-// from the server and is put into the page by its parser, which runs nothing.
+// The script of the dashboard. The server renders the pages. This script updates them, shows times in the local time
+// zone, sends the actions of a person to the API, and handles keyboard shortcuts. External text arrives escaped from
+// the server and is inserted by a parser that runs no scripts.
 'use strict';
 (() => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
   document.documentElement.classList.add('js');
 
-  // ---- Times: local, with the exact one on hover.
+  // ---- Times: in the local time zone, with the exact time on hover.
   const clock = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
   const hours = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hour12: false });
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
@@ -30,10 +30,11 @@
   function put(element, text) {
     if (element.textContent !== text) element.textContent = text;
   }
-  // Since when the daemon has not answered; until it does again nothing on the page is known to be true, and no clock goes on.
-  let away = null;
+  // Time since which the daemon has not answered. Until it answers again, the page may be outdated, and its clocks
+  // stop.
+  let disconnectedSince = null;
   function tick(root = document) {
-    if (away) return;
+    if (disconnectedSince) return;
     const now = Date.now();
     for (const time of $$('time[data-elapsed]', root)) put(time, span(now - Date.parse(time.dateTime)));
     for (const time of $$('time[data-from-now]', root)) {
@@ -64,42 +65,43 @@
   localise();
   setInterval(() => { if (!document.hidden) tick(); }, 1000);
 
-  // ---- Saying something to the person, also aloud.
-  let silence;
+  // ---- Messages to the person, which screen readers read aloud.
+  let hideTimer;
   function say(text) {
     $('#said').textContent = text;
-    clearTimeout(silence);
-    silence = setTimeout(() => { $('#said').textContent = ''; }, 6000);
+    clearTimeout(hideTimer);
+    hideTimer = setTimeout(() => { $('#said').textContent = ''; }, 6000);
   }
 
-  // ---- Keeping the page true: the parts marked data-live are asked for again.
-  let asking = false;
-  let again = false;
-  // A click is one only if what the button went down on is still there when it comes up.
-  let pressed = false;
-  addEventListener('pointerdown', () => { pressed = true; }, true);
-  for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(() => { pressed = false; }), true);
+  // ---- Updating the page: the parts marked data-live are loaded again.
+  let isRefreshing = false;
+  let refreshAgain = false;
+  // The browser reports a click only if the element under the pointer is the same at press and release. So no part is
+  // replaced between the two.
+  let isPressed = false;
+  addEventListener('pointerdown', () => { isPressed = true; }, true);
+  for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(() => { isPressed = false; }), true);
   async function refresh() {
-    if (asking) { again = true; return; }
-    asking = true;
+    if (isRefreshing) { refreshAgain = true; return; }
+    isRefreshing = true;
     try {
       const response = await fetch(location.href, { headers: { 'x-cowhand': '1' } });
       if (response.status === 401) { location.reload(); return; }
       const text = await response.text();
-      if (pressed) again = true;
+      if (isPressed) refreshAgain = true;
       else if (response.ok) replace(new DOMParser().parseFromString(text, 'text/html'));
-    } catch { /* The connection is gone; the events come back first. */ } finally {
-      asking = false;
-      if (again) { again = false; soon(); }
+    } catch { /* The connection is lost; the page is refreshed when the events are connected again. */ } finally {
+      isRefreshing = false;
+      if (refreshAgain) { refreshAgain = false; refreshSoon(); }
     }
   }
-  // Soon, but not more often than once a second, however much happens.
-  let planned = false;
-  let asked = 0;
-  function soon() {
-    if (planned) return;
-    planned = true;
-    setTimeout(() => { planned = false; asked = Date.now(); refresh(); }, Math.max(200, asked + 1000 - Date.now()));
+  // Refreshes after a short pause, at most once a second.
+  let isScheduled = false;
+  let lastRefresh = 0;
+  function refreshSoon() {
+    if (isScheduled) return;
+    isScheduled = true;
+    setTimeout(() => { isScheduled = false; lastRefresh = Date.now(); refresh(); }, Math.max(200, lastRefresh + 1000 - Date.now()));
   }
   function replace(fresh) {
     localise(fresh);
@@ -109,12 +111,12 @@
       if (!part) { old.remove(); continue; }
       if (part.innerHTML === old.innerHTML) continue;
       const focus = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
-      const restore = keep(old);
+      const restore = saveInput(old);
       old.replaceWith(part);
       restore(part);
       if (focus) $$('a, button', part).find((element) => keyOf(element) === focus)?.focus();
     }
-    // A part that was not there before stands where the server put it.
+    // A new part is inserted at the position where the server has it.
     for (const part of $$('[data-live]', fresh)) {
       if (document.getElementById(part.id)) continue;
       let next = part.nextElementSibling;
@@ -123,8 +125,9 @@
       else $('#main').append(part);
     }
   }
-  // What a person has written or opened there stays, whatever happens elsewhere.
-  function keep(old) {
+  // Saves the text of form fields and which details are open, and returns a function that restores them in the new
+  // part.
+  function saveInput(old) {
     const fields = $$('form[data-post] input:not([type=hidden])', old).map((field) => ({
       post: field.form.dataset.post, name: field.name, value: field.value,
       at: field === document.activeElement ? [field.selectionStart, field.selectionEnd] : null,
@@ -142,71 +145,72 @@
   }
   const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent} ${element.dataset.answer ?? ''}`;
 
-  // ---- Events. A hidden page has no connection: browsers have six for a server, and people have many tabs.
+  // ---- Events. A hidden page closes its connection, because a browser has only six for a server and there may be many
+  // tabs.
   const { seq, follow } = document.body.dataset;
   let after = seq;
   let events;
   function concerns(event) {
-    // The title counts what agents ask.
+    // The title shows the number of open asks.
     if (!follow || String(event.type).startsWith('ask:')) return true;
     const [key, value] = follow.split(/=(.*)/s);
     return event[key] === value;
   }
-  // The daemon does not answer: the page says so, and since when.
-  function gone() {
-    if (away) return;
-    away = new Date();
+  // Shows that the daemon does not answer, and since when.
+  function showDisconnected() {
+    if (disconnectedSince) return;
+    disconnectedSince = new Date();
     document.body.classList.add('away');
-    $('#pulse').textContent = `Not connected since ${clock.format(away)}: the daemon does not answer, and what is shown is from then.`;
+    $('#pulse').textContent = `Not connected since ${clock.format(disconnectedSince)}: the daemon does not answer, and what is shown is from then.`;
     $('#pulse').hidden = false;
   }
-  function back() {
-    if (!away) return;
-    away = null;
+  function showConnected() {
+    if (!disconnectedSince) return;
+    disconnectedSince = null;
     document.body.classList.remove('away');
     $('#pulse').hidden = true;
     tick();
-    soon();
+    refreshSoon();
   }
   function listen() {
     if (seq === undefined || document.hidden || events) return;
     events = new EventSource(`/api/v1/events?follow=1&after=${after}`);
-    events.onopen = back;
-    events.onmessage = heard;
+    events.onopen = showConnected;
+    events.onmessage = onEvent;
     events.onerror = () => {
-      gone();
+      showDisconnected();
       if (events?.readyState === EventSource.CLOSED) { events = undefined; setTimeout(listen, 5000); }
     };
   }
-  function heard(message) {
+  function onEvent(message) {
     after = message.lastEventId || after;
     let event;
     try { event = JSON.parse(message.data); } catch { return; }
-    if (concerns(event)) soon();
+    if (concerns(event)) refreshSoon();
   }
-  setInterval(() => { if (!document.hidden && $('[data-poll]')) soon(); }, 3000);
+  setInterval(() => { if (!document.hidden && $('[data-poll]')) refreshSoon(); }, 3000);
 
-  // ---- Live output: lines come rendered; as many stay in the page as can be scrolled with ease.
-  const MOST_LINES = 3000;
+  // ---- Live output: lines arrive rendered. Only the last ones stay in the page, so that scrolling stays fast.
+  const MAX_LINES = 3000;
   const lines = $('#lines');
   let stream;
   let last = lines?.lastElementChild;
-  const heap = [];
-  // Whoever is at the end stays there. Lines get their true height only when they are seen, so where the end is cannot be
-  // asked while they come: a person who goes up says so.
+  const pendingParts = [];
+  // A page at its end stays at the end when lines are added. Lines get their real height only when they are visible, so
+  // the end cannot be computed while lines arrive. Therefore only an upward movement of a person unpins the page.
   const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
   let pinned = atEnd();
-  const goUp = () => { pinned = false; };
-  addEventListener('wheel', (turn) => { if (turn.deltaY < 0) goUp(); }, { passive: true });
-  addEventListener('touchmove', goUp, { passive: true });
-  addEventListener('keydown', ({ key }) => { if (['ArrowUp', 'PageUp', 'Home'].includes(key)) goUp(); });
-  // On the scroll bar, which is nobody's but the page's.
-  addEventListener('mousedown', ({ target }) => { if (target === document.documentElement) goUp(); });
+  const unpin = () => { pinned = false; };
+  addEventListener('wheel', (turn) => { if (turn.deltaY < 0) unpin(); }, { passive: true });
+  addEventListener('touchmove', unpin, { passive: true });
+  addEventListener('keydown', ({ key }) => { if (['ArrowUp', 'PageUp', 'Home'].includes(key)) unpin(); });
+  // A press on the scroll bar has the document as its target.
+  addEventListener('mousedown', ({ target }) => { if (target === document.documentElement) unpin(); });
   addEventListener('scroll', () => { if (atEnd()) pinned = true; }, { passive: true });
   function toEnd() {
     if (pinned) window.scrollTo(0, document.documentElement.scrollHeight);
   }
-  function hear() {
+  function followOutput() {
     if (!lines?.dataset.stream || document.hidden || stream) return;
     const address = new URL(lines.dataset.stream, location.href);
     if (lines.dataset.line) address.searchParams.set('after', lines.dataset.line);
@@ -214,22 +218,22 @@
     stream.onmessage = (message) => {
       const to = Number(message.lastEventId);
       lines.dataset.line = to;
-      heap.push({ text: message.data, to });
-      // What would be gone from the page before anybody saw it is not even read.
-      while (heap.length > 1 && to - heap[0].to >= MOST_LINES) heap.shift();
-      if (heap.length === 1) requestAnimationFrame(append);
+      pendingParts.push({ text: message.data, to });
+      // Lines that would leave the page before anybody sees them are not parsed.
+      while (pendingParts.length > 1 && to - pendingParts[0].to >= MAX_LINES) pendingParts.shift();
+      if (pendingParts.length === 1) requestAnimationFrame(append);
     };
     stream.addEventListener('end', () => {
       stream.close();
       stream = undefined;
       delete lines.dataset.stream;
       $('#following')?.remove();
-      soon();
+      refreshSoon();
     });
   }
-  // Pieces of a message grow into one line, which goes when anything whole comes.
+  // Pieces of a message are merged into one line, which is removed when the next complete line arrives.
   const isPiece = (line) => line?.classList.contains('l-partial');
-  function grow(fresh, line) {
+  function mergePiece(fresh, line) {
     const before = fresh.length > 0 ? fresh.at(-1) : lines.lastElementChild;
     if (isPiece(before) && isPiece(line)) {
       $('.c', before).append(...$('.c', line).childNodes);
@@ -243,20 +247,20 @@
     return fresh;
   }
   function append() {
-    const text = heap.splice(0).map((part) => part.text).join('');
-    const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].reduce(grow, []).slice(-MOST_LINES);
-    const extra = lines.childElementCount + fresh.length - MOST_LINES;
+    const text = pendingParts.splice(0).map((part) => part.text).join('');
+    const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].reduce(mergePiece, []).slice(-MAX_LINES);
+    const extra = lines.childElementCount + fresh.length - MAX_LINES;
     if (extra >= lines.childElementCount) lines.replaceChildren(...fresh);
     else {
       for (let i = 0; i < extra; i += 1) lines.firstElementChild.remove();
       lines.append(...fresh);
     }
     last = lines.lastElementChild;
-    where();
+    showPosition();
     toEnd();
     requestAnimationFrame(toEnd);
   }
-  function where() {
+  function showPosition() {
     const [from, to] = [lines.firstElementChild, last].map((line) => Number(line?.id.slice(1) ?? 0));
     put($('#output-where'), from > 1 ? `lines ${from} to ${to} of ${to}` : to === 1 ? '1 line' : `${to} lines`);
   }
@@ -264,12 +268,12 @@
     if (document.hidden) {
       events?.close(); events = undefined;
       stream?.close(); stream = undefined;
-    } else { listen(); hear(); soon(); }
+    } else { listen(); followOutput(); refreshSoon(); }
   });
-  addEventListener('pageshow', () => { listen(); hear(); });
+  addEventListener('pageshow', () => { listen(); followOutput(); });
   addEventListener('pagehide', () => { events?.close(); events = undefined; stream?.close(); stream = undefined; });
 
-  // ---- Doing something: one way to send, with the header that no other page can set.
+  // ---- Actions: all are sent by one function, with the header that a page of another site cannot set.
   async function send(element, body) {
     const button = element.matches('button') ? element : $('button.primary', element);
     button.disabled = true;
@@ -283,14 +287,14 @@
       if (!response.ok) { say(answer.detail ?? answer.message ?? 'That did not work.'); return; }
       if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
       say(element.dataset.said ?? 'Done.');
-      soon();
+      refreshSoon();
     } catch {
-      // What was sent may or may not have arrived.
-      gone();
+      // The request may or may not have arrived.
+      showDisconnected();
       say('The daemon does not answer. When it is back, this page shows whether that was done.');
     } finally { button.disabled = false; }
   }
-  function sure(text) {
+  function confirmAction(text) {
     const dialog = $('#confirm');
     $('#confirm-text').textContent = text;
     dialog.returnValue = 'no';
@@ -303,15 +307,15 @@
     if (!button) return;
     if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
     if ('closes' in button.dataset) button.closest('dialog').close();
-    if (button.dataset.post && (!button.dataset.confirm || await sure(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer } : {});
+    if (button.dataset.post && (!button.dataset.confirm || await confirmAction(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer } : {});
   });
   document.addEventListener('submit', (submit) => {
     const form = submit.target;
     if (!form.dataset.post) return;
     submit.preventDefault();
-    const given = [...new FormData(form)].filter(([, value]) => String(value).trim() !== '');
+    const fields = [...new FormData(form)].filter(([, value]) => String(value).trim() !== '');
     form.closest('dialog')?.close();
-    send(form, Object.fromEntries(given));
+    send(form, Object.fromEntries(fields));
   });
   for (const choice of $$('.filters select')) choice.addEventListener('change', () => choice.form.requestSubmit());
 
@@ -320,8 +324,8 @@
   function step(by) {
     const rows = $$('[data-row]').filter((row) => row.offsetParent);
     if (rows.length === 0) return;
-    const here = rows.indexOf(document.activeElement);
-    const next = here < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, here + by));
+    const current = rows.indexOf(document.activeElement);
+    const next = current < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, current + by));
     rows[next].focus();
     rows[next].scrollIntoView({ block: 'nearest' });
   }
@@ -345,5 +349,5 @@
   });
   if (location.hash === '#search') $('#search')?.focus();
   listen();
-  hear();
+  followOutput();
 })();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::{Text, short};
-use super::{PageAnswer, Pages, marks, now};
+use super::{PageAnswer, Pages, elements, now};
 use crate::api::{ApiProblem, Code, NodeView, Page, StatusView, segment};
 use cowhand_store::TokenRecord;
 
@@ -36,7 +36,7 @@ pub(super) async fn page(
             p.facts {
                 @if let Some(version) = &status.daemon.version { span { "cowhand " (version) } }
                 @if let Some(url) = &status.daemon.url { span { (url) } }
-                @if let Some(since) = status.daemon.started_at { span { "up " (marks::elapsed(since, now)) } }
+                @if let Some(since) = status.daemon.started_at { span { "up " (elements::elapsed(since, now)) } }
             }
         }
         (part("tokens", "Tokens", &html! { span.muted { "who may come in" } }, &tokens_table(tokens.as_deref(), &caller, now)))
@@ -51,21 +51,21 @@ fn tokens_table(tokens: Option<&[TokenRecord]>, caller: &TokenRecord, now: Times
         return html! { p.empty { "Only tokens with the scope " code { "admin" } " show the others." } };
     };
     // `cowhand token list` also shows tokens that can no longer be used.
-    let good: Vec<&TokenRecord> = tokens.iter().filter(|token| token.is_good(now)).collect();
-    if good.is_empty() {
-        return empty("There are no tokens. To make one:", Some("cowhand token create NAME --scope read"));
+    let valid: Vec<&TokenRecord> = tokens.iter().filter(|token| token.is_good(now)).collect();
+    if valid.is_empty() {
+        return empty("There are no tokens. To create one:", Some("cowhand token create NAME --scope read"));
     }
     html! {
         table {
-            thead { tr { th { "Token" } th { "Scope" } th.wide { "Made" } th { "Last used" } th.wide { "Good until" } th.end { span.hidden { "End it" } } } }
+            thead { tr { th { "Token" } th { "Scope" } th.wide { "Created" } th { "Last used" } th.wide { "Valid until" } th.end { span.hidden { "Revoke" } } } }
             tbody {
-                @for token in good {
+                @for token in valid {
                     tr {
                         td.any { (token.name.as_str()) @if token.name == caller.name { span.muted { " (you)" } } }
                         td { (token.scope.as_str()) }
-                        td.wide { (marks::from_now(token.created_at, now)) }
-                        td { @if let Some(time) = token.last_used_at { (marks::from_now(time, now)) } @else { span.muted { "never" } } }
-                        td.wide { @if let Some(time) = token.expires_at { (marks::from_now(time, now)) } @else { "no end" } }
+                        td.wide { (elements::from_now(token.created_at, now)) }
+                        td { @if let Some(time) = token.last_used_at { (elements::from_now(time, now)) } @else { span.muted { "never" } } }
+                        td.wide { @if let Some(time) = token.expires_at { (elements::from_now(time, now)) } @else { "no end" } }
                         td.end { button.small.script data-post={ "/api/v1/tokens/" (segment(token.name.as_str())) "/revoke" }
                             data-confirm={ "Revoke " (token.name.as_str()) "? Whoever uses it is out at once." }
                             data-said={ (token.name.as_str()) " is revoked." } aria-label={ "Revoke " (token.name.as_str()) } { "Revoke" } }
@@ -85,7 +85,7 @@ fn nodes_table(nodes: &[NodeView], now: Timestamp) -> Markup {
                     tr {
                         td { code.any { (short(&node.name, 60)) } @if node.is_this { span.muted { " (this one)" } } }
                         td.end { span.number { (node.running) } }
-                        td.end { @if let Some(time) = node.lease_until { (marks::from_now(time, now)) } @else { span.muted { "–" } } }
+                        td.end { @if let Some(time) = node.lease_until { (elements::from_now(time, now)) } @else { span.muted { "–" } } }
                     }
                 }
             }

@@ -20,29 +20,29 @@ pub(super) struct Tail {
     pub(super) last_line: String,
 }
 
-/// Largest number of remembered jobs.
+/// Maximum number of jobs in the cache.
 const MAX_CACHED_TAILS: usize = 500;
 
 impl Pages {
     pub(super) async fn tail(&self, job: &JobId) -> Result<Tail, ApiProblem> {
-        let known = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner).get(job).cloned();
-        let mut tail = known.unwrap_or_default();
+        let cached = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner).get(job).cloned();
+        let mut tail = cached.unwrap_or_default();
         let mut lines = self.client.lines(&format!("jobs/{job}/output?after={}", tail.lines)).await?;
         let mut last = None;
         while let Some(line) = lines.next().await? {
             tail.lines += 1;
-            if let Some(text) = output::in_short(&line) {
+            if let Some(text) = output::summarize_line(&line) {
                 last = Some(text);
             }
         }
         if let Some(line) = last {
             tail.last_line = line;
         }
-        let mut all = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_CACHED_TAILS {
-            all.clear();
+        let mut tails = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tails.len() >= MAX_CACHED_TAILS {
+            tails.clear();
         }
-        all.insert(job.clone(), tail.clone());
+        tails.insert(job.clone(), tail.clone());
         Ok(tail)
     }
 }

@@ -1,5 +1,4 @@
-//! External text on a page: escaped by maud, and without characters that change how the rest of the page
-//! reads.
+//! External text on a page. maud escapes it, and characters are removed that change how the rest of the page is shown.
 
 use maud::Render;
 
@@ -17,8 +16,8 @@ impl Render for Text<'_> {
 }
 
 /// Shortens a text to one line, for lists.
-pub(super) fn short(text: &str, longest: usize) -> String {
-    one_line(text, longest)
+pub(super) fn short(text: &str, max_length: usize) -> String {
+    one_line(text, max_length)
 }
 
 #[cfg(test)]
@@ -26,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_text_is_text() {
+    fn hostile_text_is_escaped() {
         for (text, expected) in [
             ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
             ("\u{1b}[31mred\u{1b}[0m \u{1b}]0;title\u{7}x", "red x"),

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty};
 use super::text::short;
-use super::{PageAnswer, Pages, marks};
+use super::{PageAnswer, Pages, elements};
 use crate::api::{Lane, PastFiring, Timeline};
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
@@ -38,8 +38,8 @@ struct Scale {
 
 impl Scale {
     fn percent(&self, time: Timestamp) -> f64 {
-        let whole = self.to.duration_since(self.from).as_secs_f64().max(1.0);
-        (time.duration_since(self.from).as_secs_f64() / whole * 100.0).clamp(0.0, 100.0)
+        let span = self.to.duration_since(self.from).as_secs_f64().max(1.0);
+        (time.duration_since(self.from).as_secs_f64() / span * 100.0).clamp(0.0, 100.0)
     }
 }
 
@@ -80,12 +80,12 @@ fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     html! {
         div.lane {
             div.lane-name {
-                span { (marks::schedule(&lane.agent, &lane.schedule)) }
+                span { (elements::schedule(&lane.agent, &lane.schedule)) }
                 span.muted { (lane.agent.as_str()) @if lane.status != cowhand_engine::fleet::ScheduleStatus::Idle { " · " (lane.status.as_str()) } }
             }
             svg.track role="group" aria-label=(label) height="32" width="100%" {
                 line.now x1={ (scale.percent(now)) "%" } x2={ (scale.percent(now)) "%" } y1="0" y2="32" {}
-                @for mark in marks_of(lane, scale, now) { (drawn(&mark)) }
+                @for mark in marks_of(lane, scale, now) { (draw(&mark)) }
             }
         }
     }
@@ -93,7 +93,7 @@ fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
 
 /// Returns the marks, the oldest first, with those that are too close merged.
 fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
-    let past = lane.firings.iter().rev().map(|firing| of_firing(firing, scale, now));
+    let past = lane.firings.iter().rev().map(|firing| mark_of_firing(firing, scale, now));
     let planned = lane.planned.iter().map(|time| Mark {
         kind: "planned",
         at: scale.percent(*time),
@@ -104,30 +104,30 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
         job: None,
         count: 1,
     });
-    let mut together: Vec<Mark> = Vec::new();
-    for mark in past.chain(of_wait(lane, scale, now)).chain(planned) {
-        match together.last_mut() {
+    let mut merged: Vec<Mark> = Vec::new();
+    for mark in past.chain(mark_of_wait(lane, scale, now)).chain(planned) {
+        match merged.last_mut() {
             Some(last) if last.kind == mark.kind && mark.at - last.until < MERGE_DISTANCE => {
                 last.until = last.until.max(mark.until);
                 last.count += 1;
                 last.title = format!("{} {}, the last of them: {}", last.count, last.kind, mark.title);
                 (last.time, last.after, last.job) = (mark.time, mark.after, mark.job);
             }
-            _ => together.push(mark),
+            _ => merged.push(mark),
         }
     }
     // The API lists only a limited number of firings, but the schedule continues.
-    if let Some(last) = together.last_mut().filter(|last| lane.cut && last.kind == "planned") {
+    if let Some(last) = merged.last_mut().filter(|last| lane.cut && last.kind == "planned") {
         last.until = 100.0;
         last.after.push_str(", and so on");
     }
-    together
+    merged
 }
 
 /// Returns the mark of a firing that is due and waits, from its due time until now.
-fn of_wait(lane: &Lane, scale: &Scale, now: Timestamp) -> Option<Mark> {
+fn mark_of_wait(lane: &Lane, scale: &Scale, now: Timestamp) -> Option<Mark> {
     let due = lane.due_since?;
-    let why = lane.waits_for.map(in_words).unwrap_or_default();
+    let why = lane.waits_for.map(reason_suffix).unwrap_or_default();
     Some(Mark {
         kind: "waiting",
         at: scale.percent(due),
@@ -140,11 +140,11 @@ fn of_wait(lane: &Lane, scale: &Scale, now: Timestamp) -> Option<Mark> {
     })
 }
 
-fn in_words(reason: SkipReason) -> String {
+fn reason_suffix(reason: SkipReason) -> String {
     format!(": {}", reason.as_str().replace('_', " "))
 }
 
-fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
+fn mark_of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
     let kind = kind_of(firing);
     let begin = firing.started_at.unwrap_or(firing.due);
     let end = match (firing.finished_at, kind) {
@@ -152,8 +152,8 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
         (None, "running") => now,
         (None, _) => begin,
     };
-    let why = firing.reason.map(in_words).unwrap_or_default();
-    // A job that was cancelled before it began took no time.
+    let why = firing.reason.map(reason_suffix).unwrap_or_default();
+    // A job that was cancelled before it began has no duration.
     let took = firing.started_at.zip(firing.finished_at);
     let took = took.map(|(begin, end)| format!(", took {}", duration::in_words(end.duration_since(begin))));
     Mark {
@@ -188,11 +188,11 @@ impl Mark {
     }
 }
 
-fn drawn(mark: &Mark) -> Markup {
-    let long = mark.until - mark.at >= MERGE_DISTANCE;
+fn draw(mark: &Mark) -> Markup {
+    let is_bar = mark.until - mark.at >= MERGE_DISTANCE;
     let shape = html! {
         title data-time=(mark.time) data-before=(mark.title) data-after=(mark.after) { (mark.label()) }
-        @if long {
+        @if is_bar {
             rect.bar x={ (mark.at) "%" } width={ (mark.until - mark.at) "%" } y="11" height="10" rx="3" {}
         } @else {
             // Placed by its corner: only lengths in percent can follow the width of the window.
@@ -228,11 +228,11 @@ fn shape_of(kind: &str) -> Markup {
 
 fn axis(scale: &Scale, now: Timestamp) -> Markup {
     let times = (-4..=4).map(|step| now + SignedDuration::from_hours(step * 6));
-    let shown: Vec<Timestamp> = times.filter(|time| (scale.from..=scale.to).contains(time)).collect();
+    let visible: Vec<Timestamp> = times.filter(|time| (scale.from..=scale.to).contains(time)).collect();
     html! {
         svg.track aria-hidden="true" height="20" width="100%" {
-            @for (number, time) in shown.iter().enumerate() {
-                @let anchor = if number == 0 { "start" } else if number + 1 == shown.len() { "end" } else { "middle" };
+            @for (number, time) in visible.iter().enumerate() {
+                @let anchor = if number == 0 { "start" } else if number + 1 == visible.len() { "end" } else { "middle" };
                 text class=[(number % 2 == 1).then_some("wide-only")] x={ (scale.percent(*time)) "%" } y="14" text-anchor=(anchor) data-clock=(time) {
                     @if *time == now { "now" } @else { (time.strftime("%H:%M")) }
                 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_firing_that_another_stood_for_was_not_missed() {
+    fn a_coalesced_firing_is_not_missed() {
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
         let scale =
             Scale { from: now - SignedDuration::from_hours(24), to: now + SignedDuration::from_hours(24) };
@@ -299,14 +299,14 @@ mod tests {
         let (due_since, waits_for) = (Some(due), Some(SkipReason::AtCapacity));
         let lane = Lane { due_since, waits_for, ..lane(&serde_json::json!([]), &["2026-01-02T12:00:00Z"]) };
         let marks = marks_of(&lane, &scale, now);
-        let told: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at, mark.until)).collect();
-        assert_eq!(told, [("waiting", 25.0, 50.0), ("planned", 75.0, 75.0)]);
+        let drawn: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at, mark.until)).collect();
+        assert_eq!(drawn, [("waiting", 25.0, 50.0), ("planned", 75.0, 75.0)]);
         assert!(marks[0].label().starts_with("waiting: at capacity, due Jan 1 12:00:00 UTC"));
         assert!(row(&lane, &scale, now).into_string().contains("0 running, 1 waiting, 0 skipped"));
     }
 
     #[test]
-    fn what_is_drawn_where() {
+    fn marks_are_at_their_times_and_merged() {
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
         let scale =
             Scale { from: now - SignedDuration::from_hours(24), to: now + SignedDuration::from_hours(24) };
@@ -317,8 +317,8 @@ mod tests {
         ]);
         let lane = lane(&firings, &["2026-01-02T12:00:00Z"]);
         let marks = marks_of(&lane, &scale, now);
-        let told: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at.round(), mark.count)).collect();
-        assert_eq!(told, [("done", 0.0, 2), ("skipped", 25.0, 1), ("planned", 75.0, 1)]);
+        let drawn: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at.round(), mark.count)).collect();
+        assert_eq!(drawn, [("done", 0.0, 2), ("skipped", 25.0, 1), ("planned", 75.0, 1)]);
         assert!(
             marks[1].label().starts_with("skipped: already running, due Jan 1 12:00:00 UTC"),
             "{}",

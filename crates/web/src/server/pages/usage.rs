@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::short;
-use super::{PageAnswer, Pages, Params, budgets, marks, query};
+use super::{PageAnswer, Pages, Params, budgets, elements, query};
 use crate::api::{DayUsage, UsageView};
 
 #[derive(Debug, Default, Deserialize)]
@@ -18,14 +18,14 @@ pub(super) struct UsagePageQuery {
     until: String,
 }
 
-pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<UsagePageQuery>) -> PageAnswer {
-    let query = query(&[("since", &asked.since), ("until", &asked.until)]);
+pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<UsagePageQuery>) -> PageAnswer {
+    let query = query(&[("since", &params.since), ("until", &params.until)]);
     let usage: UsageView = pages.client.get(&format!("usage?{query}")).await?;
     let measure = Measure::of(&usage.total.usage);
     let agents: Vec<Row<'_>> = usage
         .agents
         .iter()
-        .map(|row| (marks::agent(&row.agent), &row.total.usage, row.total.assumed_usd))
+        .map(|row| (elements::agent(&row.agent), &row.total.usage, row.total.assumed_usd))
         .collect();
     let models: Vec<Row<'_>> =
         usage.models.iter().map(|row| (model(row.model.as_deref()), &row.usage, row.assumed_usd)).collect();
@@ -34,8 +34,8 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Usage
         .iter()
         .map(|row| {
             let by_hand = || html! { span.muted { "by hand" } };
-            let name = row.schedule.as_ref().map(|schedule| marks::schedule(&row.agent, schedule));
-            let name = html! { (marks::agent(&row.agent)) " / " (name.unwrap_or_else(by_hand)) };
+            let name = row.schedule.as_ref().map(|schedule| elements::schedule(&row.agent, schedule));
+            let name = html! { (elements::agent(&row.agent)) " / " (name.unwrap_or_else(by_hand)) };
             (name, &row.total.usage, row.total.assumed_usd)
         })
         .collect();
@@ -51,10 +51,10 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Usage
         div.page-head #head data-live {
             h1 { "Usage" }
             p.facts {
-                @if let Some(dollars) = usage.total.usage.cost_usd { span { b { (marks::sum(dollars, usage.total.assumed_usd)) } } }
-                @if let Some(assumed) = usage.total.assumed_usd { span { (marks::money(assumed)) " of that assumed" } }
-                span { (marks::count(usage.total.usage.input_tokens)) " tokens in" }
-                span { (marks::count(usage.total.usage.output_tokens)) " tokens out" }
+                @if let Some(dollars) = usage.total.usage.cost_usd { span { b { (elements::sum(dollars, usage.total.assumed_usd)) } } }
+                @if let Some(assumed) = usage.total.assumed_usd { span { (elements::money(assumed)) " of that assumed" } }
+                span { (elements::count(usage.total.usage.input_tokens)) " tokens in" }
+                span { (elements::count(usage.total.usage.output_tokens)) " tokens out" }
                 span { (attempts(usage.total.attempts)) }
             }
         }
@@ -63,7 +63,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Usage
         @if usage.total.attempts == 0 {
             (empty("Nothing was spent in these days. Agents report their usage when they end. To run one:", Some("cowhand trigger AGENT")))
         } @else {
-            (part("days", "By day", &html! { span.muted { (measure.word()) ", " (usage.time_zone) } }, &days(&usage.days, measure)))
+            (part("days", "By day", &html! { span.muted { (measure.name()) ", " (usage.time_zone) } }, &days(&usage.days, measure)))
             (part("by-agent", "By agent", &html! {}, &bars("Agent", &agents, measure)))
             (part("by-schedule", "By schedule", &html! {}, &bars("Schedule", &schedules, measure)))
             @if !items.is_empty() {
@@ -87,7 +87,7 @@ impl Measure {
         if usage.cost_usd.is_some_and(|dollars| dollars > 0.0) { Self::Dollars } else { Self::Tokens }
     }
 
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Dollars => "dollars",
             Self::Tokens => "tokens",
@@ -102,10 +102,10 @@ impl Measure {
         }
     }
 
-    fn shown(self, usage: &ModelUsage, assumed: Option<f64>) -> String {
+    fn format(self, usage: &ModelUsage, assumed: Option<f64>) -> String {
         match self {
-            Self::Dollars => marks::sum(usage.cost_usd.unwrap_or_default(), assumed),
-            Self::Tokens => marks::count(usage.fresh_tokens()),
+            Self::Dollars => elements::sum(usage.cost_usd.unwrap_or_default(), assumed),
+            Self::Tokens => elements::count(usage.fresh_tokens()),
         }
     }
 }
@@ -114,7 +114,7 @@ impl Measure {
 type Row<'a> = (Markup, &'a ModelUsage, Option<f64>);
 
 fn dollars(usage: &ModelUsage, assumed: Option<f64>) -> String {
-    usage.cost_usd.map_or_else(|| "–".to_owned(), |dollars| marks::sum(dollars, assumed))
+    usage.cost_usd.map_or_else(|| "–".to_owned(), |dollars| elements::sum(dollars, assumed))
 }
 
 fn attempts(count: u64) -> String {
@@ -135,24 +135,24 @@ const CHART_HEIGHT: f64 = 140.0;
 
 #[expect(clippy::cast_precision_loss, reason = "for places in a drawing")]
 fn days(days: &[DayUsage], measure: Measure) -> Markup {
-    let most = days.iter().map(|day| measure.value(&day.total.usage)).fold(0.0, f64::max);
+    let max = days.iter().map(|day| measure.value(&day.total.usage)).fold(0.0, f64::max);
     let step = 100.0 / days.len().max(1) as f64;
     let top = days
         .iter()
         .max_by(|one, other| measure.value(&one.total.usage).total_cmp(&measure.value(&other.total.usage)));
     let label = format!(
         "{} by day; the most on {}",
-        measure.word(),
-        top.map(|day| format!("{}: {}", day.day, measure.shown(&day.total.usage, day.total.assumed_usd)))
+        measure.name(),
+        top.map(|day| format!("{}: {}", day.day, measure.format(&day.total.usage, day.total.assumed_usd)))
             .unwrap_or_default()
     );
     html! {
         svg.chart role="img" aria-label=(label) width="100%" height=(CHART_HEIGHT + 24.0) {
             line.base x1="0" x2="100%" y1=(CHART_HEIGHT) y2=(CHART_HEIGHT) {}
             @for (number, day) in days.iter().enumerate() {
-                @let height = if most > 0.0 { measure.value(&day.total.usage) / most * (CHART_HEIGHT - 12.0) } else { 0.0 };
+                @let height = if max > 0.0 { measure.value(&day.total.usage) / max * (CHART_HEIGHT - 12.0) } else { 0.0 };
                 g {
-                    title { (day.day) ": " (measure.shown(&day.total.usage, day.total.assumed_usd)) ", " (attempts(day.total.attempts)) }
+                    title { (day.day) ": " (measure.format(&day.total.usage, day.total.assumed_usd)) ", " (attempts(day.total.attempts)) }
                     rect.ground x={ (number as f64 * step) "%" } width={ (step) "%" } y="0" height=(CHART_HEIGHT) {}
                     rect.value x={ (number as f64 * step + step * 0.12) "%" } width={ (step * 0.76) "%" } y=(CHART_HEIGHT - height) height=(height) rx="2" {}
                 }
@@ -171,8 +171,8 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
                         tr {
                             td { (day.day) }
                             td.end { span.number { (dollars(&day.total.usage, day.total.assumed_usd)) } }
-                            td.end { span.number { (marks::count(day.total.usage.input_tokens)) } }
-                            td.end { span.number { (marks::count(day.total.usage.output_tokens)) } }
+                            td.end { span.number { (elements::count(day.total.usage.input_tokens)) } }
+                            td.end { span.number { (elements::count(day.total.usage.output_tokens)) } }
                             td.end { span.number { (day.total.attempts) } }
                         }
                     }
@@ -186,20 +186,20 @@ fn model(name: Option<&str>) -> Markup {
     html! { @match name { Some(name) => code.any { (short(name, 60)) }, None => span.muted { "not reported" } } }
 }
 
-fn bars(what: &str, rows: &[Row<'_>], measure: Measure) -> Markup {
-    let most = rows.iter().map(|(_, usage, _)| measure.value(usage)).fold(0.0, f64::max);
+fn bars(heading: &str, rows: &[Row<'_>], measure: Measure) -> Markup {
+    let max = rows.iter().map(|(_, usage, _)| measure.value(usage)).fold(0.0, f64::max);
     html! {
         table {
-            thead { tr { th { (what) } th.grow.wide { span.hidden { "Share" } } th.end { "Dollars" } th.end { "Tokens in" } th.end { "Tokens out" } } }
+            thead { tr { th { (heading) } th.grow.wide { span.hidden { "Share" } } th.end { "Dollars" } th.end { "Tokens in" } th.end { "Tokens out" } } }
             tbody {
                 @for (name, usage, assumed) in rows {
                     tr {
                         td { (name) }
                         td.grow.wide { svg.share aria-hidden="true" width="100%" height="10" {
-                            rect.value width={ (if most > 0.0 { measure.value(usage) / most * 100.0 } else { 0.0 }) "%" } height="10" rx="2" {} } }
+                            rect.value width={ (if max > 0.0 { measure.value(usage) / max * 100.0 } else { 0.0 }) "%" } height="10" rx="2" {} } }
                         td.end { span.number { (dollars(usage, *assumed)) } }
-                        td.end { span.number { (marks::count(usage.input_tokens)) } }
-                        td.end { span.number { (marks::count(usage.output_tokens)) } }
+                        td.end { span.number { (elements::count(usage.input_tokens)) } }
+                        td.end { span.number { (elements::count(usage.output_tokens)) } }
                     }
                 }
             }

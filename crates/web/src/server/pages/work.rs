@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{PageAnswer, Pages, marks, now, text};
+use super::{PageAnswer, Pages, elements, now, text};
 use crate::api::{Page, QueueProblem, WorkView};
-use cowhand_engine::queues::given_up::GivenUp;
+use cowhand_engine::queues::given_up::{GivenUp, TakenBy};
 use cowhand_engine::queues::{ItemStatus, ItemView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
-    let WorkView { items, problems, queues: known, .. } = pages.client.get("work?all=1").await?;
+    let WorkView { items, problems, queues: queue_names, .. } = pages.client.get("work?all=1").await?;
     let done: Page<JobRecord> = pages.client.get("jobs?with_item=1&limit=50").await?;
     let done: Vec<JobRecord> = done
         .items
@@ -31,7 +31,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
                 p.alert { b.any { (text::short(queue, 80)) " does not answer: " } (text::Text(message)) }
             }
         }
-        @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, &known, now)) }
+        @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, &queue_names, now)) }
         @if !done.is_empty() { (part("done", "Done lately", &html! {}, &finished(&done, now))) }
     };
     pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
@@ -59,8 +59,8 @@ fn head(items: &[ItemView]) -> Markup {
     }
 }
 
-fn queues(items: Vec<ItemView>, known: &[String], now: Timestamp) -> Markup {
-    if items.is_empty() && known.is_empty() {
+fn queues(items: Vec<ItemView>, queue_names: &[String], now: Timestamp) -> Markup {
+    if items.is_empty() && queue_names.is_empty() {
         return empty(
             "No agent has a `work_source`. docs/work-sources.md describes how to set one up. To list work items:",
             Some("cowhand work list"),
@@ -68,7 +68,7 @@ fn queues(items: Vec<ItemView>, known: &[String], now: Timestamp) -> Markup {
     }
     if items.is_empty() {
         return empty(
-            &format!("No work is waiting in {}. To list work items:", known.join(", ")),
+            &format!("No work is waiting in {}. To list work items:", queue_names.join(", ")),
             Some("cowhand work list"),
         );
     }
@@ -89,7 +89,7 @@ fn queues(items: Vec<ItemView>, known: &[String], now: Timestamp) -> Markup {
 fn table(items: &[ItemView], now: Timestamp) -> Markup {
     html! {
         table {
-            thead { tr { th { "Item" } th.grow { "Title" } th.wide { "Priority" } th { "Status" } th { "Held by" } th.wide.end { "Made" } } }
+            thead { tr { th { "Item" } th.grow { "Title" } th.wide { "Priority" } th { "Status" } th { "Held by" } th.wide.end { "Created" } } }
             tbody {
                 @for view in items {
                     tr {
@@ -98,13 +98,13 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
                             @if let Some(error) = &view.last_error { p.bad.any { (text::short(error, 160)) } }
                             @if let Some(why) = &view.given_up { (given_up(view, why)) } }
                         td.wide { (priority(view)) }
-                        td { (marks::status_as(view.status.as_str(), &view.status.as_str().replace('_', " "))) }
+                        td { (elements::status_as(view.status.as_str(), &view.status.as_str().replace('_', " "))) }
                         td { @match view.held_by.as_ref().or(view.claimed_by.as_ref()) {
                             Some(holder) if view.held_by.is_some() && holder.starts_with("job-") => a.id href={ "/jobs/" (crate::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
                             Some(holder) => span.any { (text::short(holder, 40)) },
                             None => span.muted { "–" },
                         } }
-                        td.wide.end { (marks::from_now(view.item.created_at, now)) }
+                        td.wide.end { (elements::from_now(view.item.created_at, now)) }
                     }
                 }
             }
@@ -119,7 +119,8 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
             (text::short(&why.sentence(), 200))
             @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
         }
-        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.named()) } }
+        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.named()) }
+            @if let Some(TakenBy { agent, schedule }) = &why.to_trigger { ", and then " code.any { "cowhand trigger " (agent) " " (schedule.as_str()) } } }
     }
 }
 
@@ -133,10 +134,10 @@ fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
                 @for (job, item) in items {
                     tr {
                         td { code.any { (item.id) } }
-                        td.grow { (linked(item)) }
-                        td { (marks::status(job.status.as_str())) }
+                        td.grow { (linked_title(item)) }
+                        td { (elements::status(job.status.as_str())) }
                         td { a.id href={ "/jobs/" (job.id) } { (job.id.as_str().trim_start_matches("job-")) } }
-                        td.wide.end { @if let Some(at) = job.finished_at { (marks::from_now(at, now)) } }
+                        td.wide.end { @if let Some(at) = job.finished_at { (elements::from_now(at, now)) } }
                     }
                 }
             }
@@ -145,18 +146,18 @@ fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
 }
 
 /// Shows the title, as a link only if the URL can be opened.
-fn linked(item: &WorkItem) -> Markup {
+fn linked_title(item: &WorkItem) -> Markup {
     let title = text::short(&item.title, 140);
-    let leads = item.url.starts_with("https://") || item.url.starts_with("http://");
+    let is_link = item.url.starts_with("https://") || item.url.starts_with("http://");
     html! {
-        @if leads { a.any href=(item.url) rel="noopener noreferrer" data-row { (title) } }
+        @if is_link { a.any href=(item.url) rel="noopener noreferrer" data-row { (title) } }
         @else { span.any { (title) } }
     }
 }
 
 fn title(view: &ItemView) -> Markup {
     html! {
-        (linked(&view.item))
+        (linked_title(&view.item))
         @for label in view.item.labels.iter().take(6) { " " span.label { (text::short(label, 30)) } }
     }
 }

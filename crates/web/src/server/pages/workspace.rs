@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::text::{plain, short};
-use super::{Pages, layout, marks};
+use super::{Pages, elements, layout};
 use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
-/// Largest number of lines: a longer page is slow and hard to read.
+/// Maximum number of lines; a longer page is slow and hard to read.
 const MAX_DIFF_LINES: usize = 3000;
-/// Largest length of a line: the files of some programs have only one line.
+/// Maximum length of a line; some generated files have only one long line.
 const MAX_LINE_LENGTH: usize = 1000;
 
 /// Changes of a job, as many as a page shows.
@@ -35,25 +35,27 @@ impl Pages {
 impl WorkspaceDiff {
     fn of(diff: &[u8]) -> Self {
         let lines = || diff.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let shown = lines().take(MAX_DIFF_LINES).map(|line| {
+        let first_lines = lines().take(MAX_DIFF_LINES).map(|line| {
             let line = plain(&String::from_utf8_lossy(line));
             match line.char_indices().nth(MAX_LINE_LENGTH) {
                 Some((end, _)) => format!("{}… (the line is cut)", &line[..end]),
                 None => line,
             }
         });
-        Self { lines: shown.collect(), total: lines().count() }
+        Self { lines: first_lines.collect(), total: lines().count() }
     }
 }
 
-/// Checks whether the workspace is about to be created, kept or removed, for which there is no event.
-pub(super) fn moves(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Timestamp) -> bool {
+/// Checks whether the workspace is about to be created, kept or removed. There is no event for that, so the page polls.
+pub(super) fn is_changing(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Timestamp) -> bool {
     const CREATION_TIME: SignedDuration = SignedDuration::from_secs(30);
-    let runs = job.status == JobStatus::Running;
+    let is_running = job.status == JobStatus::Running;
     match workspace.map(|workspace| workspace.state) {
-        None => runs && job.run_started_at.is_some_and(|since| now.duration_since(since) < CREATION_TIME),
+        None => {
+            is_running && job.run_started_at.is_some_and(|since| now.duration_since(since) < CREATION_TIME)
+        }
         Some(WorkspacePhase::Making) => true,
-        Some(WorkspacePhase::Used) => !runs && job.status != JobStatus::Pending,
+        Some(WorkspacePhase::Used) => !is_running && job.status != JobStatus::Pending,
         Some(WorkspacePhase::Kept | WorkspacePhase::Branch) => false,
     }
 }
@@ -68,7 +70,7 @@ pub(super) fn part(
     }
     let content = html! {
         @match workspace {
-            Some(workspace) => (place(workspace)),
+            Some(workspace) => (facts(workspace)),
             None => p.muted { "The workspace is removed; the job's changes are kept." },
         }
         @match changes {
@@ -80,35 +82,35 @@ pub(super) fn part(
     layout::part("workspace", "Workspace", &html! {}, &content)
 }
 
-fn place(workspace: &WorkspaceView) -> Markup {
+fn facts(workspace: &WorkspaceView) -> Markup {
     html! {
         dl.grid {
             div { dt { "Kind" } dd { (workspace.kind.as_str()) } }
             div { dt { "State" } dd { (workspace.state.label())
-                @if let Some(until) = workspace.keep_until { " until " (marks::at(until)) } } }
+                @if let Some(until) = workspace.keep_until { " until " (elements::at(until)) } } }
             div { dt { "Branch" } dd { code.any { (short(&workspace.branch, 200)) } } }
-            div { dt { "Began with" } dd { code.any { (short(&workspace.base, 12)) } } }
+            div { dt { "Base" } dd { code.any { (short(&workspace.base, 12)) } } }
             div { dt { "Folder" } dd { code.any { (short(&workspace.path.to_string_lossy(), 400)) } span.muted { " on " (short(&workspace.node, 60)) } } }
         }
     }
 }
 
 fn diff(job: &JobId, changes: &WorkspaceDiff) -> Markup {
-    let whole = format!("/api/v1/jobs/{job}/diff");
+    let diff_address = format!("/api/v1/jobs/{job}/diff");
     if changes.lines.is_empty() {
         return html! { p.empty { "It changed nothing." } };
     }
     html! {
         div.diff role="group" tabindex="0" aria-label="What the job changed" {
-            @for (line, in_hunk) in in_hunks(&changes.lines) { (changed(line, in_hunk)) }
+            @for (line, in_hunk) in in_hunks(&changes.lines) { (diff_line(line, in_hunk)) }
         }
         @let more = changes.total - changes.lines.len();
-        @if more > 0 { p.muted { (more) " more lines are not shown here. " a href=(whole) { "The whole diff" } } }
-        @else { p.muted { a href=(whole) { "As text" } } }
+        @if more > 0 { p.muted { (more) " more lines are not shown here. " a href=(diff_address) { "The whole diff" } } }
+        @else { p.muted { a href=(diff_address) { "As text" } } }
     }
 }
 
-fn changed(line: &str, in_hunk: bool) -> Markup {
+fn diff_line(line: &str, in_hunk: bool) -> Markup {
     let (kind, sign, word, text) = match line.chars().next() {
         Some('+') if in_hunk => ("ins", "+", "added: ", &line[1..]),
         Some('-') if in_hunk => ("del", "−", "removed: ", &line[1..]),
@@ -135,14 +137,14 @@ mod tests {
 
     use super::*;
 
-    fn shown(diff: &str) -> String {
+    fn render(diff: &str) -> String {
         let job = "job-2026-01-05-aaaaaa".parse().unwrap();
         part((&job, JobStatus::Completed), None, Some(&WorkspaceDiff::of(diff.as_bytes()))).into_string()
     }
 
     #[test]
-    fn what_changed_is_text_with_signs() {
-        let page = shown(
+    fn changes_are_escaped_and_have_signs() {
+        let page = render(
             "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-<script>\n--- is no heading\n+\u{202e}new\u{1b}[1m\n",
         );
         for expected in [
@@ -154,7 +156,7 @@ mod tests {
             assert!(page.contains(expected), "{expected} in {page}");
         }
         assert!(page.contains("The workspace is removed") && page.contains("As text"), "{page}");
-        assert!(shown("").contains("It changed nothing."));
+        assert!(render("").contains("It changed nothing."));
     }
 
     #[test]
@@ -179,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_diff_is_cut_and_says_so() {
-        let page = shown(&format!("@@ -0,0 +1 @@\n{}", "+line\n".repeat(MAX_DIFF_LINES + 6)));
+    fn a_huge_diff_is_cut_with_a_note() {
+        let page = render(&format!("@@ -0,0 +1 @@\n{}", "+line\n".repeat(MAX_DIFF_LINES + 6)));
         assert_eq!(page.matches("d-ins").count(), MAX_DIFF_LINES - 1);
         assert!(page.contains("7 more lines are not shown here"), "{}", &page[page.len() - 300..]);
-        let page = shown(&format!("+{}\n", "ü".repeat(1 << 20)));
+        let page = render(&format!("+{}\n", "ü".repeat(1 << 20)));
         assert!(page.contains("(the line is cut)") && page.len() < 10_000);
     }
 }

@@ -139,16 +139,16 @@ fn only_what_our_account_wrote_is_ours() {
 #[test]
 fn a_fact_is_told_once_for_each_claim() {
     let by = claimant("f", "h", 60);
-    for (told, asked, expected) in [
+    for (reported, asked, expected) in [
         (None, None, true),
         (Some(1), Some(1), true),
         (Some(1), None, true),
         (None, Some(1), true),
         (Some(1), Some(2), false),
     ] {
-        let told = Marker::Report(ResultMarker::of(&by, told));
+        let reported = Marker::Report(ResultMarker::of(&by, reported));
         let mut marks = marks(0, &[written(3, 0, "h", 60)]);
-        marks.all[0].marker = told;
+        marks.all[0].marker = reported;
         assert_eq!(marks.has_reported(&Marker::Report(ResultMarker::of(&by, asked))), expected);
         assert!(!marks.has_reported(&Marker::Release(ResultMarker::of(&by, asked))), "another kind");
         assert!(

@@ -31,14 +31,14 @@ pub(super) fn symbols() -> Markup {
     }
 }
 
-/// Shows a status as a shape and a word; colour is only an addition.
-pub(super) fn status(word: &str) -> Markup {
-    status_as(word, word)
+/// Renders a status as a symbol and a word, so that the colour is not needed to read it.
+pub(super) fn status(status: &str) -> Markup {
+    status_as(status, status)
 }
 
-/// Shows a label with the mark of a known status.
-pub(super) fn status_as(word: &str, label: &str) -> Markup {
-    let shape = match word {
+/// Renders a label with the symbol of a known status.
+pub(super) fn status_as(status: &str, label: &str) -> Markup {
+    let shape = match status {
         "running" | "preparing" | "claimed" => "running",
         "completed" | "ran" | "done" => "completed",
         "failed" | "error" | "missed" | "given_up" => "failed",
@@ -49,15 +49,15 @@ pub(super) fn status_as(word: &str, label: &str) -> Markup {
         _ => "idle",
     };
     html! {
-        span class={ "status s-" (word) } {
+        span class={ "status s-" (status) } {
             svg.i aria-hidden="true" { use href={ "#i-" (shape) } {} }
             (label)
         }
     }
 }
 
-pub(super) fn job_status(status_word: JobStatus) -> Markup {
-    status(status_word.as_str())
+pub(super) fn job_status(job_status: JobStatus) -> Markup {
+    status(job_status.as_str())
 }
 
 /// Shows a time in UTC; the script turns it into local time.
@@ -78,7 +78,7 @@ pub(super) fn due(time: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(time) title=(exact) data-due { (duration::until(now, time)) } }
 }
 
-/// Shows the time since the start; the script counts on.
+/// Shows the time since `since`; the script of the page keeps it up to date.
 pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
     let exact = format!("since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"));
     let length = duration::in_words(now.duration_since(since));
@@ -107,12 +107,12 @@ pub(super) fn sum(dollars: f64, assumed: Option<f64>) -> String {
 /// Formats `1234567` as `1.2M`.
 pub(super) fn count(number: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let of = |unit: u64| number as f64 / unit as f64;
+    let in_unit = |unit: u64| number as f64 / unit as f64;
     match number {
         0..10_000 => number.to_string(),
-        10_000..1_000_000 => format!("{:.0}k", of(1_000)),
-        1_000_000..1_000_000_000 => format!("{:.1}M", of(1_000_000)),
-        _ => format!("{:.1}G", of(1_000_000_000)),
+        10_000..1_000_000 => format!("{:.0}k", in_unit(1_000)),
+        1_000_000..1_000_000_000 => format!("{:.1}M", in_unit(1_000_000)),
+        _ => format!("{:.1}G", in_unit(1_000_000_000)),
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_for_people() {
+    fn numbers_are_shortened() {
         for (number, expected) in
             [(9_999, "9999"), (12_345, "12k"), (1_234_567, "1.2M"), (5_000_000_000, "5.0G")]
         {

@@ -1,14 +1,14 @@
 //! Checks of budgets against the usage that a runtime reports, because a limit in dollars has no effect without known
 //! costs.
 
-use super::load::{Draft, Loader};
-use super::node::Location;
-use super::problem::Problem;
 use crate::budget::{Budget, UsageReporting};
+use crate::config::load::{Draft, Loader};
+use crate::config::node::Location;
+use crate::config::problem::Problem;
 use crate::roster::Agent;
 use crate::runtime::Runtime;
 
-pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let budgets = [agent.budget, loader.budget.limits];
     if budgets.iter().all(Budget::is_unlimited) {
         return;

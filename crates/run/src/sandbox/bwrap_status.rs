@@ -20,13 +20,13 @@ const BWRAP_PREFIX: &str = "bwrap: ";
 
 /// The pipe. Its write end is inherited until the child is started.
 #[derive(Debug)]
-pub struct Making {
+pub struct BwrapStatus {
     reader: PipeReader,
     writer: Option<PipeWriter>,
 }
 
-impl Making {
-    pub fn watched() -> io::Result<Self> {
+impl BwrapStatus {
+    pub fn new() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         fcntl_setfd(&writer, FdFlags::empty())?;
         fcntl_setfl(&reader, OFlags::NONBLOCK)?;
@@ -49,26 +49,26 @@ impl Making {
     /// Returns true if the agent was started. Called after everything has ended.
     pub fn began(mut self) -> bool {
         self.spawned();
-        let mut said = Vec::new();
+        let mut status = Vec::new();
         // If the pipe cannot be read, the exit code counts as the agent's.
-        match self.reader.read_to_end(&mut said) {
-            Ok(_) => String::from_utf8_lossy(&said).contains(STARTED_MARK),
+        match self.reader.read_to_end(&mut status) {
+            Ok(_) => String::from_utf8_lossy(&status).contains(STARTED_MARK),
             Err(_) => true,
         }
     }
 }
 
 /// Formats why a sandbox could not be created, from the message of `bwrap`.
-pub fn failure(said: &str) -> String {
-    let own = said.lines().rev().find(|line| line.starts_with(BWRAP_PREFIX));
-    let why = own.or_else(|| said.lines().next()).unwrap_or("bwrap ended without a word");
+pub fn failure(stderr: &str) -> String {
+    let last_own_line = stderr.lines().rev().find(|line| line.starts_with(BWRAP_PREFIX));
+    let why = last_own_line.or_else(|| stderr.lines().next()).unwrap_or("bwrap ended without a word");
     format!("`sandbox: {}` cannot be enforced: {why}", SandboxKind::Bubblewrap)
 }
 
 /// Creates the sandbox as a start does, with cowhand's program instead of the agent.
-pub fn try_out(sandbox: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), SandboxError> {
-    let trial = SandboxPlan { program: forward::PROGRAM.into(), ..sandbox.clone() };
-    let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], own, None);
+pub fn try_out(sandbox: &SandboxPlan, directory: &Path, cowhand: &Path) -> Result<(), SandboxError> {
+    let trial = SandboxPlan { program: forward::PROGRAM_PATH.into(), ..sandbox.clone() };
+    let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], cowhand, None);
     let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
     let tried = Command::new(program)
         .args(arguments)
@@ -89,9 +89,9 @@ mod tests {
 
     #[test]
     fn whose_words_they_are() {
-        let told = failure("hello\nbwrap: Can't mkdir /x: Read-only file system\n");
+        let message = failure("hello\nbwrap: Can't mkdir /x: Read-only file system\n");
         assert_eq!(
-            told,
+            message,
             "`sandbox: bubblewrap` cannot be enforced: bwrap: Can't mkdir /x: Read-only file system"
         );
         assert!(failure("").ends_with("bwrap ended without a word"));
@@ -104,13 +104,13 @@ mod tests {
             (vec!["--ro-bind", "/", "/", "--ro-bind", "/nowhere", "/x", "--", "true"], false),
             (vec!["--ro-bind", "/", "/", "--", "/nowhere"], false),
         ] {
-            let mut making = Making::watched().unwrap();
+            let mut status = BwrapStatus::new().unwrap();
             let mut argv: Vec<OsString> = std::iter::once("bwrap").chain(arguments).map(Into::into).collect();
-            making.add_status_pipe(&mut argv);
+            status.add_status_pipe(&mut argv);
             let mut child = Command::new(&argv[0]).args(&argv[1..]).stderr(Stdio::null()).spawn().unwrap();
-            making.spawned();
+            status.spawned();
             assert!(!child.wait().unwrap().success() || expected);
-            assert_eq!(making.began(), expected, "{argv:?}");
+            assert_eq!(status.began(), expected, "{argv:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Checks of an agent's keys against the features of its runtime.
 
-use super::load::{Draft, Loader};
-use super::node::Node;
-use super::problem::Problem;
+use crate::config::load::{Draft, Loader};
+use crate::config::node::Node;
+use crate::config::problem::Problem;
 use crate::roster::{Agent, Unenforceable};
 
-pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let unenforceable = agent.unenforceable();
     check_unused(loader, draft, agent, unenforceable.as_ref());
     if let Some(Unenforceable { key, why }) = unenforceable {
@@ -27,7 +27,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
 }
 
 /// Checks `command:`, which belongs to the runtimes without their own program.
-pub(super) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
+pub(in crate::config) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     let runtime = draft.node.get("runtime");
     let name = runtime.and_then(Node::text).unwrap_or_default();
     let is_command = matches!(name, "command" | "acp");

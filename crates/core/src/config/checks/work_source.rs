@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use super::compose::each_schedule;
-use super::load::{Draft, Loader};
-use super::node::{Entry, Location, Node, Value};
-use super::problem::{Problem, Severity};
-use super::resolve::schedule_node;
+use crate::config::compose::each_schedule;
+use crate::config::load::{Draft, Loader};
+use crate::config::node::{Entry, Location, Node, Value};
+use crate::config::problem::{Problem, Severity};
+use crate::config::resolve::schedule_node;
 use crate::roster::Agent;
 use crate::runtime::Runtime;
 use crate::work_source::ConfiguredSource;
 
 /// Adds the agent's `repo` to its GitHub sources that name none.
-pub(super) fn take_repo(draft: &mut Draft) {
+pub(in crate::config) fn take_repo(draft: &mut Draft) {
     let Some(repo) = draft.node.entry("repo").filter(|entry| entry.node.text().is_some_and(is_repo)).cloned()
     else {
         return;
@@ -39,7 +39,7 @@ fn is_repo(text: &str) -> bool {
     text.split_once('/').is_some_and(|(owner, name)| is_part(owner) && is_part(name))
 }
 
-pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let (Some(source), Some(node)) = (&agent.work_source, draft.node.get("work_source")) {
         check_source(loader, draft, source, node, "work_source");
     }
@@ -105,7 +105,7 @@ fn same_label(one: &str, other: &str) -> bool {
 }
 
 /// Keys that describe an agent, without stating when or for what it runs.
-const WHAT_IT_IS: [&str; 16] = [
+const DESCRIPTIVE_KEYS: [&str; 16] = [
     "name",
     "description",
     "working_directory",
@@ -126,11 +126,11 @@ const WHAT_IT_IS: [&str; 16] = [
 
 /// Warns of an agent that nothing starts and that has no other keys. An agent without schedules but with further keys,
 /// such as a prompt or permissions, is meant to be run by hand.
-pub(super) fn nothing_to_do(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+pub(in crate::config) fn nothing_to_do(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let entries = draft.node.entries().into_iter().flatten().filter(|(_, entry)| !entry.node.is_null());
     let says_more = entries.filter(|(key, entry)| match key.as_str() {
         "schedules" => entry.node.entries().is_some_and(|schedules| !schedules.is_empty()),
-        key => !WHAT_IT_IS.contains(&key),
+        key => !DESCRIPTIVE_KEYS.contains(&key),
     });
     if draft.herdctl || agent.runtime() == Runtime::Command || says_more.count() > 0 {
         return;

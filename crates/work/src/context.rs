@@ -27,7 +27,7 @@ pub struct SourceContext {
 /// Leaves out the variables, because some are secret.
 impl fmt::Debug for SourceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setting")
+        f.debug_struct("SourceContext")
             .field("base", &self.base)
             .field("clock", &self.clock)
             .finish_non_exhaustive()

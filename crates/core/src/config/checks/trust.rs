@@ -1,17 +1,17 @@
 //! Checks of trust settings, for contradictions and against the triggers that they apply to.
 
-use super::load::{Draft, Loader};
-use super::node::{Location, Node};
-use super::problem::{Problem, Severity};
-use super::resolve::schedule_at;
+use crate::config::load::{Draft, Loader};
+use crate::config::node::{Location, Node};
+use crate::config::problem::{Problem, Severity};
+use crate::config::resolve::schedule_at;
 use crate::prompt::{self, Template, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::sandbox::SandboxKind;
-use crate::trigger::TriggerConfig;
+use crate::trigger::{GithubItem, TriggerKind};
 use crate::trust::{Treatment, Trust};
 use crate::workspace::IsolationKind;
 
-pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let (Some(trust), Some(node)) = (&agent.trust, draft.node.get("trust")) {
         check_one(loader, draft, (agent, None), trust, node.at);
     }
@@ -58,21 +58,18 @@ fn check_one(
 
 /// Warns if strangers can give instructions to an agent without a sandbox, which is rarely intended.
 fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
-    let from = match &schedule.trigger {
-        TriggerConfig::GithubIssues { .. } => "whoever can open an issue",
-        TriggerConfig::GithubPullRequests { .. } => "whoever can open a pull request",
-        TriggerConfig::Webhook { events, .. } if events.iter().any(|event| is_of_people(event)) => {
+    let from = match schedule.trigger.kind() {
+        TriggerKind::Github { item: GithubItem::Issue, .. } => "whoever can open an issue",
+        TriggerKind::Github { item: GithubItem::PullRequest, .. } => "whoever can open a pull request",
+        TriggerKind::Webhook { events, .. } if events.iter().any(|event| has_text_of_people(event)) => {
             "whoever can write in the repository's issues"
         }
-        TriggerConfig::Interval { .. }
-        | TriggerConfig::Cron { .. }
-        | TriggerConfig::Delay { .. }
-        | TriggerConfig::Webhook { .. }
-        | TriggerConfig::Chat { .. }
-        | TriggerConfig::Manual {}
-        | TriggerConfig::AgentLifecycle { .. }
-        | TriggerConfig::DispatchResult { .. }
-        | TriggerConfig::Custom { .. } => return,
+        TriggerKind::Webhook { .. }
+        | TriggerKind::Chat
+        | TriggerKind::Clock(_)
+        | TriggerKind::Hand
+        | TriggerKind::Event(_)
+        | TriggerKind::Tasks { .. } => return,
     };
     let default = agent.default_prompt.as_deref();
     let prompt = prompt::choose(None, schedule.prompt.as_deref(), default);
@@ -90,8 +87,8 @@ fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sch
 }
 
 /// Checks whether an event of GitHub or GitLab contains text that somebody wrote.
-fn is_of_people(event: &str) -> bool {
-    const OF_PEOPLE: [&str; 12] = [
+fn has_text_of_people(event: &str) -> bool {
+    const EVENTS_WITH_TEXT: [&str; 12] = [
         "issues",
         "issue_comment",
         "pull_request",
@@ -107,7 +104,7 @@ fn is_of_people(event: &str) -> bool {
     ];
     let event = event.to_ascii_lowercase();
     let name = event.split_once('.').map_or(event.as_str(), |(name, _)| name);
-    OF_PEOPLE.contains(&name)
+    EVENTS_WITH_TEXT.contains(&name)
 }
 
 /// Returns an error if the text is not a whole name, because names are compared as a whole, as on GitHub.
@@ -131,7 +128,7 @@ fn decides_nothing(trust: &Trust) -> Option<&'static str> {
 
 /// Warns if deliveries are not signed, because anybody can send names in them.
 fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
-    let unsigned = matches!(schedule.trigger, TriggerConfig::Webhook { allow_unsigned: true, .. });
+    let unsigned = matches!(schedule.trigger.kind(), TriggerKind::Webhook { allow_unsigned: true, .. });
     if unsigned && !agent.trusts(Some(schedule)).is_empty() {
         let message = "with `allow_unsigned` nobody can be trusted: all its deliveries are a stranger's";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
@@ -160,7 +157,7 @@ fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
     let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
     let by_permission = trusts.iter().any(|trust| trust.min_permission.is_some());
     let is_bound = trusts.iter().any(|trust| !trust.repos.is_empty());
-    let is_webhook = matches!(schedule.trigger, TriggerConfig::Webhook { .. });
+    let is_webhook = matches!(schedule.trigger.kind(), TriggerKind::Webhook { .. });
     if is_webhook && by_permission && !is_bound && trusts.iter().any(by_app) {
         let message = "whoever installs the App is admin of a repository of their own: name yours in `repos` of `trust`";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);

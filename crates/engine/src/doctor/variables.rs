@@ -35,10 +35,10 @@ const WELL_KNOWN: [&str; 24] = [
 ];
 
 /// Names the well-known variables that are set and that agents do not get. `is_set` reads the daemon's environment.
-pub(super) fn look(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Finding> {
-    let set: Vec<&str> = WELL_KNOWN.into_iter().filter(|name| is_set(name)).collect();
+pub(super) fn check(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Finding> {
+    let set_variables: Vec<&str> = WELL_KNOWN.into_iter().filter(|name| is_set(name)).collect();
     let mut missing = Vec::new();
-    for name in set {
+    for name in set_variables {
         let agents: Vec<&str> = roster
             .agents
             .iter()
@@ -72,19 +72,19 @@ mod tests {
         let plain = agent("plain", serde_json::json!({}));
         let passes =
             agent("passes", serde_json::json!({"pass_env": ["GH_TOKEN"], "env": {"GITHUB_TOKEN": "x"}}));
-        let told = |agents: Vec<Agent>| {
+        let detail = |agents: Vec<Agent>| {
             let roster = Roster { agents, ..Roster::default() };
             let is_set = |name: &str| ["GITHUB_TOKEN", "GH_TOKEN", "KUBECONFIG"].contains(&name);
-            look(&roster, is_set).map(|finding| finding.detail)
+            check(&roster, is_set).map(|finding| finding.detail)
         };
         let advice = "an agent gets a variable that its `pass_env` or `env` names";
         assert_eq!(
-            told(vec![plain.clone(), passes]).unwrap(),
+            detail(vec![plain.clone(), passes]).unwrap(),
             format!(
                 "GITHUB_TOKEN (not passed to plain), GH_TOKEN (not passed to plain), KUBECONFIG (no agent gets it); {advice}"
             )
         );
         let of_herdctl = Agent { inherits_environment: true, ..plain };
-        assert_eq!(told(vec![of_herdctl]), None);
+        assert_eq!(detail(vec![of_herdctl]), None);
     }
 }

@@ -31,17 +31,17 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct Conversation {
     agent: AgentProcess,
     sink: MessageSink,
-    patience: Duration,
+    timeout: Duration,
     permissions: Option<(PermissionJudge, PermissionRules)>,
     ask_fleet: Option<AskFleet>,
     /// Requests of the agent that wait for a decision of the fleet.
     pending: JoinSet<(Asking, PermissionVerdict)>,
     waiting: Vec<Asking>,
     signals: [Signal; 2],
-    asked: u64,
+    requests_sent: u64,
     session: Option<String>,
     /// Deadline of a cancelled turn.
     cancelled: Option<Instant>,
@@ -71,15 +71,15 @@ enum Next {
 }
 
 /// Runs the client. An error means that the client itself failed.
-pub(super) async fn whole(
-    orders: Instructions,
+pub(super) async fn run(
+    instructions: Instructions,
     prompt: &str,
     ask_fleet: AskFleet,
 ) -> anyhow::Result<ExitCode> {
     let sink = MessageSink::Stdout;
-    match converse(orders, prompt, sink, ask_fleet).await {
+    match converse(instructions, prompt, sink, ask_fleet).await {
         Ok(()) | Err(Cause::Stopped) => Ok(ExitCode::SUCCESS),
-        Err(Cause::Trouble(kind, message)) => {
+        Err(Cause::Failed(kind, message)) => {
             sink.failed(kind, &message)?;
             Ok(ExitCode::FAILURE)
         }
@@ -88,55 +88,58 @@ pub(super) async fn whole(
 }
 
 async fn converse(
-    orders: Instructions,
+    instructions: Instructions,
     prompt: &str,
     sink: MessageSink,
     ask_fleet: AskFleet,
 ) -> Result<(), Cause> {
-    let (program, arguments) = orders.command.split_first().ok_or_else(|| {
-        Cause::Trouble(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
-    })?;
+    let (program, arguments) = instructions
+        .command
+        .split_first()
+        .ok_or_else(|| Cause::Failed(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned()))?;
     let mut command = Command::new(program);
     command.args(arguments);
     // Signals are caught before the agent starts, so that the client cannot be stopped without it.
-    let signals = Talk::signals()?;
+    let signals = Conversation::signals()?;
     let agent = AgentProcess::start(command).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "it was not found; is it installed and on the PATH?".to_owned(),
             io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
             _ => error.to_string(),
         };
-        Cause::Trouble(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
+        Cause::Failed(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
     })?;
-    let mut talk = Talk::new(agent, signals, sink, Duration::from_millis(orders.patience_ms));
-    talk.ask_fleet = Some(ask_fleet);
-    talk.permissions = Some((PermissionJudge::new(orders.rules.clone()), orders.rules.clone()));
-    let done = session::run(&mut talk, &orders, prompt).await;
-    let breach = talk.breach.take();
-    let hasty = talk.cancelled.is_some() || matches!(done, Err(Cause::Stopped));
-    talk.agent.leave(if hasty { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
+    let mut conversation =
+        Conversation::new(agent, signals, sink, Duration::from_millis(instructions.timeout_ms));
+    conversation.ask_fleet = Some(ask_fleet);
+    conversation.permissions =
+        Some((PermissionJudge::new(instructions.rules.clone()), instructions.rules.clone()));
+    let done = session::run(&mut conversation, &instructions, prompt).await;
+    let breach = conversation.breach.take();
+    let hasty = conversation.cancelled.is_some() || matches!(done, Err(Cause::Stopped));
+    conversation.agent.leave(if hasty { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
     match breach {
         Some(breach) => Err(Cause::reported(breach)),
         None => done,
     }
 }
 
-impl Talk {
+impl Conversation {
     fn signals() -> io::Result<[Signal; 2]> {
         Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
     }
 
-    fn new(agent: AgentProcess, signals: [Signal; 2], sink: MessageSink, patience: Duration) -> Self {
+    fn new(agent: AgentProcess, signals: [Signal; 2], sink: MessageSink, timeout: Duration) -> Self {
         Self {
             agent,
             sink,
-            patience,
+            timeout,
             permissions: None,
             ask_fleet: None,
             pending: JoinSet::new(),
             waiting: Vec::new(),
             signals,
-            asked: 0,
+            requests_sent: 0,
             session: None,
             cancelled: None,
             breach: None,
@@ -144,15 +147,15 @@ impl Talk {
     }
 
     /// Starts a conversation without output, to query the agent.
-    pub(super) fn without_output(agent: AgentProcess, patience: Duration) -> io::Result<Self> {
-        Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, patience))
+    pub(super) fn without_output(agent: AgentProcess, timeout: Duration) -> io::Result<Self> {
+        Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, timeout))
     }
 
-    pub(super) async fn goodbye(self) {
+    pub(super) async fn close(self) {
         self.agent.leave(CANCELLED_EXIT_TIMEOUT).await;
     }
 
-    pub(super) fn is_in(&mut self, session: &str) {
+    pub(super) fn set_session(&mut self, session: &str) {
         self.session = Some(session.to_owned());
     }
 
@@ -184,13 +187,13 @@ impl Talk {
 
     /// Sends a request, and handles everything that arrives before its answer.
     pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Cause> {
-        self.asked += 1;
-        let id = self.asked;
-        self.sink.asked(id, method)?;
+        self.requests_sent += 1;
+        let id = self.requests_sent;
+        self.sink.request(id, method)?;
         self.agent.send(wire::request(id, method, &params))?;
-        let patience = (method != PROMPT_METHOD).then(|| Instant::now() + self.patience);
+        let answer_deadline = (method != PROMPT_METHOD).then(|| Instant::now() + self.timeout);
         loop {
-            let deadline = self.cancelled.or(patience);
+            let deadline = self.cancelled.or(answer_deadline);
             match self.next(deadline).await? {
                 Next::Line(line) => {
                     if let Some((answered, answer)) = self.read_line(line)?
@@ -200,7 +203,7 @@ impl Talk {
                     }
                 }
                 Next::Ended(status) => {
-                    if let Some(answer) = self.last_words(id).await? {
+                    if let Some(answer) = self.remaining_answer(id).await? {
                         return Ok(answer);
                     }
                     return Err(ended(status, method));
@@ -291,17 +294,17 @@ impl Talk {
         let (Some((permissions, _)), "session/request_permission") = (&mut self.permissions, method) else {
             return self.agent.send(wire::not_here(id, method));
         };
-        let tool = permissions.learn(&params["toolCall"]);
+        let tool = permissions.update_call(&params["toolCall"]);
         let verdict = match &self.cancelled {
             Some(_) => PermissionVerdict::Refuse("the job is being cancelled".to_owned()),
             None => permissions.judge(&tool),
         };
         let asking = Asking { id: id.clone(), options: params["options"].clone() };
         if verdict == PermissionVerdict::Ask {
-            let (name, input) = (tool.known_as(), input_of(&params["toolCall"]));
+            let (name, input) = (tool.rule_name(), input_of(&params["toolCall"]));
             self.waiting.push(asking.clone());
-            let wanted = ToolUse { id: tool.id, tool: name, input };
-            self.pending.spawn(decide(self.ask_fleet, asking, wanted));
+            let tool_use = ToolUse { id: tool.id, tool: name, input };
+            self.pending.spawn(decide(self.ask_fleet, asking, tool_use));
             return Ok(());
         }
         self.decided(&asking, verdict)
@@ -330,7 +333,7 @@ impl Talk {
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
             return Ok(());
         }
-        let tool = permissions.learn(update);
+        let tool = permissions.update_call(update);
         let runs = matches!(update["status"].as_str(), Some("in_progress" | "completed"));
         let why = permissions.forbidden(&tool).filter(|_| runs && self.breach.is_none());
         let Some(why) = why else { return Ok(()) };
@@ -361,7 +364,7 @@ impl Talk {
     }
 
     /// Reads the remaining output of an agent that has ended, which may contain the answer.
-    async fn last_words(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
+    async fn remaining_answer(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
         let end = Instant::now() + OUTPUT_END_TIMEOUT;
         // A child of the agent may keep the pipe open.
         while let Ok(Some(line)) = tokio::time::timeout_at(end, self.agent.lines.recv()).await {
@@ -382,18 +385,22 @@ impl Talk {
     }
 
     fn unanswered(&self, method: &str) -> Cause {
-        let seconds = self.patience.as_secs_f32();
-        let doubt = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
-        Cause::reported(format!("the agent did not answer {method} within {seconds} seconds{doubt}"))
+        let seconds = self.timeout.as_secs_f32();
+        let hint = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
+        Cause::reported(format!("the agent did not answer {method} within {seconds} seconds{hint}"))
     }
 }
 
 /// Waits for the decision of the fleet's rules or of a person, without a timeout.
-async fn decide(ask_fleet: Option<AskFleet>, asking: Asking, wanted: ToolUse) -> (Asking, PermissionVerdict) {
+async fn decide(
+    ask_fleet: Option<AskFleet>,
+    asking: Asking,
+    tool_use: ToolUse,
+) -> (Asking, PermissionVerdict) {
     let Some(ask_fleet) = ask_fleet else {
         return (asking, PermissionVerdict::Refuse("nobody can be asked".to_owned()));
     };
-    let verdict = match ask_fleet(wanted).await {
+    let verdict = match ask_fleet(tool_use).await {
         Ok(()) => PermissionVerdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
         Err(why) => PermissionVerdict::Refuse(why),
     };
@@ -404,8 +411,8 @@ fn ended(status: ExitStatus, method: &str) -> Cause {
     use std::os::unix::process::ExitStatusExt;
     let when = format!("before it had answered {method}");
     if let Some(signal) = status.signal() {
-        return Cause::Trouble(ErrorKind::Signal, format!("the agent was ended by signal {signal} {when}"));
+        return Cause::Failed(ErrorKind::Signal, format!("the agent was ended by signal {signal} {when}"));
     }
     let code = status.code().unwrap_or(-1);
-    Cause::Trouble(ErrorKind::Exit, format!("the agent ended with exit code {code} {when}"))
+    Cause::Failed(ErrorKind::Exit, format!("the agent ended with exit code {code} {when}"))
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use super::hint;
-use super::node::{Entry, Location, Node, Scalar, Value};
+use super::node::{Entry, Location, Node, Scalar, Sources, Value};
 use super::problem::{Problem, Problems, Severity};
 use super::scalar::untyped;
 use super::schema::{ConfigSchema, SCHEMA, aliases_of};
@@ -27,12 +27,14 @@ pub(super) struct CheckOptions<'a> {
     pub partial: bool,
     /// Path of the tree itself, for messages.
     pub below: &'a str,
+    /// Files of the tree, to which its paths (`x-path`) are relative. None leaves paths as they are written.
+    pub sources: Option<&'a Sources>,
 }
 
 pub(super) struct Checker<'a> {
     pub(super) schema: &'static ConfigSchema,
     problems: &'a mut Problems,
-    reading: CheckOptions<'a>,
+    pub(super) reading: CheckOptions<'a>,
     path: Vec<Step>,
     /// Number of steps in the path that mark everything below as secret.
     secret: usize,

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::load::{Draft, Loader};
-use super::node::{Location, Node};
-use super::problem::Problem;
-use super::resolve::{schedule_at, schedule_node};
+use crate::config::load::{Draft, Loader};
+use crate::config::node::{Location, Node};
+use crate::config::problem::Problem;
+use crate::config::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Schedule};
 use crate::runtime::Runtime;
 use crate::sandbox::{Credentials, Network, Reach, Reaches, RequestedSandbox, SandboxKind, SandboxRules};
@@ -15,7 +15,7 @@ use crate::workspace::IsolationKind;
 /// Minimum memory; even the smallest program needs more to start.
 const LEAST_MEMORY: u64 = 4_000_000;
 
-pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let Some(node) = draft.node.get("sandbox") {
         check_one(loader, draft, (agent, None), (Some(node), node.at), "sandbox");
     } else if let Some(node) = draft.node.get("docker") {

@@ -18,12 +18,12 @@ const MAX_BACKTICK_RUN: usize = 16;
 
 /// Author of a comment: the name of the fleet, if it has one, and the job or person.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Speaker<'a> {
+pub(super) struct CommentAuthor<'a> {
     pub(super) fleet: Option<&'a str>,
     pub(super) holder: &'a str,
 }
 
-impl fmt::Display for Speaker<'_> {
+impl fmt::Display for CommentAuthor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(fleet) = self.fleet {
             write!(f, "fleet {}, ", code(fleet))?;
@@ -32,12 +32,12 @@ impl fmt::Display for Speaker<'_> {
     }
 }
 
-pub(super) fn of_claim(by: Speaker<'_>, until: Timestamp) -> String {
+pub(super) fn claim_comment(by: CommentAuthor<'_>, until: Timestamp) -> String {
     let until = until.strftime("%Y-%m-%d %H:%M UTC");
     format!("cowhand is working on this ({by}, until {until} unless it says otherwise).")
 }
 
-pub(super) fn of_report(result: &WorkResult, by: Speaker<'_>) -> String {
+pub(super) fn report_comment(result: &WorkResult, by: CommentAuthor<'_>) -> String {
     let outcome = match result.outcome {
         WorkOutcome::Success => "done",
         WorkOutcome::Failure => "failed",
@@ -69,7 +69,7 @@ pub(super) fn of_report(result: &WorkResult, by: Speaker<'_>) -> String {
     text
 }
 
-pub(super) fn of_release(reason: Option<&str>, by: Speaker<'_>) -> String {
+pub(super) fn release_comment(reason: Option<&str>, by: CommentAuthor<'_>) -> String {
     let mut text = format!("cowhand has given this back ({by}).\n");
     if let Some(reason) = reason {
         push_fence(&mut text, reason, MAX_SECTION_BYTES);
@@ -79,19 +79,19 @@ pub(super) fn of_release(reason: Option<&str>, by: Speaker<'_>) -> String {
 
 /// Writes a fence that is longer than every run of backticks inside it.
 fn push_fence(out: &mut String, text: &str, cap: usize) {
-    let text = plain(&cut(text, 0, cap));
-    let fence = "`".repeat(longest_row(&text).max(2) + 1);
+    let text = without_control_characters(&cut(text, 0, cap));
+    let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);
     let _ = write!(out, "\n{fence}text\n{}\n{fence}\n", text.trim_end());
 }
 
-fn longest_row(text: &str) -> usize {
+fn longest_backtick_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or_default()
 }
 
 /// Formats text as inline code.
 fn code(text: &str) -> String {
-    let text = plain(&cut(text, 0, MAX_ARTIFACT_BYTES)).replace(['\n', '\t'], " ");
-    let fence = "`".repeat(longest_row(&text) + 1);
+    let text = without_control_characters(&cut(text, 0, MAX_ARTIFACT_BYTES)).replace(['\n', '\t'], " ");
+    let fence = "`".repeat(longest_backtick_run(&text) + 1);
     format!("{fence} {text} {fence}")
 }
 
@@ -108,22 +108,22 @@ fn link_or_code(artifact: &str) -> String {
 }
 
 /// Removes characters that control a terminal or change the text direction. The result is not longer than the text.
-fn plain(text: &str) -> String {
+fn without_control_characters(text: &str) -> String {
     let is_odd = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_odd(c) { '?' } else { c }).collect();
     // The fence would have to be longer, twice; no real text has such a run.
-    if longest_row(&text) > MAX_BACKTICK_RUN { text.replace('`', "'") } else { text }
+    if longest_backtick_run(&text) > MAX_BACKTICK_RUN { text.replace('`', "'") } else { text }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn by(holder: &str) -> Speaker<'_> {
-        Speaker { fleet: None, holder }
+    fn by(holder: &str) -> CommentAuthor<'_> {
+        CommentAuthor { fleet: None, holder }
     }
 
     fn result(summary: &str) -> WorkResult {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_report() {
-        let text = of_report(
+        let text = report_comment(
             &WorkResult {
                 outcome: WorkOutcome::Partial,
                 summary: "Fixed login.".into(),
@@ -145,7 +145,7 @@ mod tests {
                 ],
                 error: Some("test_sso fails".into()),
             },
-            Speaker { fleet: Some("web-shop"), holder: "job-2026-01-02-abcdef" },
+            CommentAuthor { fleet: Some("web-shop"), holder: "job-2026-01-02-abcdef" },
         );
         insta::assert_snapshot!(text);
     }
@@ -153,14 +153,14 @@ mod tests {
     #[test]
     fn the_other_comments() {
         assert_eq!(
-            of_claim(Speaker { fleet: Some("herd"), holder: "job-1" }, Timestamp::UNIX_EPOCH),
+            claim_comment(CommentAuthor { fleet: Some("herd"), holder: "job-1" }, Timestamp::UNIX_EPOCH),
             "cowhand is working on this (fleet ` herd `, ` job-1 `, until 1970-01-01 00:00 UTC unless it says otherwise)."
         );
         assert_eq!(
-            of_release(Some("timed out"), by("job-1")),
+            release_comment(Some("timed out"), by("job-1")),
             "cowhand has given this back (` job-1 `).\n\n```text\ntimed out\n```\n"
         );
-        assert_eq!(of_release(None, by("a`b")), "cowhand has given this back (`` a`b ``).\n");
+        assert_eq!(release_comment(None, by("a`b")), "cowhand has given this back (`` a`b ``).\n");
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
             "\u{1b}[2J\u{202e}evil\u{0}",
             "",
         ] {
-            let text = of_release(Some(nasty), by("h"));
+            let text = release_comment(Some(nasty), by("h"));
             let mut lines = text.lines().skip(2);
             let fence = lines.next().unwrap().strip_suffix("text").unwrap();
             assert!(fence.len() >= 3 && fence.bytes().all(|b| b == b'`'));
@@ -194,7 +194,7 @@ mod tests {
                 artifacts: vec![long.clone(); 500],
                 ..result(&long)
             };
-            let text = of_report(&report, Speaker { fleet: Some(&long), holder: &long });
+            let text = report_comment(&report, CommentAuthor { fleet: Some(&long), holder: &long });
             assert!(text.len() + 2049 <= MAX_COMMENT_BYTES, "{}", text.len());
             assert!(text.matches("bytes cut …]").count() >= 3 && text.contains("and 450 more"));
         }

@@ -11,22 +11,22 @@ impl Fleet {
     /// Enables a schedule and returns whether it was disabled. Due times and events of that time do not fire later. A
     /// trigger that gave up is started again. A schedule that is disabled in its file, or finished, cannot be enabled.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
-        let known = self.find(agent, schedule).await?;
+        let configured = self.find(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
-        if let Some(place) = known.disabled_in_file() {
+        if let Some(location) = configured.disabled_in_file() {
             let (agent, schedule) = name();
-            return Err(FleetError::OffInFile { agent, schedule, place });
+            return Err(FleetError::OffInFile { agent, schedule, location });
         }
         let now = self.clock().now();
-        if self.store().schedule(known.id).await?.is_some_and(|record| record.is_done()) {
+        if self.store().schedule(configured.id).await?.is_some_and(|record| record.is_done()) {
             let (agent, schedule) = name();
             return Err(FleetError::HasFired { agent, schedule });
         }
-        if let (Some(end), true) = (known.timing.end_at, known.is_over(now)) {
+        if let (Some(end), true) = (configured.timing.end_at, configured.is_over(now)) {
             let (agent, schedule) = name();
             return Err(FleetError::Finished { agent, schedule, end });
         }
-        let was_off = self.store().enable(known.id, now).await?;
+        let was_off = self.store().enable(configured.id, now).await?;
         self.nudge();
         Ok(was_off)
     }
@@ -41,7 +41,7 @@ impl Fleet {
 
     async fn find(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<Schedule, FleetError> {
         let roster = self.roster();
-        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
         schedule_of(agent, schedule).cloned()
     }
 }

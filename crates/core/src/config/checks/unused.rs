@@ -6,12 +6,12 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::load::{Draft, Loader};
-use super::node::{Location, Node};
-use super::problem::{Problem, Problems};
-use super::resolve::schedule_node;
-use super::suggest::{did_you_mean, one_of};
 use crate::budget::Budget;
+use crate::config::load::{Draft, Loader};
+use crate::config::node::{Location, Node};
+use crate::config::problem::{Problem, Problems};
+use crate::config::resolve::schedule_node;
+use crate::config::suggest::{did_you_mean, one_of};
 use crate::followup::Chain;
 use crate::permission::{Permissions, Rule, ToolVerdict, decide};
 use crate::policy::{Overlap, Retry};
@@ -20,7 +20,7 @@ use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
 #[derive(Default)]
-pub(super) struct Idle(HashMap<(Location, String), (Problem, bool)>);
+pub(in crate::config) struct Idle(HashMap<(Location, String), (Problem, bool)>);
 
 impl Idle {
     /// Records the message for a location, and whether the setting has no effect for this agent.
@@ -30,12 +30,12 @@ impl Idle {
         known.1 &= is_idle;
     }
 
-    pub(super) fn tell(self, problems: &mut Problems) {
+    pub(in crate::config) fn tell(self, problems: &mut Problems) {
         self.0.into_values().filter(|(_, is_idle)| *is_idle).for_each(|(problem, _)| problems.add(problem));
     }
 }
 
-pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let idle = &mut loader.idle;
     if let Some(budget) = draft.node.get("budget") {
         of_budget(idle, budget, &agent.budget, &draft.key_of("budget"));
@@ -105,7 +105,7 @@ const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval`
     so its jobs never overlap; use `type: cron` for jobs that may";
 
 /// Checks for a limit that is larger than that of a longer period.
-pub(super) fn of_budget(idle: &mut Idle, written: &Node, budget: &Budget, key: &str) {
+pub(in crate::config) fn of_budget(idle: &mut Idle, written: &Node, budget: &Budget, key: &str) {
     let dollars = [budget.per_job_usd, budget.per_day_usd, budget.per_month_usd];
     larger(idle, written, ["per_job_usd", "per_day_usd", "per_month_usd"], dollars, key);
     let tokens = [budget.per_job_tokens, budget.per_day_tokens, budget.per_month_tokens];
@@ -232,7 +232,7 @@ fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permission
 }
 
 /// Reports unused providers, because a misspelt name removes a limit.
-pub(super) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
+pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     let all = roster.agents.iter().flat_map(Agent::with_fallbacks);
     let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();
     let mut names: Vec<&str> = used.iter().map(String::as_str).collect();

@@ -1,0 +1,137 @@
+//! The kinds of triggers. Other modules match on the kind, so that most of them need no change for a new type.
+
+use uuid::Uuid;
+
+use super::{Driver, EndStatus, LifecycleEvent, TriggerConfig};
+use crate::cron::Cron;
+use crate::interval::Interval;
+
+/// What fires a trigger, with the fields that other modules need.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TriggerKind<'a> {
+    Clock(ClockTrigger<'a>),
+    /// A person only.
+    Hand,
+    Webhook {
+        secret: Option<&'a str>,
+        /// Names of the variables that hold secrets, separated by commas.
+        secret_env: Option<&'a str>,
+        allow_unsigned: bool,
+        /// GitHub events that fire it; empty means all.
+        events: &'a [String],
+    },
+    Chat,
+    /// Events of the fleet's own log.
+    Event(EventTrigger<'a>),
+    /// Issues or pull requests of a repository.
+    Github {
+        owner: &'a str,
+        repo: &'a str,
+        item: GithubItem,
+    },
+    /// Tasks of a strategy that belongs to none of the other kinds.
+    Tasks {
+        /// True if the strategy returns everything that exists, and each item fires once.
+        is_list: bool,
+        /// True if somebody outside the fleet can write the text of a task.
+        has_author: bool,
+    },
+}
+
+/// A trigger that the planner fires.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ClockTrigger<'a> {
+    Interval(Interval),
+    Cron(&'a Cron),
+    Delay,
+}
+
+/// A trigger that events of the log fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventTrigger<'a> {
+    /// A change of a session of an agent; without a name, of the schedule's own agent.
+    Lifecycle { event: LifecycleEvent, agent: Option<&'a str> },
+    /// The end of a job of the schedule with this id or name; without both, of any other schedule.
+    JobEnded { id: Option<Uuid>, schedule: Option<&'a str>, status: Option<EndStatus> },
+}
+
+/// What a repository lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GithubItem {
+    Issue,
+    PullRequest,
+}
+
+impl TriggerConfig {
+    /// Returns the kind of the trigger.
+    pub fn kind(&self) -> TriggerKind<'_> {
+        match self {
+            Self::Interval { interval } => TriggerKind::Clock(ClockTrigger::Interval(*interval)),
+            Self::Cron { expression, .. } => TriggerKind::Clock(ClockTrigger::Cron(expression)),
+            Self::Delay { .. } => TriggerKind::Clock(ClockTrigger::Delay),
+            Self::Manual {} => TriggerKind::Hand,
+            Self::Webhook { secret, secret_env, allow_unsigned, events, .. } => TriggerKind::Webhook {
+                secret: secret.as_deref(),
+                secret_env: secret_env.as_deref(),
+                allow_unsigned: *allow_unsigned,
+                events,
+            },
+            Self::Chat { .. } => TriggerKind::Chat,
+            Self::GithubIssues { owner, repo, .. } => {
+                TriggerKind::Github { owner, repo, item: GithubItem::Issue }
+            }
+            Self::GithubPullRequests { owner, repo, .. } => {
+                TriggerKind::Github { owner, repo, item: GithubItem::PullRequest }
+            }
+            Self::AgentLifecycle { event, agent } => {
+                TriggerKind::Event(EventTrigger::Lifecycle { event: *event, agent: agent.as_deref() })
+            }
+            Self::DispatchResult { source_workflow_id, schedule, status } => {
+                TriggerKind::Event(EventTrigger::JobEnded {
+                    id: *source_workflow_id,
+                    schedule: schedule.as_deref(),
+                    status: *status,
+                })
+            }
+            Self::Custom { .. } => TriggerKind::Tasks { is_list: true, has_author: true },
+        }
+    }
+
+    pub fn driver(&self) -> Driver {
+        match self.kind() {
+            TriggerKind::Clock(_) => Driver::Clock,
+            TriggerKind::Hand => Driver::Hand,
+            TriggerKind::Webhook { .. } | TriggerKind::Chat => Driver::Delivery,
+            TriggerKind::Event(_) | TriggerKind::Github { .. } | TriggerKind::Tasks { .. } => {
+                Driver::Strategy
+            }
+        }
+    }
+
+    /// Checks whether it fires once for each item of a list.
+    pub fn reads_a_list(&self) -> bool {
+        matches!(self.kind(), TriggerKind::Github { .. } | TriggerKind::Tasks { is_list: true, .. })
+    }
+
+    /// Checks whether it is fired by events of the log.
+    pub fn follows_events(&self) -> bool {
+        matches!(self.kind(), TriggerKind::Event(_))
+    }
+
+    /// Returns the variables that hold a webhook's secrets.
+    pub fn secret_names(&self) -> impl Iterator<Item = &str> {
+        let names = match self.kind() {
+            TriggerKind::Webhook { secret_env, .. } => secret_env.unwrap_or_default(),
+            _ => "",
+        };
+        names.split(',').map(str::trim).filter(|name| !name.is_empty())
+    }
+
+    /// Checks whether it is a webhook whose deliveries cannot be signed.
+    pub fn is_unsigned(&self) -> bool {
+        matches!(
+            self.kind(),
+            TriggerKind::Webhook { secret: None, secret_env: None, allow_unsigned: true, .. }
+        )
+    }
+}

@@ -1,0 +1,128 @@
+//! What `why` and `status` say about schedules that are turned off, checks that were removed, and earlier firings.
+
+use super::{Scene, wait_until};
+
+/// Returns the output of `why`.
+fn why(scene: &Scene, name: &str) -> String {
+    scene.run(&["why", name]).stdout
+}
+
+/// The check was removed while no daemon could continue the firing.
+#[test]
+fn a_firing_whose_check_was_removed_names_no_check() {
+    let fleet = "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      s: {type: interval, interval: 1s, when_command: [no-such-program]}
+";
+    let scene = Scene::with(fleet);
+    scene.start();
+    wait_until("it to be held up", || {
+        scene.json(&["schedule", "show", "a/s"])["last_error"].is_string().then_some(())
+    });
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    scene.write("cowhand.yaml", &fleet.replace(", when_command: [no-such-program]", ""));
+    let said = why(&scene, "a/s").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains(", and it is prepared when a daemon starts. "), "{said}");
+    let shown = scene.json(&["schedule", "show", "a/s"]);
+    assert!(shown["preparing"] == true && shown["preparing_by"].is_null(), "{shown}");
+    let list = scene.run(&["schedule", "list"]).stdout;
+    assert!(list.contains("it is prepared when a daemon starts; "), "{list}");
+}
+
+#[test]
+fn a_schedule_that_is_off_says_what_becomes_of_its_work() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sleep, '600']
+    schedules:
+      s: {type: manual}
+  - name: b
+    runtime: command
+    command: ['true']
+    schedules:
+      s: {type: manual, when_command: [no-such-program]}
+",
+    );
+    scene.start();
+    let words = |verb: &[&str]| scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let made = || scene.json(&["trigger", "a", "s"])["id"].as_str().unwrap().to_owned();
+    let first = made();
+    wait_until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
+    let second = made();
+    assert_eq!(scene.run(&["schedule", "disable", "a/s"]).code, Some(0));
+    let advice = "1 waiting job of it will start all the same; `cowhand cancel --agent a --schedule s --status pending` \
+                  cancels what waits";
+    for verb in [&["why", "a/s"][..], &["why", "a"]] {
+        let said = words(verb);
+        assert!(said.contains("a/s is turned off") && said.contains(advice), "{verb:?}: {said}");
+    }
+    // What it says is true, and so is the advice.
+    scene.run(&["cancel", &first]);
+    wait_until("the second to run", || (scene.job(&second)["status"] == "running").then_some(()));
+    assert!(!words(&["why", "a/s"]).contains("waiting job"));
+    let third = made();
+    let said = scene.run(&["cancel", "--agent", "a", "--schedule", "s", "--status", "pending", "--yes"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(
+        (&scene.job(&third)["status"], &scene.job(&second)["status"]),
+        (&"cancelled".into(), &"running".into())
+    );
+    let _trigger = scene.spawn(&["trigger", "b", "s"]);
+    wait_until("its firing to be held up", || words(&["status"]).contains("held up: b/s: ").then_some(()));
+    assert_eq!(scene.run(&["schedule", "disable", "b/s"]).code, Some(0));
+    let said = words(&["status"]);
+    assert!(said.contains("turned off: b/s: a firing that it accepted cannot be prepared: "), "{said}");
+    assert!(!said.contains("held up"), "{said}");
+}
+
+/// Its jobs waited for the end of the pause, and now wait until it is on again.
+#[test]
+fn a_schedule_that_was_turned_off_during_its_pause_holds_its_jobs() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'sleep 1.5; exit 1']
+    breaker: {failures: 2, pause: 1h}
+    schedules:
+      s: {type: cron, cron: '* * * * * *', overlap: queue}
+",
+    );
+    scene.start();
+    wait_until("the pause, with jobs that wait", || {
+        let shown = scene.json(&["schedule", "show", "a/s"]);
+        (shown["status"] == "paused" && shown["jobs_waiting"].as_u64() > Some(0)).then_some(())
+    });
+    assert_eq!(scene.run(&["schedule", "disable", "a/s"]).code, Some(0));
+    let said = why(&scene, "a/s").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("a/s is turned off; `cowhand schedule enable a/s` turns it on."), "{said}");
+    let expected = "of it will not start until it is on again: its schedule was turned off during its pause.";
+    assert!(said.contains(expected) && !said.contains("all the same"), "{said}");
+}
+
+#[test]
+fn why_says_that_there_are_more_firings() {
+    let scene = Scene::with(
+        "agents: [{name: a, runtime: command, command: ['true'], schedules: {s: {type: manual}}}]",
+    );
+    scene.start();
+    for _ in 0..4 {
+        scene.json(&["trigger", "a", "s"]);
+    }
+    for (verb, more) in [
+        (&["why", "a"][..], Some("Earlier firings: `cowhand why a/s`\n")),
+        (&["why", "a", "--limit", "4"], None),
+        (&["why", "a/s"], None),
+        (&["why", "a/s", "--limit", "2"], Some("Earlier firings: `cowhand why a/s --limit 20`\n")),
+    ] {
+        let said = scene.run(verb).stdout;
+        assert_eq!(said.contains("Earlier firings"), more.is_some(), "{verb:?}: {said}");
+        assert!(more.is_none_or(|more| said.ends_with(more)), "{verb:?}: {said}");
+    }
+    assert_eq!(scene.json(&["why", "a"])["schedules"][0]["firings"].as_array().unwrap().len(), 3);
+}

@@ -1,0 +1,110 @@
+//! Connections to a PostgreSQL server, and how long it may take to answer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{PgPool, Postgres};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+
+use super::error::StoreError;
+use super::health::is_out_of_reach;
+use super::open::ANSWER_TIMEOUT;
+
+/// How long a server may take for one statement. A wait for a lock ends earlier (`lock_timeout`).
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time after which a connection that is still refused is an error. The pool alone would try again for longer.
+const REFUSED_AFTER: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A connection of the pool for one call. It goes back to the pool after the call, unless the server is out of reach.
+#[derive(Debug)]
+pub(crate) struct ServerConnection {
+    connection: Option<PoolConnection<Postgres>>,
+    is_out_of_reach: bool,
+}
+
+impl ServerConnection {
+    pub(crate) async fn acquire(pool: &PgPool) -> Result<Self, StoreError> {
+        let options = pool.connect_options();
+        let acquired = tokio::select! {
+            biased;
+            acquired = pool.acquire() => acquired,
+            error = wait_until_refused(&options) => Err(error.into()),
+        };
+        let connection = acquired.map_err(StoreError::connection)?;
+        Ok(Self { connection: Some(connection), is_out_of_reach: false })
+    }
+
+    /// Ends the call. Its result decides whether the connection goes back to the pool.
+    pub(crate) fn finish<T>(mut self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.is_out_of_reach = match &answer {
+            Err(StoreError::Connection(source) | StoreError::Statement { source, .. }) => {
+                is_out_of_reach(source)
+            }
+            _ => false,
+        };
+        answer
+    }
+
+    pub(crate) fn connection(&mut self) -> Result<&mut PgConnection, StoreError> {
+        self.connection.as_deref_mut().ok_or(StoreError::Closed)
+    }
+}
+
+impl Drop for ServerConnection {
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        match Handle::try_current() {
+            Ok(runtime) if !self.is_out_of_reach => {
+                // The call may have an unanswered statement, for example because its caller was dropped. The pool waits
+                // for that answer without a limit. After this timeout the connection is closed.
+                let returned = connection.return_to_pool();
+                runtime.spawn(async move { drop(timeout(ANSWER_TIMEOUT, returned).await) });
+            }
+            _ => drop(connection.detach()),
+        }
+    }
+}
+
+/// Waits for the answer to a statement, no longer than the statement may take.
+pub(crate) async fn before_timeout<T>(
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    timeout(STATEMENT_TIMEOUT, statement).await.unwrap_or_else(|_| {
+        let message = format!("no answer within {} seconds", STATEMENT_TIMEOUT.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, message).into())
+    })
+}
+
+/// Closes the connections, without waiting for a server that does not answer.
+pub(crate) async fn close(pool: &PgPool) {
+    // The server notices connections that are not closed in time when the process ends.
+    drop(timeout(CLOSE_TIMEOUT, pool.close()).await);
+}
+
+/// Waits until the server refuses a connection after [`REFUSED_AFTER`], and returns the error.
+async fn wait_until_refused(options: &PgConnectOptions) -> io::Error {
+    loop {
+        sleep(REFUSED_AFTER).await;
+        if let Err(error) = probe(options).await
+            && error.kind() == io::ErrorKind::ConnectionRefused
+        {
+            return error;
+        }
+    }
+}
+
+/// Connects to the server and closes the connection again.
+async fn probe(options: &PgConnectOptions) -> io::Result<()> {
+    let (host, port) = (options.get_host(), options.get_port());
+    let socket_folder = host.starts_with('/').then(|| Path::new(host));
+    match options.get_socket().map(PathBuf::as_path).or(socket_folder) {
+        Some(folder) => UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await.map(drop),
+        None => TcpStream::connect((host, port)).await.map(drop),
+    }
+}

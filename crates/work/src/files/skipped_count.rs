@@ -1,0 +1,108 @@
+//! Counts the files that are no items. It is asked for often, so a file is read again only if it has changed.
+
+use std::collections::HashMap;
+use std::sync::PoisonError;
+use std::time::{Duration, SystemTime};
+
+use cowhand_core::work::WorkItemId;
+
+use super::folder::{FileVersion, MAX_ITEM_BYTES};
+use super::item::FileStatus;
+use super::life::ItemError;
+use super::{Inner, NAME};
+use crate::WorkSourceError;
+
+/// Age of a change after which another change surely has another time: the times of files advance in steps.
+const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
+
+/// Whether a version of a file is no item, by the name of the file.
+pub(super) type KnownFiles = HashMap<String, (FileVersion, bool)>;
+
+impl Inner {
+    pub(super) fn count_skipped(&self) -> Result<usize, WorkSourceError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut skipped, mut seen) = (0, KnownFiles::new());
+        for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
+            // Read before the file, so that a change in between is noticed the next time.
+            let version = self.folder.version(&stem);
+            let (is_skipped, is_lasting) = match known.get(&stem) {
+                Some((before, is_skipped)) if Some(*before) == version => (*is_skipped, true),
+                _ => self.judge(&stem),
+            };
+            skipped += usize::from(is_skipped);
+            if let Some(version) = version.filter(|version| is_lasting && is_old(*version)) {
+                seen.insert(stem, (version, is_skipped));
+            }
+        }
+        *known = seen;
+        Ok(skipped)
+    }
+
+    /// Returns whether a file is no item, and whether that is so until the file changes.
+    fn judge(&self, stem: &str) -> (bool, bool) {
+        let Ok(id) = WorkItemId::new(NAME, stem) else { return (true, false) };
+        match self.read_item(&id, MAX_ITEM_BYTES) {
+            // When the claim expires, the file has to be one that can be claimed.
+            Ok((item, _)) => (false, !matches!(item.status, FileStatus::Claimed { .. })),
+            Err(ItemError::Missing(_)) => (false, false),
+            Err(ItemError::Unusable(..)) => (true, true),
+            Err(ItemError::Failed(..)) => (true, false),
+        }
+    }
+}
+
+fn is_old(version: FileVersion) -> bool {
+    let changed = Duration::from_secs(u64::try_from(version.changed.0).unwrap_or_default());
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + changed).is_ok_and(|age| age > MIN_CHANGE_AGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Instant;
+
+    use cowhand_system::clock::Clock;
+
+    use super::*;
+    use crate::files::FilesWorkSource;
+
+    fn wait_until_known(source: &FilesWorkSource, files: usize) {
+        let patience = Instant::now() + Duration::from_mins(1);
+        while source.0.known.lock().unwrap().len() != files {
+            assert!(Instant::now() < patience, "{:?}", source.0.known);
+            std::thread::sleep(Duration::from_millis(50));
+            source.0.count_skipped().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_again_only_if_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::by_hand("2026-01-01T00:00:00Z".parse().unwrap());
+        let source = FilesWorkSource::new(folder.path(), clock.clone());
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("fine.md", "---\ntitle: Fine\n---\nText.\n");
+        write("closed.md", "---\n{status: available}\n---\nText.\n");
+        write("bad name.md", "Text.\n");
+        let until = "claimed_until: 2026-01-01T01:00:00Z";
+        write("claimed.md", &format!("---\n{{status: claimed, {until}}}\n---\nText.\n"));
+        assert_eq!(source.0.count_skipped().unwrap(), 2);
+        wait_until_known(&source, 2);
+        // What is known is used: with the opposite, the files would count differently.
+        for (_, is_skipped) in source.0.known.lock().unwrap().values_mut() {
+            *is_skipped = !*is_skipped;
+        }
+        assert_eq!(source.0.count_skipped().unwrap(), 2);
+        source.0.known.lock().unwrap().get_mut("closed").unwrap().1 = true;
+        assert_eq!(source.0.count_skipped().unwrap(), 3, "`fine` is not read");
+        write("fine.md", "---\ntitle: Good\n---\nText.\n");
+        assert_eq!(source.0.count_skipped().unwrap(), 2, "it has changed in place");
+        write("fine.md", "---\n{title: X}\n---\nText.\n");
+        assert_eq!(source.0.count_skipped().unwrap(), 3);
+        clock.set("2026-01-01T02:00:00Z".parse().unwrap());
+        assert_eq!(source.0.count_skipped().unwrap(), 4, "the claim has expired");
+        fs::remove_file(folder.path().join("closed.md")).unwrap();
+        assert_eq!(source.0.count_skipped().unwrap(), 3);
+        assert!(!source.0.known.lock().unwrap().contains_key("closed"));
+    }
+}
