@@ -1,4 +1,4 @@
-//! Queues that have items of the same id.
+//! Work items with the same id in several queues.
 
 use std::fs;
 
