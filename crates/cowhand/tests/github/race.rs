@@ -1,6 +1,7 @@
 //! The race: 32 claimants in 4 processes, each process its own fleet, claim the same 20 issues on `emulate`.
 //!
-//! `COWHAND_LONG=1` runs 50 rounds. Each round has its own tokens, because `emulate` ends a token's budget at 5,000.
+//! `COWHAND_LONG=1` runs 50 rounds. Each round has its own tokens, because `emulate` allows 5,000 requests for each
+//! token.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

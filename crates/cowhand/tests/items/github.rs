@@ -113,7 +113,7 @@ fn said<'a>(issue: &'a FakeIssue, words: &str) -> Vec<&'a FakeComment> {
     issue.comments.iter().filter(|comment| comment.body.contains(words)).collect()
 }
 
-/// Returns a notification for each request that begins so.
+/// Returns a channel that gets a message for each request that begins with `request`.
 fn heard(fake: &Fake, request: &'static str) -> tokio::sync::mpsc::UnboundedReceiver<()> {
     let (ear, heard) = tokio::sync::mpsc::unbounded_channel();
     let listen = move |line: &str, _: &mut World| {
