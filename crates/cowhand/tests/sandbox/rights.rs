@@ -112,7 +112,7 @@ modes_by_number
 cat errors
 "#;
 
-/// No file gets the rights of its owner, who may be root.
+/// Checks that no file gets a mode with which it has the rights of its owner, who may be root.
 fn no_special_modes(sandbox: &str, user: User) {
     let mut scene = Scene::new(user, &format!("{FUNCTIONS}{MODES}"), &json!({ "sandbox": sandbox }));
     scene.start();
