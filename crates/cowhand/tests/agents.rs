@@ -208,7 +208,7 @@ fn lines_and_unread(output: &str) -> (usize, Vec<String>) {
     (lines, unread)
 }
 
-/// A job that is cancelled ends although its output has not been read, and says how much was not read.
+/// A cancelled job ends although its output has not been read, and its output states how much was not read.
 #[tokio::test]
 async fn a_cancelled_job_does_not_wait_for_its_backlog_and_says_what_is_not_read() {
     let fleet = agent_with_backlog().await;

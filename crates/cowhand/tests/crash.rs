@@ -43,8 +43,8 @@ impl Fleet {
         self.path().join("starts")
     }
 
-    /// Writes a config with `agents` agents that each run for a moment every `interval`, or as long as there
-    /// is a file `hold`, with `env` for their keepers.
+    /// Writes a config with `agents` agents. Each runs every `interval`, for a moment or as long as a file `hold`
+    /// exists. `env` is the environment of their keepers.
     fn write_config(&self, agents: usize, interval: &str, enabled: bool, env: &str) {
         let store =
             self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();

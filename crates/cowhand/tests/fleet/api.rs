@@ -84,7 +84,7 @@ fn a_schedule_may_have_any_name() {
     assert_eq!(scene.json(&["why", name])["firings"][0]["outcome"], "ran");
 }
 
-/// The body of an answer, as JSON.
+/// Returns the body of an answer, as JSON.
 fn json_of(answer: &str) -> serde_json::Value {
     serde_json::from_str(answer.lines().nth(2).unwrap()).unwrap()
 }

@@ -144,7 +144,7 @@ fn a_clock_that_is_set_forward_ends_no_job() {
         assert_eq!(status(), "running");
         (fleet.steps() == [7200]).then_some(())
     });
-    // The daemon checks the attempt twice a second; a new daemon checks it anew.
+    // The daemon checks the attempt twice a second; a new daemon starts its own checks.
     assert_eq!(fleet.run(&["restart"]).code, Some(0));
     fleet.set_clock("+14400s");
     wait_until("the second step", || {

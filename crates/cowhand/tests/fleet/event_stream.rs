@@ -54,8 +54,7 @@ fn events_of_a_job_carry_the_job_as_it_was_then() {
     assert!(of_job.clone().count() > 3 && of_job.into_iter().all(|event| event["job_record"].is_null()));
 }
 
-/// The output is between `job:started` and `job:completed`, each line once, from the line written after the
-/// start.
+/// `events -f --output` prints each line of the output once, between `job:started` and `job:completed`.
 #[test]
 fn output_can_be_followed_with_the_events() {
     let scene = Scene::with(

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Scene, wait_until};
 
-/// Script of an agent that asks for a job of the other one, and stores the answer.
+/// Script of an agent that requests a job of the agent `$OTHER`, and stores the answer.
 const ASKS: &str = r#"
 curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
   -H 'content-type: application/json' -d '{"attempt":1,"key":"k","agent":"'"$OTHER"'","prompt":"Your turn."}' \

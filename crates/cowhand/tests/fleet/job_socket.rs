@@ -174,7 +174,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     assert!(memory < 250, "{memory} MB");
 }
 
-/// A job whose agent has left the config continues to run, and its token is still redacted.
+/// A job whose agent was removed from the config continues to run, and its token is still masked.
 #[test]
 fn the_token_of_a_job_whose_agent_is_gone() {
     let fleet = r#"

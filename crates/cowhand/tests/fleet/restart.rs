@@ -107,7 +107,7 @@ fn a_daemon_is_started_again_as_it_was() {
         restarted.stderr
     );
     assert!(command_line().contains("--log-format json") && command_line().contains("--stop-timeout 8"));
-    // It also works on the port that the old daemon still has, and after a daemon that was killed.
+    // `restart` also works on the port that the old daemon still uses, and after a daemon was killed.
     let restarted = scene.run(&["restart"]);
     assert_eq!(
         (restarted.code, restarted.stdout.as_str()),

@@ -1,4 +1,4 @@
-//! The restrictions of a schedule also apply to follow-ups of its jobs, and after the schedule has left the
+//! The restrictions of a schedule also apply to follow-ups of its jobs, and after the schedule was removed from the
 //! config.
 
 use std::fs;

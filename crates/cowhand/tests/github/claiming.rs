@@ -59,7 +59,8 @@ async fn several_claims_share_one_wait() {
     for number in 1..=8 {
         fake.add(number, &["ready"]);
     }
-    // Another fleet claims issue 3 before our claims begin, and issue 5 just before our marker.
+    // Another fleet claims issue 3 before the claims of this fleet begin, and issue 5 just before this fleet writes its
+    // marker.
     let marker = foreign(in_minutes(&fake, 5));
     fake.world().comment(3, "somebody", &marker);
     when(&fake, "POST /repos/my-org/my-repo/issues/5/comments", move |world| {

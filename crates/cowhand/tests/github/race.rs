@@ -155,7 +155,7 @@ async fn every_issue_has_one_winner() {
     have_one_winner(if long { 50 } else { 5 }, 1).await;
 }
 
-/// The same, with each claimant claiming eight issues together.
+/// Each claimant claims eight issues together.
 #[tokio::test]
 async fn every_issue_has_one_winner_when_several_are_claimed_together() {
     have_one_winner(2, 8).await;

@@ -1,4 +1,4 @@
-//! The same flow with issues on GitHub, with the fake of the adapter's tests.
+//! The flow of work items with issues on GitHub, with the fake GitHub of the adapter's tests.
 
 mod crash;
 mod doctor;
@@ -60,7 +60,7 @@ impl Hub {
         Fleet::start(Options { clock: clock.clone(), ..self.options() }).await.unwrap()
     }
 
-    /// Lets a script continue that waits for this file.
+    /// Creates the file `go`, so that a waiting script continues.
     fn go(&self) {
         std::fs::write(self.scene.path("go"), "").unwrap();
     }

@@ -87,7 +87,7 @@ async fn a_person_can_have_a_missing_item_forgotten() {
     stop(fleet).await;
 }
 
-/// A person renames the file while its job runs: the claim in the file names the job.
+/// A person renames the file while its job runs. The file is found by its claim, which names the job.
 #[tokio::test]
 async fn a_result_is_told_to_an_item_that_was_renamed() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);

@@ -53,7 +53,7 @@ fn limit(pid: &str, controller: &str, one: &str, two: &str) -> u64 {
     text.split_whitespace().next().unwrap().parse().unwrap_or(u64::MAX)
 }
 
-/// Groups of version 1 that an ordinary user may use, below our own; removed on drop.
+/// Groups of version 1 that an ordinary user may use, below the groups of this process; removed on drop.
 struct Delegated(Vec<PathBuf>);
 
 impl Delegated {
@@ -73,7 +73,7 @@ impl Delegated {
         Some(Self(groups))
     }
 
-    /// Returns the command that puts another command into them.
+    /// Returns the command that puts another command into the groups.
     fn wrapper_command(&self) -> Vec<String> {
         let files: Vec<String> =
             self.0.iter().map(|group| group.join("cgroup.procs").display().to_string()).collect();

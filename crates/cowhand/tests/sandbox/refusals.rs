@@ -284,7 +284,7 @@ fn doctor_tries_what_a_start_tries() {
     assert!(code == Some(0) && !all.contains("FAIL") && !all.contains("canary"), "{all}");
 }
 
-/// Of the schedule's and the agent's sandbox the stricter applies.
+/// The stricter sandbox of agent and schedule applies.
 #[test]
 fn a_schedule_can_only_tighten() {
     let schedules = json!({

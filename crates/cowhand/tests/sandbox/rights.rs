@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Scene, User};
 
-/// Shell functions of the scripts: `try NAME COMMAND…` prints the name and whether the command succeeded, `call` makes a
+/// Functions of the scripts: `try NAME COMMAND…` prints the name and whether the command succeeded, `call` makes a
 /// system call, and `modes_by_number` tries each call that sets a mode.
 const FUNCTIONS: &str = r#"
 try() { name=$1; shift; if "$@" 2>> errors; then echo "$name: out"; else echo "$name: held"; fi; }

@@ -40,7 +40,7 @@ agents:
     )
 }
 
-/// Answers to each delivery, in this order.
+/// Answers to each delivery, in order.
 type Answers = Mutex<BTreeMap<usize, Vec<(u16, Option<String>)>>>;
 
 struct Sender {

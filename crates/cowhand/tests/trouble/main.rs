@@ -144,7 +144,7 @@ fn a_full_disk_is_survived() {
     wait_for_completed(&disk, 2);
     let filler = disk.join("filler");
     assert!(std::fs::write(&filler, vec![0_u8; 8 << 20]).is_err(), "the disk is full");
-    // Each failed attempt to write is logged, and the next one follows.
+    // Each failed write is logged, and the daemon tries again.
     let told = || {
         let log = std::fs::read_to_string(&log).unwrap().to_lowercase();
         log.lines().filter(|line| line.contains("disk is full") || line.contains("no space left")).count()

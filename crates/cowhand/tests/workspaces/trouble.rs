@@ -1,4 +1,4 @@
-//! Missing repositories, failing set-up commands, and agents that damage their workspace.
+//! Missing repositories, failing `setup` commands, and agents that damage their workspace.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

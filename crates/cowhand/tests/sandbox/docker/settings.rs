@@ -110,8 +110,7 @@ fn networks() {
     }
 }
 
-/// Of the agent's and the schedule's sandbox the stricter applies, and a container is stricter than
-/// namespaces.
+/// The stricter sandbox of agent and schedule applies, and a container is stricter than namespaces.
 #[test]
 fn a_schedule_can_only_tighten() {
     let podman = Podman::new(User::Root);
