@@ -170,7 +170,7 @@ async fn every_way_to_end_badly_is_told_as_it_was() {
     fleet.wait_for("nothing to be left behind", gone).await;
 }
 
-/// 100 MB and a line of 20 MB; 500 MB and a line of 100 MB with `scripts/test --long`.
+/// One agent writes 100 MB, another one line of 20 MB. With `scripts/test --long` it is 500 MB and a line of 100 MB.
 #[tokio::test]
 async fn a_flood_is_kept_whole_and_the_daemon_stays_small() {
     let long = std::env::var_os("COWHAND_LONG").is_some();
@@ -208,7 +208,7 @@ fn lines_and_unread(output: &str) -> (usize, Vec<String>) {
     (lines, unread)
 }
 
-/// A job that is cancelled ends although its output has not been read, and says how much was not read.
+/// A cancelled job ends although its output has not been read, and its output states how much was not read.
 #[tokio::test]
 async fn a_cancelled_job_does_not_wait_for_its_backlog_and_says_what_is_not_read() {
     let fleet = agent_with_backlog().await;
@@ -297,7 +297,7 @@ async fn secrets_of_the_whole_fleet_are_masked() {
     assert!(!said.contains("canary") && !said.contains("aB3_-"), "{said}");
 }
 
-/// One agent makes its stdout large without writing; another ends after its keeper was killed, and leaves a
+/// One agent enlarges its stdout file without writing. Another agent ends after its keeper was killed, and leaves a
 /// process.
 #[tokio::test]
 async fn neither_a_sparse_output_nor_what_is_left_holds_up_the_end() {

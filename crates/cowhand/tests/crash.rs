@@ -43,8 +43,8 @@ impl Fleet {
         self.path().join("starts")
     }
 
-    /// Writes a config with `agents` agents that each run for a moment every `interval`, or as long as there
-    /// is a file `hold`, with `env` for their keepers.
+    /// Writes a config with `agents` agents. Each runs every `interval`, for a moment or as long as a file `hold`
+    /// exists. `env` is the environment of their keepers.
     fn write_config(&self, agents: usize, interval: &str, enabled: bool, env: &str) {
         let store =
             self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
@@ -64,8 +64,8 @@ impl Fleet {
         std::fs::write(self.path().join("cowhand.yaml"), text).unwrap();
     }
 
-    /// Writes a config with agents that spend and report one cent at a time; each job has a budget of five
-    /// cents, and asks for more.
+    /// Writes a config with agents that spend and report one cent at a time; each job has a budget of five cents, and
+    /// spends more if nobody stops it.
     fn write_spenders(&self, agents: usize, enabled: bool) {
         let store =
             self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
@@ -92,7 +92,8 @@ impl Fleet {
         said.map(|text| text.matches("\"cost_usd\":0.01").count()).sum()
     }
 
-    /// Returns the spending that they have recorded elsewhere, each time after reporting it.
+    /// Returns the spending that the agents have recorded in the file `spent`, in cents. They record each cent after
+    /// reporting it.
     fn cents_spent(&self) -> usize {
         std::fs::read_to_string(self.path().join("spent")).unwrap_or_default().lines().count()
     }
@@ -192,7 +193,7 @@ impl Fleet {
         jobs
     }
 
-    /// Checks what must hold after any fault.
+    /// Checks the conditions that hold after every fault.
     async fn check(&mut self, agents: usize) -> Vec<Job> {
         let jobs = self.settle_everything(agents).await;
         let mut starts: HashMap<String, u32> = HashMap::new();
@@ -261,7 +262,7 @@ macro_rules! dies_at {
     };
 }
 
-/// The daemon dies at each of its durable transitions, the first or a later time.
+/// The daemon dies at each of its durable transitions, when it reaches it for the first or the fourth time.
 mod the_daemon_dies_at {
     mod sqlite {
         dies_at! { the_daemon_dies("sqlite"): fired claimed launched ended read settled viewed }
@@ -341,7 +342,7 @@ async fn a_keeper_dies(database: &str, place: &str) {
     let mut fleet = Fleet::on(database);
     fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: keeper-{place}"));
     assert!(fleet.start(None));
-    // A keeper has written this file before every place but the first.
+    // A keeper writes this file before it reaches any of the places except the first.
     let dead = |folder: &PathBuf| {
         let keeper = format!("keeper {}", folder.display());
         folder.join("keeper.json").exists() && processes(|line, _| line.contains(&keeper)).is_empty()
@@ -415,7 +416,7 @@ async fn twenty_kills_never_forget_a_cent(database: &str) {
     let by_agent: u64 =
         in_all.iter().map(|(_, _, usage)| microdollars(usage.cost_usd.unwrap_or_default())).sum();
     let budget = Budget { per_month_usd: Some(1.0), ..Budget::default() };
-    // A zone in which it is about noon, so that no month ends meanwhile.
+    // Use a zone in which it is about noon, so that the month does not end during the test.
     let offset = 12 - Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
     let zone = format!("Etc/GMT{}{}", if offset > 0 { '-' } else { '+' }, offset.abs()).parse().unwrap();
     let roster = Roster { budget, zone, ..Roster::of(vec![Agent::new("a0".parse().unwrap())]) };

@@ -1,12 +1,12 @@
 //! `schedule next` against two other cron libraries, npm's cron-parser and croner.
 //!
-//! Random expressions in ten zones, half of them asked shortly before a clock change. Wherever the two oracles
-//! agree, the binary must answer the same. Where they differ (a fixed time inside a gap, mostly) the rule is
-//! ours and its table is `cron::tests::clock_changes` in core.
+//! The test draws random expressions in ten zones. Half of the questions start shortly before a clock change. Where the
+//! two oracles agree, the binary has to give the same answer. Where they differ (mostly for a fixed time inside a gap),
+//! cowhand has its own rule, with its table in `cron::tests::clock_changes` in core.
 //!
-//! One exception, checked as narrowly as it is meant: both oracles drop a *list* of fixed times that
-//! falls into a gap (`5 2,16 * * *`). For us a list is as fixed as its members (docs/decisions/0001), so our
-//! answer is theirs plus one firing right after the gap.
+//! There is one exception, which the test checks exactly: both oracles drop a *list* of fixed times that falls into a
+//! gap (`5 2,16 * * *`). cowhand treats a list of fixed times like a fixed time (docs/decisions/0001), so its answer is
+//! that of the oracles plus one firing right after the gap.
 //!
 //! `COWHAND_SEED=7` draws other cases, `COWHAND_LONG=1` draws 5,000.
 
@@ -188,8 +188,8 @@ fn draw_question(rng: &mut Rng, place: usize) -> Question {
     Question { cron: draw_cron(rng), zone, from: draw_start(rng, zone), count: COUNT }
 }
 
-/// Draws a start. Half of them are in the two days before one of the year's clock changes, if the zone has
-/// any.
+/// Draws a start time. Half of the start times are in the two days before one of the year's clock changes, if the zone
+/// has any.
 fn draw_start(rng: &mut Rng, zone: &str) -> Timestamp {
     let new_year: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let zone = TimeZone::get(zone).unwrap();

@@ -63,7 +63,7 @@ fn the_demo_ends_on_an_interrupt_and_can_be_kept() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // When it prints events, it also handles signals.
+    // The demo handles signals from the time at which it prints events.
     let mut said = lines.by_ref().take_while(|line| !line.contains(" started")).collect::<Vec<_>>();
     Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
     said.extend(lines);

@@ -272,13 +272,13 @@ fn without_its_keeper_even_what_hides_is_found() {
     assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
     scene.attempt.stop().unwrap();
     scene.wait_for("its end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
-    // Where no control group can be made, a process that hides its mark cannot be found without its keeper.
+    // If no control group can be created, a process without its mark cannot be found without its keeper.
     if let Ok(cgroup) = cgroup {
         assert!(!Path::new(&cgroup).exists(), "its group is removed");
     }
 }
 
-/// With too few file descriptors the processes cannot be seen. That does not mean that none runs.
+/// With too few file descriptors the processes cannot be found, and the attempt does not count as gone.
 #[test]
 fn what_cannot_be_seen_is_not_taken_for_gone() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -301,7 +301,7 @@ fn what_cannot_be_seen_is_not_taken_for_gone() {
         (stat.is_empty() || stat.contains(") Z")).then_some(())
     });
     assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
-    // No number below the last one is free.
+    // No descriptor number below the last one is free.
     let open: Vec<_> = (0..64).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let highest = u64::try_from(open.last().unwrap().as_raw_fd()).unwrap();
     let before = getrlimit(Resource::Nofile);
@@ -379,7 +379,7 @@ fn asking_right_after_the_launch_disturbs_nothing() {
     }
 }
 
-/// The names of the records are on disk before the agent begins; their content may not be.
+/// The files of the records are on disk before the agent begins, but they may be empty or incomplete.
 #[test]
 fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
     let scene = Scene::new();
@@ -451,8 +451,8 @@ mod gates {
         told.filter(|told| told.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
     }
 
-    /// This includes a process in its own session, whether its command ends by itself, exceeds its time, or
-    /// is abandoned.
+    /// No process is left, not even one in its own session, whether the command ends by itself, exceeds its time, or is
+    /// abandoned.
     #[test]
     fn nothing_is_left_of_a_command() {
         let word = format!("{}.25", 400_000 + std::process::id());

@@ -130,7 +130,7 @@ async fn a_fleet_runs_and_tells() {
     assert_eq!(first.id(), second.id());
     ended(&mut events, first.id()).await;
 
-    // The event of its end comes before its task has ended.
+    // The event about the end of the job comes before its attempt task has ended.
     while fleet.state().running_jobs > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
@@ -250,7 +250,7 @@ async fn what_cannot_be_cancelled_holds_up_nobody() {
     assert!(!lives(pid("agent.json")) && !lives(pid("keeper.json")), "nothing of it is left");
 }
 
-/// The clock stands still until it is moved, so only events can wake the fleet.
+/// The clock does not advance by itself. Only events, and the test that sets the clock, can wake the fleet.
 #[tokio::test]
 async fn it_sleeps_until_something_is_due_or_happens() {
     let folder = TempDir::new().unwrap();
@@ -377,7 +377,7 @@ async fn dropped_it_leaves_its_agents_running() {
     assert!(matches!(busy, FleetError::AlreadyRunning(_)), "{busy:?}");
     drop(fleet);
     let again = loop {
-        // It ends within a moment, and there is no handle to wait for it.
+        // The dropped fleet ends within a moment, and there is no handle to wait for it.
         match Fleet::start(options(&folder, agents())).await {
             Err(FleetError::AlreadyRunning(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
             other => break other.unwrap(),

@@ -59,7 +59,7 @@ fn asked_to_stop_the_agent_hears_it_in_the_protocols_words() {
         run.wait_for_file("agent.pid");
         run.attempt.stop().unwrap();
         let (finish, output) = run.finish();
-        // A client that stops waiting ends in time, so it is not killed.
+        // The client stops waiting for the agent and ends within the grace period, so it is not killed.
         assert_eq!(describe_outcome(&finish.outcome), "cancelled: Graceful", "{script}");
         if is_told {
             let cancel = run.heard().into_iter().find(|frame| frame["method"] == "session/cancel").unwrap();
@@ -138,7 +138,7 @@ fn the_daemon_dies_and_the_agent_goes_on() {
     let output = fs::read_to_string(fleet.folder.path().join(format!(".cowhand/jobs/{id}.jsonl"))).unwrap();
     assert_eq!(output.matches("Half a word.").count(), 1, "{output}");
 
-    // A person cannot open its session, because its program is unknown.
+    // `resume` is refused, because cowhand does not know how to open a session with this program.
     let said = fleet.command(&["resume", id]).output().unwrap();
     assert_eq!(said.status.code(), Some(5));
     let why = "the program of `runtime: acp` cannot be opened with a session";

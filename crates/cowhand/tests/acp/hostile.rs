@@ -1,4 +1,4 @@
-//! Agents that violate the protocol, and all kinds of ends: each is reported correctly.
+//! Agents that violate the protocol or end in different ways. Each end is reported correctly.
 
 use cowhand_core::job::{FailReason, Outcome};
 use serde_json::{Value, json};
@@ -83,7 +83,8 @@ fn what_is_not_there_is_not_started() {
 #[test]
 fn an_agent_that_never_answers_is_not_waited_for() {
     let unanswered = "reported: the agent did not answer initialize within 3 seconds; does it speak the Agent Client Protocol?";
-    // Other output does not count as an answer. The last case has time for its first answer.
+    // Other output does not count as an answer. The last agent gets more time, because it has to answer `initialize`
+    // first.
     for (script, seconds, expected) in [
         ("sleep 100", 3, unanswered),
         ("while :; do echo rubbish; sleep 0.05; done", 3, unanswered),

@@ -36,7 +36,7 @@ fn what_nobody_allowed_is_refused() {
     }
 }
 
-/// The end comes too late for this call, but prevents the next ones.
+/// The end of the attempt is too late for this tool call, but prevents the next calls.
 #[test]
 fn what_is_denied_and_done_all_the_same_is_the_end() {
     let script = r#"ready; update '{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"in_progress","rawInput":{"command":"id"}}'
@@ -51,7 +51,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
         );
         assert!(output.iter().any(|line| line["type"] == "tool_use"), "{output:#?}");
     }
-    // A call that was only announced, and asked for, is refused in the usual way.
+    // A call that the agent announces and then asks for is refused in the usual way.
     let asks = format!(
         r#"ready; update '{{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"pending"}}'
         ask '{SHELL}'; chunk ok; end"#
@@ -60,7 +60,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
     assert_eq!(describe_outcome(&run.finish().0.outcome), "completed: ok");
 }
 
-/// Only the agent itself can restrict itself to a plan.
+/// Only the agent itself can enforce its plan mode, so cowhand sets the mode in the agent.
 #[test]
 fn modes_are_the_agents_own() {
     let modes = r#"begin; hear; answer 2 '{"sessionId":"s-1","modes":{"currentModeId":"yolo","availableModes":[{"id":"default"},{"id":"plan"},{"id":"yolo"}]}}'

@@ -52,8 +52,8 @@ fn sessions_go_on_as_the_agent_can() {
     }
 }
 
-/// Some agents send the history before the answer, others after it: here at once, because a pause would end
-/// it.
+/// Some agents send the history before the answer, others after it. This agent sends the late part together with the
+/// answer, because a pause would end the history.
 #[test]
 fn history_is_not_told_again() {
     let script = r#"begin '{"loadSession":true}'; hear
@@ -130,7 +130,7 @@ fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
     );
 }
 
-/// The servers are passed by the pipe: neither arguments nor output contain their secrets.
+/// The servers are passed through the pipe, so neither arguments nor output contain their secrets.
 #[test]
 fn servers_are_handed_on() {
     let settings = json!({"mcp_servers": {"s": {"command": "serve", "env": {"TOKEN": "canary-1"}}}});

@@ -163,7 +163,7 @@ fn its_time_ends_while_no_daemon_is_there() {
     assert!(text(&hooks[0], "reason").contains("longer than"), "{hooks:?}");
 }
 
-/// Its progress is unknown, so it is not started again.
+/// The hook is not started again, because its progress is unknown.
 #[test]
 fn one_that_was_killed_with_its_keeper_is_lost_and_said_to_be() {
     let mut scene = Scene::new(WAITS);

@@ -73,7 +73,7 @@ impl Scene {
         self.start_and_die("");
     }
 
-    /// Starts the daemon, with a fault at which it dies unless it is empty.
+    /// Starts the daemon. If `fault` is not empty, the daemon dies at that fault.
     fn start_and_die(&mut self, fault: &str) {
         let log = fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
         let mut command = self.command(&["start", "--no-server"]);

@@ -30,7 +30,7 @@ fn told(scene: &Scene, what: &str, job: &str) -> Value {
 fn all_four_events_fire_with_their_context() {
     let mut scene = Scene::new(FLEET);
     scene.start();
-    // Start those that take a while first.
+    // Start the slow jobs first.
     let (slow, waiter) = (scene.trigger("slow"), scene.trigger("waiter"));
     let (done, broken) = (scene.trigger("worker"), scene.trigger("broken"));
     wait_until("the waiter to run", || (scene.json(&["job", &waiter])["status"] == "running").then_some(()));
@@ -119,7 +119,7 @@ agents:
     let shown = scene.run(&["job", &job]);
     assert!(shown.contains("hook 6") && shown.contains("after_run, shell (last word)"), "{shown}");
     assert!(shown.contains("exit code 2"), "{shown}");
-    // Only the store keeps their data.
+    // Only the store keeps the data of ended hooks.
     wait_until("their folders to go", || {
         let folders = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
         let names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
@@ -171,8 +171,8 @@ fn a_hook_that_left_the_config_is_skipped_and_a_new_one_is_for_new_jobs() {
     assert_eq!(scene.hooks_after_run("worker").len(), 1);
 }
 
-/// An earlier job left its file. A job whose agent was not launched has no metadata; one whose agent could not be
-/// started by its keeper has those of the earlier job.
+/// The directory contains the metadata file of an earlier job. A job whose agent was not launched has no metadata. A
+/// job whose keeper could not start the agent has the metadata of the earlier job.
 #[test]
 fn a_job_that_never_began_has_no_metadata() {
     let mut scene = Scene::new(

@@ -22,7 +22,7 @@ fn with_argument(scene: &Scene, word: &str) -> usize {
 
 #[test]
 fn one_that_hangs_is_ended_with_all_that_it_started() {
-    // Both ignore SIGTERM, and one has its own session.
+    // Both processes ignore SIGTERM, and one of them has its own session.
     let hang = r#"        - {type: shell, timeout: 8000, command: "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 31417; done' & echo here; while :; do sleep 31417; done"}
         - {type: shell, command: "echo after"}"#;
     let mut scene = Scene::new(&fleet(hang));

@@ -1,4 +1,4 @@
-//! Webhooks: signed, repeated if that may help, and never sent to a forbidden address.
+//! Webhooks: their signature, their retries, and the addresses to which they are never sent.
 
 use std::time::Instant;
 
@@ -95,7 +95,7 @@ fn see_other_is_a_failure() {
 #[test]
 fn none_goes_to_where_it_may_not() {
     let (server, other) = (Server::start(), Server::start());
-    // Another port of the same machine, which is not in the config.
+    // The redirect names another port of the same machine, which is not in the config.
     server.kept.lock().unwrap().redirect = format!("{}/ok", other.url);
     let localhost = server.url.replace("127.0.0.1", "localhost");
     let hooks = [

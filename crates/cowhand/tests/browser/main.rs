@@ -75,7 +75,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Its agents notice this, or that their folder is missing, and end.
+        // The agents end when they notice that the daemon has ended or that their folder is missing.
         self.daemon.kill().unwrap();
         self.daemon.wait().unwrap();
     }

@@ -14,7 +14,7 @@ fn the_example_fleet_has_nothing_to_complain_about() {
     assert!(page.contains(&format!("```yaml\n{example}```\n")), "docs/config.md shows another text");
 }
 
-/// The config limits spending, accounts and the machine, and has not even a warning.
+/// The config limits spending, accounts and the machine, and gives no warning.
 #[test]
 fn the_careful_fleet_has_nothing_to_complain_about() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

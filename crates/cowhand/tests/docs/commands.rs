@@ -4,7 +4,7 @@ use super::markdown::{Block, Page, Row, Span};
 use super::program::{Answer, Program};
 use super::words;
 
-/// What the page has been checked for.
+/// Numbers of commands that were run and parsed.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) run: usize,
@@ -70,7 +70,7 @@ impl Check<'_> {
         }
     }
 
-    /// Runs the command in the first cell. Options in the other cells belong to it.
+    /// Runs the command in the first cell. Options in the other cells belong to that command.
     fn row(&mut self, row: &Row) {
         let Some((first, others)) = row.cells.split_first() else { return };
         let mut group = "";
@@ -84,7 +84,7 @@ impl Check<'_> {
                 let options = others.iter().flatten().filter(|span| span.starts_with('-'));
                 options.for_each(|option| self.parse(row.line, &format!("{verb} {option}")));
             } else {
-                // `schedule show`, `enable`: the second is `schedule enable`.
+                // In a cell with `schedule show` and `enable`, the second command is `schedule enable`.
                 let command = if self.is_verb(span) { span.clone() } else { format!("{group} {span}") };
                 self.parse(row.line, &format!("{command} --json"));
                 group = span.split_once(' ').map_or(group, |(group, _)| group);
@@ -110,16 +110,16 @@ impl Check<'_> {
         }
     }
 
-    /// Runs each form of the command, without a daemon. What needs one ends with exit code 4, and what names
-    /// an unknown job with 5.
+    /// Runs each form of the command, without a daemon. A command that needs a daemon ends with exit code 4, and a
+    /// command that names an unknown job with 5.
     fn run(&mut self, line: usize, command: &str) -> Vec<Answer> {
         let mut answers = Vec::new();
         for mut words in self.forms(line, command) {
             let verb = words.iter().find(|word| self.is_verb(word)).map(String::as_str);
             let expected: &[i32] = match verb {
-                // It runs until somebody ends it.
+                // The demo runs until somebody ends it, so it is only parsed.
                 Some("demo") => return self.parse_words(line, command, words).into_iter().collect(),
-                // They would start a daemon or wait for a client. They do not, because the config is not found.
+                // These verbs would start a daemon or wait for a client. A missing config prevents that.
                 Some("start" | "restart" | "mcp") => {
                     if !words.iter().any(|word| word == "-c") {
                         words.extend(["-c".to_owned(), "missing".to_owned()]);

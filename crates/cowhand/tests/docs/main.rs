@@ -1,4 +1,4 @@
-//! The docs say what the program does: each YAML block and each command in README.md and docs is tried out.
+//! Tests of the docs: each YAML block is checked, and each command in README.md and docs is run or parsed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -80,7 +80,7 @@ fn each_command_is_accepted() {
     assert!(total.run > 0 && total.parsed > 0);
 }
 
-/// The page says that it lists every verb.
+/// docs/cli.md promises to list every verb.
 #[test]
 fn the_overview_has_each_verb() {
     let program = Program::new();
@@ -131,7 +131,7 @@ fn problems_of(places: &Places, text: &str) -> Vec<String> {
     problems
 }
 
-/// Each text is wrong, and exactly one problem says where and why.
+/// Each text has one mistake, and exactly one problem names its place and its cause.
 #[test]
 fn mistakes_are_found() {
     let places = Places::of(&Program::new());

@@ -5,7 +5,7 @@ use std::path::Path;
 /// The languages of fenced blocks. A block without one would not be tested, and is refused.
 const LANGUAGES: [&str; 9] = ["bash", "console", "ini", "json", "markdown", "rust", "sh", "text", "yaml"];
 
-/// The markers `<!-- docs-test: NAME -->`, which stand directly above a block, and the language of the block.
+/// The markers `<!-- docs-test: NAME -->` directly above a block, each with the language of its block.
 const MARKERS: [(&str, &str); 3] = [("not-config", "yaml"), ("refused", "yaml"), ("output", "console")];
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Page {
         self.blocks.push(block);
     }
 
-    /// Adds the code spans of a paragraph. A span can go over the end of a line.
+    /// Adds the code spans of a paragraph. A span can continue on the next line.
     fn add_spans(&mut self, paragraph: Option<Span>) {
         let Some(Span { mut line, text }) = paragraph else { return };
         for (index, part) in text.split('`').enumerate() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// What stands for each placeholder. The names are those of the fleet in which commands run.
+/// Values of the placeholders. The names are those of the fleet in which commands run.
 const PLACEHOLDERS: [(&str, &str); 22] = [
     ("ADDRESS:PORT", "127.0.0.1:0"),
     ("AGENT", "coder"),
@@ -60,8 +60,8 @@ pub(super) fn forms(command: &str, folder: &Path) -> Result<Vec<Vec<String>>, St
     Ok(forms)
 }
 
-/// Splits a command into words, and tells which were in quotes. A pipe, a redirection, a comment or a closing
-/// bracket ends it.
+/// Splits a command into words, each with whether it was in quotes. A pipe, a redirection, a comment or a closing
+/// bracket ends the command.
 fn split(command: &str) -> Vec<(String, bool)> {
     let mut words = Vec::new();
     let mut rest = command.trim_start();

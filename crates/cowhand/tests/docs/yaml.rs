@@ -12,7 +12,7 @@ const AGENT: &str = "agents:\n  - name: coder\n";
 const SCHEDULES: &str = "agents:\n  - name: coder\n    schedules:\n";
 const HOOKS: &str = "agents:\n  - name: coder\n    hooks:\n      after_run:\n";
 
-/// A place in a config where a fragment can stand.
+/// Place in a config for a fragment.
 struct Place {
     /// The keys that the program accepts there.
     keys: BTreeSet<String>,
@@ -21,7 +21,7 @@ struct Place {
     depth: usize,
 }
 
-/// The places for a map, for a list, and for schedules with their names; the first that fits is taken.
+/// Places for a map, for a list, and for schedules with their names. The first place that fits is used.
 pub(super) struct Places {
     maps: Vec<Place>,
     lists: Vec<Place>,
@@ -50,7 +50,7 @@ impl Places {
         Self { maps, lists, schedules: place("PartialSchedule", SCHEDULES, 6) }
     }
 
-    /// Returns a whole config with the fragment at the place that its keys show, if there is one.
+    /// Returns a whole config with the fragment at the place that has its keys, if there is one.
     fn place(&self, text: &str) -> Option<String> {
         let (places, keys) = if text.starts_with("- ") {
             (
@@ -123,8 +123,8 @@ fn check_block(block: &Block, places: &Places) -> Result<(), String> {
     }
 }
 
-/// Returns a warning about a config that people would copy as it is. A fragment may need what is around it,
-/// and an example of another key may have no schedules.
+/// Returns a warning about a whole config, which people may copy unchanged. A fragment may have warnings, because the
+/// rest of its config is missing. An example of another key may have no schedules.
 fn unexpected_warning<'a>(text: &str, printed: &'a str) -> Option<&'a str> {
     let is_whole = top_keys(text).iter().any(|key| key == "agents");
     let mut warnings = printed.lines().filter(|line| line.starts_with("warning: "));
@@ -144,7 +144,7 @@ fn properties(schema: &Value) -> BTreeSet<String> {
     let variants = schema["anyOf"].as_array().into_iter().flatten();
     let objects = variants.chain([schema]).filter_map(|variant| variant["properties"].as_object());
     let keys = |object: &Map<String, Value>| {
-        // The keys of a trigger and of a work source are similar; their types are not.
+        // A trigger and a work source have similar keys but different types, so the key `type` includes its value.
         let kind = object.get("type").and_then(|kind| kind["const"].as_str());
         object.keys().map(|key| with_type(key, kind)).collect::<Vec<_>>()
     };

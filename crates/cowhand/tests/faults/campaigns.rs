@@ -77,7 +77,7 @@ fn both_killed(rounds: Rounds) -> Counts {
     check(fleet, kills + u32::try_from(keepers).unwrap(), keepers)
 }
 
-/// Stops the daemon for a time; in the long form for longer than a lease.
+/// Suspends the daemon for a time, in the long form for longer than a lease.
 fn daemon_stopped(rounds: Rounds) -> Counts {
     let (fleet, stops) = (started(), rounds.of(2, 5));
     for _ in 0..stops {
@@ -154,7 +154,7 @@ fn read_only(rounds: Rounds) -> Counts {
     check(fleet, times, excused)
 }
 
-/// Sets the clock. An interval continues, and the time limit of a job does not expire by it.
+/// Sets the clock. Intervals continue to fire, and the timeout of a job does not expire.
 fn clock_steps(rounds: Rounds) -> Counts {
     let mut fleet = Fleet::new();
     let clock = fleet.outside("clock");
@@ -176,7 +176,7 @@ fn clock_steps(rounds: Rounds) -> Counts {
         let before = fleet.ticks();
         fleet.wait_for(&format!("ticks after the step to {step}"), || fleet.ticks() >= before + 2);
         fleet.wait_for_work(5);
-        // Sometimes also with a restart.
+        // Restart the daemon after about half of the steps.
         if fastrand::bool() {
             fleet.kill();
             fleet.start();
@@ -214,7 +214,8 @@ fn views_deleted(rounds: Rounds) -> Counts {
     check(fleet, times, 0)
 }
 
-/// Deletes the store. No delivery accepted before or after it is lost; in between none is accepted.
+/// Deletes the store. No delivery that was accepted before or after the deletion is lost, and none is accepted while
+/// the store is missing.
 fn store_unlinked(rounds: Rounds) -> Counts {
     let (mut fleet, times) = (started(), rounds.of(1, 10));
     for time in 0..times {

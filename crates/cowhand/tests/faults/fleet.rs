@@ -53,7 +53,7 @@ impl Fleet {
         self.folder.path().join("fleet")
     }
 
-    /// Returns the outside path of a path on the fleet's disk.
+    /// Returns the path of a file on the fleet's disk, as seen from outside the fleet's mount namespace.
     pub(crate) fn seen(&self, name: &str) -> PathBuf {
         let path = self.path().join(name);
         self.namespace.as_ref().map_or(path.clone(), |namespace| namespace.seen(&path))
@@ -129,7 +129,7 @@ impl Fleet {
         self.sender.shared.place.lock().unwrap().clone()
     }
 
-    /// Returns the pid of the daemon, also if another program prepared its environment and then executed it.
+    /// Returns the pid of the daemon. The programs that prepare its environment execute it, so the pid stays the same.
     pub(crate) fn daemon(&self) -> Pid {
         Pid::from_child(self.daemon.as_ref().unwrap())
     }
@@ -262,13 +262,13 @@ impl Sender {
 }
 
 impl Shared {
-    /// Sends a delivery until it is accepted. Returns false if the sender ends before; the delivery then does
-    /// not count.
+    /// Sends a delivery until it is accepted. Returns false if the sender is stopped first; the delivery then does not
+    /// count.
     fn send(&self, hook: &str, id: &str) -> bool {
         while !self.ends.load(Ordering::Relaxed) {
             let place = self.place.lock().unwrap().clone();
             match deliver(&place, hook, id) {
-                // A delivery that was stored without its answer arriving is a duplicate the next time.
+                // If a delivery was stored and its answer was lost, the next try is answered as a duplicate.
                 Ok(answer) if matches!(answer.status, 200 | 202) => {
                     self.accepted.lock().unwrap().push(id.to_owned());
                     return true;

@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use check::Counts;
 use cowhand_testing::{disk, http, tmpfs};
 
-/// Kind of fault.
+/// Fault campaign with its name, its description and its function.
 struct Campaign {
     name: &'static str,
     about: &'static str,
     run: fn(Rounds) -> Counts,
 }
 
-/// Number of rounds: the short form, or the long one.
+/// Length of a campaign: few rounds, or many with `--long`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounds {
     Few,
@@ -39,7 +39,7 @@ impl Rounds {
     }
 }
 
-/// Number of campaigns that run at the same time, since they mostly wait.
+/// Number of campaigns that run at the same time. Campaigns mostly wait.
 const AT_ONCE: usize = 3;
 
 /// Result of a campaign.
@@ -52,7 +52,7 @@ struct Ran {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    // The options with which cargo-nextest queries a test binary.
+    // cargo-nextest queries a test binary with these options.
     if has("--list") {
         if !has("--ignored") {
             for campaign in campaigns::ALL {
@@ -83,7 +83,7 @@ fn run_all(mut waiting: Vec<&'static Campaign>, rounds: Rounds) -> Vec<Ran> {
                 loop {
                     let Some(campaign) = waiting.lock().unwrap().pop() else { return };
                     let begin = Instant::now();
-                    // The error is on standard error, with the name of the campaign.
+                    // The message of the panic is on standard error; the name of the campaign follows.
                     let counts = catch_unwind(AssertUnwindSafe(|| (campaign.run)(rounds))).ok();
                     if counts.is_none() {
                         eprintln!("campaign {} failed", campaign.name);

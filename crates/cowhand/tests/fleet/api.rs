@@ -84,12 +84,12 @@ fn a_schedule_may_have_any_name() {
     assert_eq!(scene.json(&["why", name])["firings"][0]["outcome"], "ran");
 }
 
-/// The body of an answer, as JSON.
+/// Returns the body of an answer, as JSON.
 fn json_of(answer: &str) -> serde_json::Value {
     serde_json::from_str(answer.lines().nth(2).unwrap()).unwrap()
 }
 
-/// A masked id is no part of a command that a program or a page shows.
+/// A masked id would not work in a command, so the advice contains a placeholder instead.
 #[test]
 fn advice_has_a_placeholder_for_an_id_with_a_secret() {
     let scene = Scene::with(

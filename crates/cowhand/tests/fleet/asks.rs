@@ -178,8 +178,8 @@ fn people_see_what_is_asked_and_answer_it() {
     }
 }
 
-/// Lets an agent ask, and then starts a daemon with shorter timeouts: so they cannot expire before the ask,
-/// however slow the agent was.
+/// Lets an agent ask, and then starts a daemon with shorter timeouts. The timeouts cannot expire before the ask,
+/// however slow the agent is.
 fn asked(rules: [&str; 2]) -> (Scene, String, String, Value) {
     let fleet = |rules: &str| FLEET.replace("ask_timeout: 1h", rules);
     let scene = Scene::with(&fleet(rules[0]));
@@ -243,7 +243,7 @@ fn acp(wants: &str) -> Scene {
         "name": "one", "runtime": "acp", "command": ["sh", "agent.sh"], "env": {"WANTS": wants},
         "permission_mode": "ask", "permissions": {"allow": ["execute(cargo *)"], "deny": ["execute(rm *)"]},
     });
-    // JSON is YAML; the test's own line about the server comes after it.
+    // JSON is valid YAML. The scene adds its own line about the server after it.
     let scene = Scene::with(&format!("agents: {}", json!([agent])));
     scene.write("agent.sh", ACP);
     scene.start();

@@ -83,7 +83,7 @@ agents:
     assert_eq!(scene.json(&["schedule", "show", "a/nightly"])["status"], "disabled");
 }
 
-/// The job fails once; afterwards its command finds nothing to do.
+/// The first job fails. The following firings are skipped by `when_command`, until the test repairs the job.
 #[test]
 fn an_error_stays_until_a_run_succeeds() {
     let scene = Scene::with(

@@ -1,5 +1,5 @@
-//! The wall clock is set while a fleet runs, or while none runs: libfaketime moves it, and the boot clock
-//! stays.
+//! Steps of the wall clock while a daemon runs, and while none runs. libfaketime sets the wall clock; the boot clock is
+//! not changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,8 +48,8 @@ impl Stepped {
         assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
     }
 
-    /// Sets the wall clock to this offset from the right time. The file is replaced, since it is read at any
-    /// time.
+    /// Sets the wall clock to this offset from the right time. The file is replaced atomically, because other processes
+    /// read it at any time.
     fn set_clock(&self, offset: &str) {
         let new = self.offset.with_extension("new");
         fs::write(&new, offset).unwrap();
@@ -144,7 +144,7 @@ fn a_clock_that_is_set_forward_ends_no_job() {
         assert_eq!(status(), "running");
         (fleet.steps() == [7200]).then_some(())
     });
-    // The daemon checks the attempt twice a second; a new daemon checks it anew.
+    // The daemon checks the attempt twice a second; a new daemon starts its own checks.
     assert_eq!(fleet.run(&["restart"]).code, Some(0));
     fleet.set_clock("+14400s");
     wait_until("the second step", || {
@@ -222,8 +222,8 @@ fn run_once_makes_up_one_firing_of_an_outage() {
     assert!(counts["coalesced"] >= 45, "{counts:?}");
 }
 
-/// While no daemon runs, the verbs show what was missed and what will happen; afterwards, that it was made
-/// up.
+/// While no daemon runs, the verbs show the missed due times and what will happen to them. After the start, `why` shows
+/// what happened to them.
 #[test]
 fn what_was_missed_is_told_before_and_after() {
     for (misfire, then) in [("run_once", "one run makes up for that"), ("skip", "they are skipped")] {

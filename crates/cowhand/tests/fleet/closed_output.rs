@@ -42,7 +42,7 @@ fn a_daemon_runs_on_without_its_output() {
     }
 }
 
-/// A script that sees the exit code 6 learns that it must not do the same again.
+/// The error names the completed action, so that a script that sees exit code 6 does not repeat it.
 #[test]
 fn what_was_done_is_said_although_the_output_cannot_be_written() {
     let scene = Scene::new();
@@ -100,7 +100,7 @@ fn a_token_that_nobody_saw_is_revoked() {
     assert!(said.stderr.contains("this was done all the same: seen is revoked"), "{}", said.stderr);
 }
 
-/// A reader that goes after the first line does not stop a verb halfway.
+/// A verb finishes its work even if nobody reads its output.
 #[test]
 fn all_jobs_are_retried_without_a_reader() {
     let scene = Scene::started();

@@ -98,7 +98,7 @@ fn schedules_that_rest_take_little_memory() {
     assert!(many < few + 25_000, "{few} KB with ten schedules, {many} KB with five hundred");
 }
 
-/// A schedule that queues a job every second, each of which takes longer than that, does not keep another one of its agent
+/// A schedule that queues a job every second, each longer than a second, does not prevent another schedule of the agent
 /// from running.
 #[test]
 fn a_queue_does_not_starve_the_other_schedules() {

@@ -37,7 +37,7 @@ fn the_running_daemon_is_asked() {
         command.env("PATH", path).envs(secret.map(|secret| ("HOOK_SECRET", secret)));
         assert!(command.output().unwrap().status.success());
     };
-    // No daemon runs: the environment here counts, in which a daemon would be started.
+    // No daemon runs, so `doctor` uses its own environment, in which a daemon would be started.
     assert_eq!(finding(&scene, &with, Some("x"), "agent a")["ok"], true);
     assert_eq!(finding(&scene, &own, None, "agent a")["ok"], false);
     start(&own, None);

@@ -1,4 +1,4 @@
-//! Events of jobs carry the job, and the output of jobs can be followed with them.
+//! Events of jobs contain the record of the job, and the output of jobs can be followed with them.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn events_of_a_job_carry_the_job_as_it_was_then() {
     );
     assert_eq!(forked["original_job_record"], done);
 
-    // The log keeps no copy of the prompt of a removed job.
+    // Events keep no record of a removed job, and so no copy of its prompt.
     let id = done["id"].as_str().unwrap();
     assert_eq!(scene.run(&["job", "delete", id]).code, Some(0));
     let events = self::events(&scene);
@@ -54,8 +54,7 @@ fn events_of_a_job_carry_the_job_as_it_was_then() {
     assert!(of_job.clone().count() > 3 && of_job.into_iter().all(|event| event["job_record"].is_null()));
 }
 
-/// The output is between `job:started` and `job:completed`, each line once, from the line written after the
-/// start.
+/// `events -f --output` prints each line of the output once, between `job:started` and `job:completed`.
 #[test]
 fn output_can_be_followed_with_the_events() {
     let scene = Scene::with(
@@ -105,7 +104,7 @@ fn output_is_followed_from_now_on() {
     wait_until("its first line", || scene.run(&["logs", &job]).stdout.starts_with("up").then_some(()));
     let mut follower = scene.spawn(&["events", "-f", "--output", "--limit", "1"]);
     assert!(follower.line().contains("job:started"), "the newest event");
-    // New lines come by the stream, so it is connected.
+    // New events in the follower show that its stream is connected.
     let other = scene.json(&["trigger", "worker", "-p", "Hello.", "--wait"]);
     let mut heard = Vec::new();
     while !heard.iter().any(|line: &String| line.contains("job:completed")) {

@@ -1,4 +1,4 @@
-//! What `why` and `status` say about schedules that are turned off, checks that were removed, and earlier firings.
+//! Output of `why` and `status` about disabled schedules, removed checks, and earlier firings.
 
 use super::{Scene, wait_until};
 
@@ -7,7 +7,7 @@ fn why(scene: &Scene, name: &str) -> String {
     scene.run(&["why", name]).stdout
 }
 
-/// The check was removed while no daemon could continue the firing.
+/// `when_command` is removed from the config while no daemon runs that could continue the firing.
 #[test]
 fn a_firing_whose_check_was_removed_names_no_check() {
     let fleet = "agents:
@@ -61,7 +61,7 @@ fn a_schedule_that_is_off_says_what_becomes_of_its_work() {
         let said = words(verb);
         assert!(said.contains("a/s is turned off") && said.contains(advice), "{verb:?}: {said}");
     }
-    // What it says is true, and so is the advice.
+    // The waiting job starts, as the output states, and the advised command cancels the next one.
     scene.run(&["cancel", &first]);
     wait_until("the second to run", || (scene.job(&second)["status"] == "running").then_some(()));
     assert!(!words(&["why", "a/s"]).contains("waiting job"));
@@ -80,7 +80,7 @@ fn a_schedule_that_is_off_says_what_becomes_of_its_work() {
     assert!(!said.contains("held up"), "{said}");
 }
 
-/// Its jobs waited for the end of the pause, and now wait until it is on again.
+/// The jobs of the schedule waited for the end of the pause. Now they wait until the schedule is enabled.
 #[test]
 fn a_schedule_that_was_turned_off_during_its_pause_holds_its_jobs() {
     let scene = Scene::with(

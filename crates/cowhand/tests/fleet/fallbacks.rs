@@ -1,7 +1,7 @@
 //! Fallbacks for a provider that is used up, and the work that they have begun.
 //!
-//! Two programs imitate Claude Code and Codex. Claude is used up until there is a file `claude-open`; Codex
-//! runs a tool, and is then used up until there is a file `codex-open`. Their prompts are in `asked`.
+//! Two programs imitate Claude Code and Codex. Claude is used up until there is a file `claude-open`; Codex runs a
+//! tool, and is then used up until there is a file `codex-open`. Each program appends its prompt to the file `asked`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -63,7 +63,7 @@ fn fleet(more: &Value) -> Scene {
     let agents = [agent("coder", json!([{"runtime": "codex"}])), agent("plain", json!([]))];
     let mut fleet = json!({"agents": agents});
     fleet.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    // JSON is YAML, but the scene adds its own line.
+    // JSON is valid YAML, but the scene adds its own line, so each key is on its own line.
     let keys = fleet.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
     scene.write("cowhand.yaml", &keys.collect::<String>());
     scene.start();
@@ -85,13 +85,13 @@ fn what_a_fallback_has_begun_is_finished_by_it() {
     wait_until("both to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
     let asked = ["claude: Deploy.", "codex: Deploy. []"];
     assert_eq!(scene.lines("asked"), asked);
-    // The job could wait for both, but only Codex has the session.
+    // Both providers are used up. The job waits for Codex, because only Codex has the session.
     let waits = |job: &str| scene.job(job)["waits"]["message"].as_str().unwrap().to_owned();
     assert!(waits(&job).starts_with("codex is used up: "), "{}", waits(&job));
 
     scene.write("claude-open", "");
     assert_eq!(scene.run(&["unpark", "claude"]).code, Some(0));
-    // Agents are planned in order: when this one runs, the other had its chance.
+    // Agents are planned in order: when `plain` runs, `coder` has already been planned.
     let other = scene.json(&["trigger", "plain", "--wait"]);
     assert_eq!(other["summary"], "Claude did it.", "{other:#}");
     assert_eq!(scene.lines("asked").len(), 3, "{:?}", scene.lines("asked"));
@@ -133,8 +133,8 @@ fn a_fallback_is_known_again_after_a_crash() {
     assert_eq!(ended["parks"], 1, "{ended:#}");
 }
 
-/// Another account continues the session while the first one is still used up: no event says that a limit has
-/// ended.
+/// Another account continues the session while the first one is still used up, so neither prompt nor output states that
+/// a limit has ended.
 #[test]
 fn who_goes_on_elsewhere_is_not_told_that_the_limit_has_ended() {
     let scene = fleet(&json!({}));

@@ -1,4 +1,4 @@
-//! Agents that create follow-ups for each other stop.
+//! Follow-ups: their bounds, their refusals, and the secrets in their prompts.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Scene, wait_until};
 
-/// Script of an agent that asks for a job of the other one, and stores the answer.
+/// Script of an agent that requests a job of the agent `$OTHER`, and stores the answer.
 const ASKS: &str = r#"
 curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
   -H 'content-type: application/json' -d '{"attempt":1,"key":"k","agent":"'"$OTHER"'","prompt":"Your turn."}' \
@@ -69,7 +69,7 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     assert!(heard.contains("it has no `followups.max` in its config"), "{heard}");
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5);
 
-    // An agent takes no prompts of an agent that it does not name.
+    // An agent accepts follow-ups only from the agents in its `followups.from`.
     let job = scene.json(&["trigger", "pushy", "--wait"]);
     let closed = "ping takes no follow-ups from pushy: it is not among `followups.from` of ping";
     let heard = fs::read_to_string(scene.root.join("heard")).unwrap();

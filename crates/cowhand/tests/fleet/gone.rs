@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 
 use super::{FLEET, Running, Scene, has_ended, wait_until};
 
-/// Another daemon could start in its place, so the daemon ends, and its agents before it.
+/// The daemon ends its agents and then itself, because another daemon could start in its place.
 #[test]
 fn a_daemon_whose_folder_is_gone_ends() {
     for moved in [false, true] {

@@ -300,7 +300,7 @@ fn state_that_is_not_imported_is_told_before_the_first_start() {
     assert!(refused.stderr.contains("herdctl is running"), "{}", refused.stderr);
 }
 
-/// herdctl accepts webhooks without a secret; here they accept no deliveries, and all verbs say so.
+/// herdctl accepts webhooks without a secret; in cowhand they accept no deliveries, and all verbs report that.
 #[test]
 fn a_webhook_without_a_secret_is_told() {
     let past = Past::new(&[("hook", "{type: webhook}".to_owned(), json!({"status": "idle"}))]);

@@ -153,7 +153,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     drop(waiting);
     wait_until("its turns to come back", || (get(&one, &token) == 200).then_some(()));
 
-    // Large bodies: one that is refused is not read, and one that is admitted only up to the limit.
+    // Large bodies: the body of a refused request is not read, and that of an admitted request only up to the limit.
     for (token, expected) in [(None, "401"), (Some(&token), "413")] {
         let shown = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let mut stream = UnixStream::connect(&socket).unwrap();
@@ -174,7 +174,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     assert!(memory < 250, "{memory} MB");
 }
 
-/// A job whose agent has left the config continues to run, and its token is still redacted.
+/// A job whose agent was removed from the config continues to run, and its token is still masked.
 #[test]
 fn the_token_of_a_job_whose_agent_is_gone() {
     let fleet = r#"
@@ -202,7 +202,7 @@ agents:
     );
 }
 
-/// An agent that has to ask and cannot would be denied everything, so none is started without the socket.
+/// Without the socket an agent could not ask, and every use of a tool would be denied. So the agent is not started.
 #[test]
 fn without_a_socket_nothing_is_started() {
     let fleet =

@@ -37,7 +37,7 @@ fn the_prompt_is_the_callers_or_the_schedules_or_the_agents() {
     assert_eq!(prompt(&["tidy", "-p", "Tidy {{date}}"]), "Tidy {{date}}");
 }
 
-/// It may hold secrets. A retry has it from the store.
+/// The prompt may contain secrets. A retry reads it from the store.
 #[test]
 fn a_prompt_does_not_stay_in_the_folder_of_its_attempt() {
     let scene = Scene::started();

@@ -31,7 +31,7 @@ fn a_failed_job_is_shown_as_failed() {
     assert_eq!((firing["outcome"].as_str(), firing["job"].as_str()), (Some("ran"), Some(id)));
     assert_eq!(statuses(firing), ["failed"], "{firing:#}");
     assert_eq!(firing["jobs"][0]["exit_reason"], "error");
-    // A removed job leaves its firing, which shows only that it ran.
+    // The firing of a removed job stays in the ledger, and shows only that it ran.
     assert_eq!(scene.run(&["job", "delete", id]).code, Some(0));
     let firing = &scene.json(&["why", "a/asked"])["firings"][0];
     assert_eq!((firing["job"].as_str(), statuses(firing)), (Some(id), vec![]), "{firing:#}");

@@ -1,4 +1,4 @@
-//! Agents and schedules that left the config: their jobs are still shown, with a note that they left.
+//! Agents and schedules that were removed from the config: their jobs are still shown, with a note about the removal.
 
 use serde_json::{Value, json};
 
@@ -158,7 +158,7 @@ fn a_trigger_ends_although_its_firing_cannot_be_prepared() {
         "{accepted}"
     );
     assert!(accepted["waits"].as_str().unwrap().contains("no-such-program"), "{accepted}");
-    // An interrupt says that the firing stays.
+    // After an interrupt, a note states that the firing stays.
     let told = std::fs::File::create(scene.root.join("told")).unwrap();
     let trigger = Running::of(scene.command(&["trigger", "a", "checked", "--wait"]).stderr(told));
     let noted = || words(&std::fs::read_to_string(scene.root.join("told")).unwrap());
@@ -167,7 +167,7 @@ fn a_trigger_ends_although_its_firing_cannot_be_prepared() {
     assert_eq!(trigger.end().code, Some(130), "{}", noted());
     let expected = format!("note: an accepted firing of a/checked stays; {advice}");
     assert!(noted().contains(&expected), "{}", noted());
-    // All of them run when they can be prepared.
+    // All three firings run as soon as they can be prepared.
     scene.write("cowhand.yaml", &STUCK.replace("no-such-program", "'true'"));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     wait_until("the firings to run", || {
@@ -176,7 +176,7 @@ fn a_trigger_ends_although_its_firing_cannot_be_prepared() {
     });
 }
 
-/// The advised commands for a schedule and for an agent that left.
+/// Runs the advised commands for a removed schedule and for a removed agent.
 #[test]
 fn firings_without_a_job_can_be_cancelled_when_their_schedule_or_agent_has_left() {
     let scene = Scene::with(STUCK);
@@ -209,7 +209,7 @@ fn firings_without_a_job_can_be_cancelled_when_their_schedule_or_agent_has_left(
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 0);
 }
 
-/// Every filter by names finds the firings of schedules that are in the config, and of those that have left it.
+/// Every filter by names finds the firings of schedules that are in the config, and of schedules that were removed.
 #[test]
 fn firings_without_a_job_are_cancelled_by_every_filter_of_names() {
     let fleet = "agents:
@@ -248,7 +248,8 @@ fn firings_without_a_job_are_cancelled_by_every_filter_of_names() {
         let shown = scene.run(&["status"]).stdout;
         assert!(!shown.contains("not in the config") && !shown.contains("a/checked"), "{case}: {shown}");
     }
-    // The firing of the interval was cancelled with its agent. It never ran, and the interval counts from then.
+    // The firing of the interval was cancelled with its agent. It never ran, and the interval counts from the
+    // cancellation.
     scene.write("cowhand.yaml", fleet);
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     let often = scene.json(&["why", "a/often"]);

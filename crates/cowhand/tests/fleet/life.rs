@@ -97,7 +97,7 @@ fn has_fired(scene: &Scene, agent: &str, schedule: &str) {
     });
 }
 
-/// A schedule that reads a list does not begin anew under a new name, and all verbs name the remedy.
+/// A schedule that polls a list does not start over under a new name, and all verbs name the remedy.
 #[test]
 fn a_new_name_is_told_apart_from_a_new_schedule() {
     let fleet = |name: &str, more: &str| {

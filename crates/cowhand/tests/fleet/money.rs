@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Scene, wait_until};
 
-/// Each call of `spender` costs a cent; it makes as many as it is asked for, and then one that is never
-/// reached, since it has to be stopped by then.
+/// `looper` makes five calls of one cent each. It never makes the sixth, because its budget stops it. Each job of
+/// `spender` costs four cents.
 const FLEET: &str = r#"
 budget: {timezone: ZONE}
 agents:
@@ -162,7 +162,7 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
         shown
     };
     scene.snapshot("money_paused", &texts.map(pid));
-    // A person triggers it before it is mended, and after.
+    // A person triggers the schedule before and after the repair.
     assert_eq!(scene.run(&["trigger", "broken", "often", "--wait"]).code, Some(1));
     assert_eq!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
     scene.write("mended", "");
@@ -218,7 +218,7 @@ agents:
         assert_eq!(shown.matches("≤ $0.40").count(), 2, "{shown}");
         assert!(shown.contains("($0.40 of it assumed)"), "{shown}");
     }
-    // The second job uses the rest, and there is no third.
+    // The second job uses the rest of the budget, and the third waits.
     assert_eq!(run()["usage"]["assumed_usd"].as_f64(), Some(0.1));
     scene.run(&["trigger", "talker"]);
     let waits = wait_until("a job to wait", || {

@@ -227,7 +227,7 @@ fn one_job_can_be_deleted_by_its_verb() {
     assert!(line.contains("job:deleted") && line.contains(" by "), "{events}");
     let again = scene.run(&["job", "delete", id]);
     assert!(again.code == Some(5) && again.stderr.contains("it was deleted at"), "{}", again.stderr);
-    // It needs no daemon, like pruning.
+    // Deleting a job needs no daemon, like pruning.
     scene.go();
     let job = scene.json(&["trigger", "worker", "--wait"]);
     assert_eq!(scene.run(&["stop"]).code, Some(0));

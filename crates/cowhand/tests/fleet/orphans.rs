@@ -134,7 +134,7 @@ async fn a_start_ends_attempts_whose_lease_is_gone() {
 /// The second attempt does not begin before the first has ended.
 #[tokio::test]
 async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
-    // It needs a while to end: attempts in parallel would be visible in the file.
+    // The first attempt takes a while to end, so attempts that run in parallel would be visible in the file.
     let slow = "echo + >> ran; trap 'sleep 1; echo - >> ran; exit' TERM; \
                 echo $$ > pid.$COWHAND_ATTEMPT; while [ ! -e go ]; do sleep 0.05; done; echo - >> ran";
     let scene = Scene::with(&fleet("", slow));
@@ -150,7 +150,7 @@ async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
     assert_eq!(ran, "+\n-\n+\n-\n");
 }
 
-/// This also works if a person has removed the folders of the attempts.
+/// A person has removed the folders of the attempts, and the processes are ended all the same.
 #[tokio::test]
 async fn a_start_ends_attempts_whose_folder_is_gone() {
     let scene = on_file();
@@ -172,7 +172,7 @@ fn two_nodes(server: &Postgres) -> [Scene; 2] {
     [(), ()].map(|()| Scene::with(&fleet(&format!("store: {}", server.url()), WAITS)))
 }
 
-/// A node that was stopped for longer than its lease finds that another node has continued the job.
+/// A node that was suspended for longer than its lease finds that another node has continued the job.
 #[test]
 fn a_node_that_slept_ends_what_another_has_taken_over() {
     let server = Postgres::start();

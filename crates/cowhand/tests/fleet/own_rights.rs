@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::asks::send;
 use super::{Scene, wait_until};
 
-/// Script that sends the requests in `attack` in ways that try to hide the caller. The status of each answer
-/// goes to a file named after the way and the request.
+/// Script that sends requests in ways that try to hide the caller. The status of each answer is written to a file named
+/// after the way and the request.
 const AGENT: &str = r#"
 printf %s "$COWHAND_JOB_TOKEN" > token
 while [ ! -e ask ]; do sleep 0.05; done

@@ -1,8 +1,8 @@
-//! Jobs that were made and have not started: every place that shows them says what they wait for.
+//! Jobs that have not started: every verb that shows them also shows what they wait for.
 
 use super::{Scene, wait_until};
 
-/// The text without line breaks, which the width of the terminal decides.
+/// Returns the output without line breaks, which depend on the width of the terminal.
 fn said(scene: &Scene, arguments: &[&str]) -> String {
     scene.run(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -131,7 +131,7 @@ fn status_names_the_job_that_gets_the_next_place() {
     let first = made();
     wait_until("the first to run", || (scene.json(&["job", &first])["status"] == "running").then_some(()));
     let next = made();
-    // More than `status` reads at once.
+    // Create more jobs than `status` reads at once.
     for _ in 0..21 {
         made();
     }

@@ -104,7 +104,7 @@ fn one_job_can_be_deleted() {
     let delete = || ask(&scene, "DELETE", &format!("jobs/{job}"), "");
     let answer = delete();
     assert!(answer.contains("200 OK") && answer.contains(&job), "{answer}");
-    // A view that was being written is removed when the log is read on.
+    // A view that was being written during the deletion is removed when the daemon reads the next events.
     wait_until("its files to go", || files(&scene, &job).is_empty().then_some(()));
     let again = delete();
     assert!(again.contains("404 Not Found") && again.contains("it was deleted at"), "{again}");
@@ -164,7 +164,8 @@ fn the_daemon_prunes_by_itself() {
     assert_eq!(left, [others[1].as_str(), jobs[2].as_str()], "an agent's newest job stays");
 }
 
-/// The rows are deleted and the files are not: the next prune or start finishes it, and no view comes back.
+/// The prune is killed after it has deleted the rows and before it has deleted all files. The next start deletes the
+/// rest, and no view comes back.
 #[test]
 fn a_prune_that_is_killed_is_finished() {
     for place in ["pruned", "removing"] {

@@ -53,7 +53,7 @@ fn a_firing_that_is_prepared_says_what_it_waits_for() {
     );
     let list = scene.run(&["schedule", "list"]).stdout;
     assert!(list.contains("being prepared: `when_command`"), "{list}");
-    // One that is not prepared may run now.
+    // A schedule that is not being prepared may be running now.
     let is_both = |line: &str| line.contains("being prepared") && line.contains("already_running");
     assert!(!list.lines().any(is_both), "{list}");
     scene.write("go", "");
@@ -92,7 +92,7 @@ fn a_delay_that_has_fired_has_finished() {
     let refused = scene.run(&["schedule", "enable", "a/once"]);
     assert_ne!(refused.code, Some(0));
     assert!(refused.stderr.contains("`cowhand trigger a once` runs it again"), "{}", refused.stderr);
-    // It is the same if it is also turned off.
+    // `enable` is also refused after the schedule was turned off.
     scene.run(&["schedule", "disable", "a/once"]);
     assert_ne!(scene.run(&["schedule", "enable", "a/once"]).code, Some(0));
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1);
@@ -236,7 +236,7 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
         assert!(said.contains(", if a daemon runs by then"), "{verb:?}: {said}");
     }
     scene.start();
-    // The agents leave the config; what they had to do is still told of.
+    // The agents are removed from the config, and their jobs are still shown.
     scene.write("cowhand.yaml", &format!("agents:\n{other}"));
     scene.json(&["reload"]);
     let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -380,7 +380,7 @@ fn a_stopped_fleet_prepares_nothing() {
     wait_until("its job", || (!scene.json(&["jobs"]).as_array().unwrap().is_empty()).then_some(()));
 }
 
-/// The error code is for programs, and not in the message.
+/// The message does not contain the error code, which is for programs.
 #[test]
 fn what_a_job_waits_for_is_a_sentence() {
     let scene = Scene::with(

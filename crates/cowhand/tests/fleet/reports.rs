@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::asks::{send, token_of};
 use super::{Scene, wait_until};
 
-/// The agent always succeeds, when there is a file `go`.
+/// The agent waits for a file `go`, and then succeeds.
 const FLEET: &str = r#"
 agents:
   - name: one

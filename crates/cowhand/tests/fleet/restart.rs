@@ -40,7 +40,7 @@ fn a_daemon_that_cannot_be_followed_is_left_alone() {
     assert_eq!(scene.job(&job)["status"], "running");
 }
 
-/// A restart, instead of the backup that `status` advises, would lose the history and the agents.
+/// A restart would lose the history and the agents. `status` advises a backup instead.
 #[test]
 fn a_store_that_was_removed_is_not_restarted_away() {
     let scene = Scene::started();
@@ -107,7 +107,7 @@ fn a_daemon_is_started_again_as_it_was() {
         restarted.stderr
     );
     assert!(command_line().contains("--log-format json") && command_line().contains("--stop-timeout 8"));
-    // It also works on the port that the old daemon still has, and after a daemon that was killed.
+    // `restart` also works on the port that the old daemon still uses, and after a daemon was killed.
     let restarted = scene.run(&["restart"]);
     assert_eq!(
         (restarted.code, restarted.stdout.as_str()),
@@ -125,7 +125,7 @@ fn a_daemon_is_started_again_as_it_was() {
     );
 }
 
-/// A failure that is not known before: the folder of the job socket cannot be created.
+/// The restart fails in a way that it does not check before: the folder of the job socket cannot be created.
 #[test]
 fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
     let scene = Scene::started();
@@ -143,7 +143,7 @@ fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
     assert_eq!(scene.run(&["restart"]).code, Some(0));
 }
 
-/// A server that was turned off is not opened if the stored options cannot be read.
+/// If the stored options cannot be read, `restart` is refused, because it could open a server that was turned off.
 #[test]
 fn a_start_that_cannot_be_read_is_not_guessed() {
     let scene = Scene::started();

@@ -49,7 +49,8 @@ fn what_waited_at_the_backup_runs_although_it_ran_before() {
     wait_until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
 }
 
-/// The result after the backup is kept with its attempt. Without that folder, only the end is known.
+/// The folder of an attempt keeps its outcome, also if the attempt ended after the backup. Without the file
+/// `outcome.json`, only the exit of the agent is known.
 #[test]
 fn what_ran_at_the_backup_comes_to_what_it_came_to() {
     for kept in [true, false] {

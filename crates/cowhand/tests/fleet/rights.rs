@@ -1,4 +1,4 @@
-//! The restrictions of a schedule also apply to follow-ups of its jobs, and after the schedule has left the
+//! The restrictions of a schedule also apply to follow-ups of its jobs, and after the schedule was removed from the
 //! config.
 
 use std::fs;
@@ -19,8 +19,8 @@ curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_T
 [ "$(wc -l < heard)" = 1 ]
 "#;
 
-/// The rules of its schedule apply to a follow-up, but it is not a firing: neither its end nor its failure
-/// counts there.
+/// The rules of the schedule apply to a follow-up. But a follow-up is not a firing, so neither its end nor its failure
+/// counts for the schedule.
 #[test]
 fn whoever_wakes_itself_is_held_as_before() {
     let agent = json!({
@@ -137,7 +137,7 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
     assert_eq!(done["status"], "completed", "{done:#}");
 }
 
-/// Repeated attempts give one event, and one line with a count.
+/// Repeated denials give one event, and one line with a count.
 #[test]
 fn what_a_rule_denied_is_told() {
     let (scene, job, token) = narrow();

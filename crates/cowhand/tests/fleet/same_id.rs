@@ -1,4 +1,4 @@
-//! Queues that have items of the same id.
+//! Work items with the same id in several queues.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ agents:
     command: ['true']
 ";
 
-/// Two folders have a file of the same name, and the item of `b` was given up.
+/// Creates two folders with a file of the same name each. The item of `b` was given up.
 fn two_queues() -> Scene {
     let scene = Scene::with(TWO);
     for folder in ["qa", "qb"] {

@@ -75,7 +75,7 @@ fn when_they_fire() {
     insta::assert_snapshot!(shown.join("\n"));
 }
 
-/// The five promised reasons; `at_capacity` has its own test below.
+/// Tests four of the five promised reasons. The fifth, `at_capacity`, has its own test below.
 #[test]
 fn why_one_does_not_fire_now() {
     let scene = Scene::with(
@@ -165,7 +165,7 @@ fn why_one_waits() {
     });
 }
 
-/// A run by hand does not move an interval, so it is not an own run of the schedule; all verbs use that name.
+/// A run by hand does not move an interval, so it is not an own run of the schedule. All verbs use the term `own run`.
 #[test]
 fn the_last_run_is_the_schedules_own() {
     let scene = Scene::started();
@@ -178,7 +178,7 @@ fn the_last_run_is_the_schedules_own() {
     assert!(!why.contains("last run") && why.contains("fired by hand"), "{why}");
 }
 
-/// The only schedule by the clock is an interval whose job runs.
+/// The only schedule that the clock fires is an interval whose job runs.
 #[test]
 fn the_next_firing_of_an_interval_counts_from_the_end_of_its_job() {
     let scene = Scene::with(

@@ -1,4 +1,4 @@
-//! Files in the folder of a work source that are no items.
+//! Files in the folder of a work source that are not work items.
 
 use super::Scene;
 
@@ -40,7 +40,7 @@ fn files_that_are_no_items_are_counted() {
     }
 }
 
-/// The agent has the work source, and none of its schedules takes from it.
+/// The agent has a work source, and none of its schedules takes items from it.
 #[test]
 fn status_and_why_agree_about_files_that_no_schedule_takes() {
     let scene = Scene::with(

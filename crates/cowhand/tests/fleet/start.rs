@@ -1,4 +1,4 @@
-//! The warnings of `start` about the config, and what a daemon in the background keeps of its caller.
+//! The warnings of `start` about the config, and the file descriptors of a daemon in the background.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Scene;
 
-/// Config with the old name of a key and a value without effect: warnings, not errors.
+/// Config with a key without effect, which is a warning and not an error.
 const WARNED: &str = "agents:
   - {name: a, runtime: command, command: ['true'], model: opus}
 ";

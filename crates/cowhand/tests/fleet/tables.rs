@@ -1,4 +1,4 @@
-//! Tables on terminals of several widths: no line is wrapped, and every column begins where its heading does.
+//! Tables on terminals of several widths: no line is wrapped, and every column is aligned with its heading.
 
 use super::Scene;
 use super::terminal::lines_on;

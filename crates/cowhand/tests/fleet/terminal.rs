@@ -23,7 +23,7 @@ pub(super) struct Shown {
     reader: JoinHandle<()>,
 }
 
-/// Opens a terminal of this width: our side, and the side for a verb.
+/// Opens a terminal of this width. Returns the side of the test and the side of the verb.
 fn terminal(columns: u16) -> (OwnedFd, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();

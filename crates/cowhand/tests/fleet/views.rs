@@ -145,7 +145,7 @@ fn output_is_kept_as_text_where_that_was_asked_for() {
         wait_until(text, || (fs::read_to_string(&log).unwrap_or_default() == text).then_some(()));
     };
     holds("up\n");
-    // Moved in one step, since the daemon may write into it meanwhile.
+    // The folder is moved in one step, because the daemon may write into it meanwhile.
     fs::rename(scene.in_jobs(&job), scene.root.join("away")).unwrap();
     holds("up\n");
     scene.go();

@@ -66,7 +66,7 @@ fn whoever_waits_for_a_job_sees_that_it_runs() {
     assert!(stdout.contains("completed after"), "{stdout}");
     assert!(screen.ends_with(ERASE), "{screen:?}");
     assert!(screen.matches("note: ").count() <= 1, "{screen:?}");
-    // It waited longer than the other.
+    // This verb waited longer than the other one.
     let (code, _, screen) = dumb.end();
     assert_eq!(code, Some(0), "{screen}");
     assert!(

@@ -103,7 +103,8 @@ fn queues_can_be_narrowed_and_read_in_parts() {
     }
 }
 
-/// The source cannot be told, so the item stays what it is right after the command: given up in the store only.
+/// The source cannot receive the result, so the item keeps the state that it has right after the command: only the
+/// store has the result.
 #[test]
 fn an_item_that_a_person_failed_is_listed_before_its_source_knows() {
     let scene = scene();
@@ -125,7 +126,7 @@ fn an_item_that_a_person_failed_is_listed_before_its_source_knows() {
     assert!(!scene.run(&["status"]).stdout.contains("files-one"));
 }
 
-/// Nobody is told that there is no source where there is one.
+/// The message about a missing work source appears only if there is none.
 #[test]
 fn an_empty_list_says_why() {
     let scene = Scene::with(FLEET);
@@ -187,7 +188,7 @@ fn a_person_can_take_a_hand_in_it() {
     let again = scene.run(&["work", "claim", "files-two"]);
     assert_eq!(again.code, Some(5), "once is enough");
     assert!(again.stderr.contains("`cowhand work release files-two` gives it back"), "{}", again.stderr);
-    // The agents do not take it, and take the other one.
+    // The agents do not take the claimed item; they take the other one.
     let job = scene.json(&["trigger", "worker", "poll"]);
     assert_eq!(job["work_item"]["id"], "files-one");
     let said = scene.run(&["work", "list", "--all"]);
@@ -212,7 +213,7 @@ fn a_person_can_take_a_hand_in_it() {
     let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
     assert!(job.contains("work item    files-one  Do one; reported to its source: success\n"), "{job}");
 
-    // The actor is in the log.
+    // The audit contains the actions of the person.
     scene.write("tasks/two.md", "---\nstatus: failed\n---\n");
     assert_eq!(scene.run(&["work", "retry", "files-two"]).code, Some(0));
     let audit = scene.run(&["events", "--audit"]).stdout;
@@ -380,7 +381,7 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(scene.run(&["work", "retry", "files-none"]).code, Some(5));
 }
 
-/// Its queue is still one of the fleet's, so `work list` shows it, and every other place does.
+/// The queue still belongs to the fleet, so `work list` and all other verbs show the item.
 #[test]
 fn what_was_given_up_of_a_queue_that_no_schedule_takes_is_told() {
     let fleet = FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "exit 3");
@@ -406,7 +407,7 @@ fn what_was_given_up_of_a_queue_that_no_schedule_takes_is_told() {
     }
 }
 
-/// A secret that stands in an item, or that a person writes into a prompt, reaches the agent and no view.
+/// A secret in an item, or in the prompt of a person, reaches the agent but no view.
 #[test]
 fn known_secrets_in_items_and_prompts_are_in_no_view() {
     const SECRET: &str = "canary-of-the-mine-77";

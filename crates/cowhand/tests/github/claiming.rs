@@ -59,7 +59,8 @@ async fn several_claims_share_one_wait() {
     for number in 1..=8 {
         fake.add(number, &["ready"]);
     }
-    // Somebody else takes one between our marker and our check, and one before we begin.
+    // Another fleet claims issue 3 before the claims of this fleet begin, and issue 5 just before this fleet writes its
+    // marker.
     let marker = foreign(in_minutes(&fake, 5));
     fake.world().comment(3, "somebody", &marker);
     when(&fake, "POST /repos/my-org/my-repo/issues/5/comments", move |world| {
@@ -83,11 +84,11 @@ async fn several_claims_share_one_wait() {
     assert_eq!(requests.iter().filter(|request| is_marker(request)).count(), 7);
     let reads = |from: &[String]| from.iter().filter(|request| request.contains("/comments?")).count();
     assert_eq!((reads(&requests[..last_marker]), reads(&requests[last_marker..])), (8, 7), "{requests:#?}");
-    // The cost of the claims beside the wait, which they share.
+    // Together the claims need fewer requests than eight single claims.
     assert!(requests.len() < 8 * 9, "{}", requests.len());
 }
 
-/// An error that would stop every claim is met once, and nothing is left behind.
+/// An error that would stop every claim occurs only once: the claims after it send no requests.
 #[tokio::test]
 async fn what_stops_one_claim_stops_those_after_it() {
     let (fake, source) = scene().await;
@@ -166,7 +167,7 @@ async fn ways_to_be_refused() {
     }
 }
 
-/// Does something at a request of ours, between two steps.
+/// Calls `what` once, when the first request that begins with `request` arrives.
 fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut World) + Send + 'static) {
     let mut is_done = false;
     let meanwhile = move |line: &str, world: &mut World| {
@@ -281,7 +282,8 @@ async fn renewing() {
     assert!(is_lost(renew(500).await), "somebody else has it");
 }
 
-/// The claim expires during its renewal, and another fleet takes it: only the other may have it.
+/// The claim expires during its renewal, and another fleet claims the issue. Afterwards only the other fleet has a
+/// claim.
 #[tokio::test]
 async fn a_renewal_that_arrives_too_late_revives_nothing() {
     let (fake, source) = scene().await;

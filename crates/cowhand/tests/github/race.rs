@@ -1,6 +1,7 @@
 //! The race: 32 claimants in 4 processes, each process its own fleet, claim the same 20 issues on `emulate`.
 //!
-//! `COWHAND_LONG=1` runs 50 rounds. Each round has its own tokens, because `emulate` ends a token's budget at 5,000.
+//! `COWHAND_LONG=1` runs 50 rounds. Each round has its own tokens, because `emulate` allows 5,000 requests for each
+//! token.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -154,7 +155,7 @@ async fn every_issue_has_one_winner() {
     have_one_winner(if long { 50 } else { 5 }, 1).await;
 }
 
-/// The same, with each claimant claiming eight issues together.
+/// Each claimant claims eight issues together.
 #[tokio::test]
 async fn every_issue_has_one_winner_when_several_are_claimed_together() {
     have_one_winner(2, 8).await;

@@ -134,7 +134,7 @@ async fn a_secondary_limit_without_a_time_lasts_a_minute() {
     assert_eq!(error.retry_after(), Some(Duration::from_mins(1)));
 }
 
-/// The only test that really waits: a second, by which GitHub's reset is rounded up.
+/// Only this test really waits: one second, by which the reset time of GitHub is rounded up.
 #[tokio::test]
 async fn a_short_limit_is_waited_for() {
     let (fake, source) = scene().await;

@@ -1,4 +1,4 @@
-//! Every way from an item to its end.
+//! Work items from their claim to each possible end.
 
 use std::fs;
 
@@ -219,8 +219,8 @@ async fn a_command_can_say_no() {
     stop(fleet).await;
 }
 
-/// The daemon was away until claims expired. A job with its claim continues; an item that somebody else has
-/// taken meanwhile is not worked on a second time.
+/// No daemon runs until the claims have expired. A job that still has its claim continues. An item that somebody else
+/// has claimed meanwhile is not worked on a second time.
 #[tokio::test]
 async fn a_claim_that_ran_out_while_nobody_was_here() {
     let patient = "type: manual, timeout: 0, idle_timeout: 0";
@@ -257,7 +257,7 @@ async fn a_claim_that_ran_out_while_nobody_was_here() {
     stop(fleet).await;
 }
 
-/// A schedule that cannot find out what to run for must not occupy its agent's places.
+/// A schedule whose firing cannot be prepared does not occupy the places of its agent.
 #[tokio::test]
 async fn trouble_with_one_schedule_does_not_hold_up_another() {
     let scene = Scene::new("cat", "", OFTEN);

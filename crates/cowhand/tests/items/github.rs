@@ -1,4 +1,4 @@
-//! The same flow with issues on GitHub, with the fake of the adapter's tests.
+//! The flow of work items with issues on GitHub, with the fake GitHub of the adapter's tests.
 
 mod crash;
 mod doctor;
@@ -60,7 +60,7 @@ impl Hub {
         Fleet::start(Options { clock: clock.clone(), ..self.options() }).await.unwrap()
     }
 
-    /// Lets a script continue that waits for this file.
+    /// Creates the file `go`, so that a waiting script continues.
     fn go(&self) {
         std::fs::write(self.scene.path("go"), "").unwrap();
     }
@@ -113,7 +113,7 @@ fn said<'a>(issue: &'a FakeIssue, words: &str) -> Vec<&'a FakeComment> {
     issue.comments.iter().filter(|comment| comment.body.contains(words)).collect()
 }
 
-/// Returns a notification for each request that begins so.
+/// Returns a channel that gets a message for each request that begins with `request`.
 fn heard(fake: &Fake, request: &'static str) -> tokio::sync::mpsc::UnboundedReceiver<()> {
     let (ear, heard) = tokio::sync::mpsc::unbounded_channel();
     let listen = move |line: &str, _: &mut World| {

@@ -95,7 +95,7 @@ async fn a_release_starts_the_count_anew(database: &str) {
     stop(fleet).await;
 }
 
-/// This also holds for a new daemon, and for changes while none ran.
+/// A new daemon knows the failures, and notices changes that were made while no daemon ran.
 async fn what_is_known_outlives_the_daemon(database: &str) {
     let (scene, fleet, _) = given_up(database).await;
     stop(fleet).await;

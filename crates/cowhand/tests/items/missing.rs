@@ -87,7 +87,7 @@ async fn a_person_can_have_a_missing_item_forgotten() {
     stop(fleet).await;
 }
 
-/// A person renames the file while its job runs: the claim in the file names the job.
+/// A person renames the file while its job runs. The file is found by its claim, which names the job.
 #[tokio::test]
 async fn a_result_is_told_to_an_item_that_was_renamed() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
@@ -109,7 +109,7 @@ async fn a_result_is_told_to_an_item_that_was_renamed() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// Its failures count on under the new name, so it is not tried more often than others.
+/// The failures of the item count under its new name too, so it is not tried more often than others.
 #[tokio::test]
 async fn the_failures_of_an_item_that_was_renamed_count_on() {
     let script = format!("{UNTIL_GO}; exit 3");
@@ -130,7 +130,7 @@ async fn the_failures_of_an_item_that_was_renamed_count_on() {
     stop(fleet).await;
 }
 
-/// The same after the claim ran out: the job that it names has ended, and its result is known.
+/// The item was renamed, and its claim has expired. The job that the claim names has ended, and its result is known.
 #[tokio::test]
 async fn what_an_ended_job_claims_under_another_name_is_not_worked_on_again() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
@@ -253,7 +253,7 @@ async fn a_result_does_not_close_new_work_of_the_same_name() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// The same for a job that releases its item: its failures do not count for the new text.
+/// The job releases its item, and its failure does not count for the new text.
 #[tokio::test]
 async fn a_failure_is_not_counted_against_new_work_of_the_same_name() {
     let script = "[ -e tried ] && exit 0; touch tried; while [ ! -e go ]; do sleep 0.05; done; exit 3";

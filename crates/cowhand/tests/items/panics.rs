@@ -1,4 +1,4 @@
-//! A custom work source that panics the first time that each operation is called.
+//! A custom work source that panics at the first call of each operation.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

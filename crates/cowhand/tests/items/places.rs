@@ -82,8 +82,8 @@ async fn every_poll_fills_free_places(database: &str) {
     }
 }
 
-/// A released item is not taken again at once: it waits for the next poll, or a job that always fails would
-/// run without a pause. Other items take its place.
+/// A released item waits for the next poll, because otherwise a job that always fails would run without a pause. Other
+/// items take its place.
 async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
     let script = "if grep -q 'Do bad'; then kill -9 $$; fi";
     let scene = Scene::on(database, script, "", "type: interval, interval: 1h, prompt: Go.");
@@ -91,7 +91,7 @@ async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
     scene.task("good", "");
     let fleet = scene.started().await;
     let mut events = fleet.subscribe_after(0);
-    // In any order: the good item is reported, and a look for more finds nothing.
+    // Wait for two events in any order: the good item is reported, and a look for more work finds nothing.
     let both = async {
         let (mut reported, mut skipped) = (false, false);
         while !(reported && skipped) {

@@ -1,4 +1,4 @@
-//! The same for a real agent of the Agent Client Protocol, whose requests come through our client.
+//! `permission_mode: ask` with a real agent of the Agent Client Protocol, whose requests come through cowhand's client.
 
 use serde_json::{Value, json};
 

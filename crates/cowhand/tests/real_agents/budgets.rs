@@ -27,9 +27,9 @@ fn answered(scene: &Scene) -> usize {
     served.iter().filter(|served| served.scenario == Scenario::Loop && served.got != Got::Nothing).count()
 }
 
-/// Checks that the job is ended by its token limit. Usage is known during a call, with some programs at the
-/// next one. After that call the model is silent: so a slow machine gets no further, and an agent that is not
-/// ended would stay for ever.
+/// Checks that the job is ended by its token limit. Some programs report usage during a call, others at the next call.
+/// The model answers four calls only. So the usage is bounded on a slow machine too, and an agent that is not ended
+/// would stay for ever.
 fn tokens_of_a_job(cli: Cli) {
     let limit = 3 * CALL - 500;
     let scene = Scene::with(cli, &json!({"budget": {"per_job_tokens": limit}}));
@@ -90,8 +90,8 @@ fn five_cents(cli: Cli) {
     let spent = job["usage"]["total_cost_usd"].as_f64().unwrap();
     let calls = answered(&scene);
     println!("{}: {spent} dollars, {calls} calls", cli.name());
-    // The third exceeds the limit, and a fourth may have begun. One call names OpenCode's session, and its
-    // cost is not reported.
+    // The third call exceeds the limit, and a fourth may have begun. OpenCode makes one more call to name its session,
+    // whose cost it does not report.
     let most = if cli == Cli::Opencode { 5 } else { 4 };
     assert!((3..=most).contains(&calls), "{calls} calls");
     assert!((0.05..=4.0 * 0.019 + 1e-6).contains(&spent), "{spent} in {calls} calls: {job:#}");
@@ -136,7 +136,7 @@ fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
     assert!(calls <= 3, "{calls} calls");
 }
 
-/// Claude keeps the limit itself, because it knows its spending before we do.
+/// Claude enforces the limit itself, because it knows its spending before cowhand does.
 #[test]
 fn claude_loops_for_five_cents() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_job_usd": 0.05}}));
@@ -157,8 +157,8 @@ fn claude_loops_for_five_cents() {
     assert_eq!(usage["total"]["attempts"], 2);
 }
 
-/// Claude reports dollars when it ends, even if it is cancelled. A killed one has spent some too, and the day
-/// counts it.
+/// Claude reports its cost when it ends, even if it is cancelled. If it is killed it reports none, so its spending is
+/// assumed, and counts for the day.
 #[test]
 fn claude_killed_counts_all_the_same() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_day_usd": 3.0}}));

@@ -39,7 +39,7 @@ fn timeout(expected: [&str; 3]) -> Value {
     if expected == TIMED_OUT { json!({"timeout": "20s"}) } else { json!({}) }
 }
 
-/// Some programs give up, and some retry for ever: those are ended by our timeout.
+/// Some programs give up, and some retry without end. The latter are ended by cowhand's timeout.
 fn nobody_listens(cli: Cli) {
     let expected = match cli {
         Cli::Claude | Cli::Gemini | Cli::GeminiAcp => GIVES_UP,

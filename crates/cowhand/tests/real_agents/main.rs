@@ -161,7 +161,7 @@ impl Scene {
         }
         let price = json!({"input": 1.0, "cached_input": 0.5, "output": 2.0});
         let fleet = json!({"agents": [agent], "prices": {cli.model(): price}, "server": {"enabled": false}});
-        // JSON is YAML.
+        // JSON is valid YAML.
         scene.write("cowhand.yaml", &fleet.to_string());
         let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
@@ -238,7 +238,7 @@ impl Scene {
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
         ]);
         if self.cli.is_acp() {
-            // Their own runtimes set these; `runtime: acp` does not know the program.
+            // The runtimes of these programs set these variables; `runtime: acp` does not know the program.
             let given =
                 ["GEMINI_CLI_TRUST_WORKSPACE", "GEMINI_CLI_NO_RELAUNCH", "OPENCODE_DISABLE_AUTOUPDATE"];
             command.envs(given.map(|name| (name, "true")));

@@ -21,7 +21,7 @@ for_each_held!(claude: Claude, codex: Codex, gemini: Gemini, opencode: Opencode,
 fn enclosed(cli: Cli, sandbox: impl FnOnce(&Models) -> Value) -> Scene {
     let models = Models::start();
     let (url, mut sandbox) = (models.url(), sandbox(&models));
-    // In these tests, its config is there.
+    // In these tests, the config of OpenCode is in this file.
     sandbox["read"] = json!(["../home/opencode.json"]);
     Scene::at(cli, models, &url, &json!({"sandbox": sandbox, "session": {"policy": "continue"}}))
 }
@@ -31,7 +31,7 @@ fn works(scene: &Scene) {
     let job = scene.run("SCENARIO:tool");
     let output = scene.output(&job);
     assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}\n{output:#?}");
-    // Other tests cover its reports of tools and sessions.
+    // Other tests cover how the Gemini CLI reports tools and sessions by ACP.
     if scene.cli == Cli::GeminiAcp {
         return;
     }
@@ -65,7 +65,7 @@ fn keys_stay_outside(cli: Cli) {
         "sandbox": sandbox, "session": {"policy": "continue"}, "env": {"OPENAI_BASE_URL": format!("{url}/v1")},
     });
     let scene = Scene::build(cli, models, &url, &settings, "", &key);
-    // Only our settings tell this program about its provider.
+    // Remove the provider from OpenCode's own file, so that OpenCode gets it only from cowhand's settings.
     let file = scene.root.join("home/opencode.json");
     let mut told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     told["provider"]["fake"].as_object_mut().unwrap().shift_remove("options");

@@ -18,7 +18,7 @@ fn a_text(cli: Cli) {
     if cli == Cli::Claude {
         assert!(cost > 0.0, "{job:#}");
     } else {
-        // OpenCode's own figure, and ours from the table of prices.
+        // OpenCode reports this cost itself. For the other programs, cowhand calculates it from the prices.
         assert!((cost - 0.000_95).abs() < 1e-9, "{job:#}");
     }
     let output = scene.output(&job);

@@ -1,4 +1,4 @@
-//! Caps on memory, processes and CPU. The script continues only after its caps are seen to be in force.
+//! Caps on memory, processes and CPU. The script continues only after the test has seen that its caps are in force.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -53,7 +53,7 @@ fn limit(pid: &str, controller: &str, one: &str, two: &str) -> u64 {
     text.split_whitespace().next().unwrap().parse().unwrap_or(u64::MAX)
 }
 
-/// Groups of version 1 that an ordinary user may use, below our own; removed on drop.
+/// Groups of version 1 that an ordinary user may use, below the groups of this process; removed on drop.
 struct Delegated(Vec<PathBuf>);
 
 impl Delegated {
@@ -73,7 +73,7 @@ impl Delegated {
         Some(Self(groups))
     }
 
-    /// Returns the command that puts another command into them.
+    /// Returns the command that puts another command into the groups.
     fn wrapper_command(&self) -> Vec<String> {
         let files: Vec<String> =
             self.0.iter().map(|group| group.join("cgroup.procs").display().to_string()).collect();
@@ -103,7 +103,8 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
     let delegated = (user == User::Nobody && kind != "docker")
         .then(|| Delegated::new(&format!("cowhand-test-{}-{}", std::process::id(), fastrand::u32(..))))
         .flatten();
-    // The caps of a container are reported while it runs; nothing more can be forked then.
+    // The reached caps of a container are reported only while it runs, so the script waits. It waits without `sleep`,
+    // because no process can be forked then.
     let last = if kind == "docker" { "until [ -e seen ]; do :; done" } else { "" };
     let mut scene = Scene::new(user, &waiting(&format!("{script}\n{last}")), &sandbox(kind));
     if let Some(delegated) = &delegated {
@@ -187,8 +188,8 @@ fn caps_alone() {
     assert!(said.contains("a-private-key"), "{said}");
 }
 
-/// The groups of a killed keeper are removed after its agent: with its namespaces at once, otherwise when it
-/// ends.
+/// The groups of a killed keeper are removed after the end of its agent. In namespaces the agent ends at once,
+/// otherwise by itself.
 #[test]
 fn without_its_keeper_no_group_is_left() {
     for kind in ["none", "landlock", "bubblewrap"] {
@@ -215,7 +216,7 @@ fn without_its_keeper_no_group_is_left() {
     }
 }
 
-/// Where no group can be made, the job fails instead of running without caps.
+/// If no group can be created, the job fails instead of running without caps.
 #[test]
 fn without_groups_there_are_no_caps() {
     let mut scene =

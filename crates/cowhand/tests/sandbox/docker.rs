@@ -86,7 +86,8 @@ fn as_nobody() {
     what_it_finds(User::Nobody);
 }
 
-/// All output is kept in order, on both streams; and a prompt that is longer than a pipe is not read.
+/// All output of both streams is kept in order, although the agent does not read its prompt, which is longer than a
+/// pipe.
 #[test]
 fn ten_megabytes() {
     const LINES: usize = 100_000;
@@ -102,7 +103,7 @@ fn ten_megabytes() {
     assert_eq!(job["status"], "completed", "{job:#}");
     assert!(said.len() > 9_000_000, "{}", said.len());
     let numbers = |word: &str| -> Vec<usize> {
-        // The last line is ours, and repeats the one before it.
+        // The last line is written by cowhand, and repeats the line before it.
         let lines = said.lines().filter(|line| line.contains(word) && !line.starts_with("──"));
         lines.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
     };
@@ -146,8 +147,8 @@ fn deaf_to_all_words() {
     scene.nothing_is_left();
 }
 
-/// The timeout counts from the start, which takes time with containers: so it is set only when the agent is
-/// up.
+/// The timeout counts from the start, and the start of a container takes time. So the test sets the timeout only when
+/// the agent is up.
 #[test]
 fn too_slow() {
     let script = "trap 'echo heard; exit 0' TERM; touch up; while :; do sleep 0.05; done";

@@ -68,7 +68,7 @@ fn a_work_item(kind: &str, user: User) {
     }
 }
 
-/// With `runtime: acp` the sandboxed program is our client, and the agent is its child.
+/// With `runtime: acp` the sandboxed program is cowhand's client, and the agent is its child.
 fn an_agent_behind_a_client(kind: &str, user: User) {
     let script = r#"
         hear() { IFS= read -r heard || exit 9; }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Scene, User, wait_until};
 
-/// Script that prints its results, and continues when there is a file; the daemon may be another one by then.
+/// Script that prints its results, waits for the file `go`, and then asks again. Another daemon may run by then.
 const SCRIPT: &str = r#"
 ask() { curl -s -o answer -w '%{http_code}' --unix-socket "$COWHAND_SOCKET" "$@"; }
 mine() { ask -H "authorization: Bearer $COWHAND_JOB_TOKEN" "$@"; }
@@ -30,7 +30,7 @@ while [ ! -e go ]; do sleep 0.05; done
 echo "afterwards $(mine $at/jobs/$COWHAND_JOB_ID)"
 "#;
 
-/// Paths of many endpoints, with the job of somebody else.
+/// Paths of endpoints that the job may not use. `OTHER` is another job.
 const PATHS: &str = "status jobs jobs/OTHER jobs/OTHER/report jobs/OTHER/asks jobs/OTHER/followups jobs/OTHER/cancel \
     agents agents/wild/trigger asks asks/OTHER.1/answer events config tokens login stop reload prune usage nothing";
 
@@ -88,7 +88,7 @@ fn as_nobody() {
     speaks(User::Nobody);
 }
 
-/// An agent without tools of the fleet has no socket of it.
+/// An agent without fleet tools has no job socket.
 #[test]
 fn whoever_needs_no_voice_has_none() {
     let script = "[ -e \"$COWHAND_SOCKET\" ] && echo found || echo none";

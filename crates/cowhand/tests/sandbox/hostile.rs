@@ -1,4 +1,4 @@
-//! One hostile agent that tries everything; once without a sandbox, to show that it is able to.
+//! A hostile agent that tries everything. It also runs without a sandbox, to show that its attacks work.
 
 use std::fs;
 
@@ -67,7 +67,7 @@ fn a_hostile_agent(kind: &str, user: User) {
     assert_eq!(scene.json(&["status"])["daemon"]["running"], true);
 }
 
-/// Without a sandbox, the same agent gets out in every way that does no lasting harm: so these ways exist.
+/// Without a sandbox, every attack of the same agent that does no lasting harm succeeds.
 #[test]
 fn without_a_sandbox_it_gets_out() {
     let scene = scene(User::Root, &json!("none"), "yes");

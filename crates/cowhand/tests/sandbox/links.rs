@@ -1,5 +1,5 @@
-//! Sandboxed agents that plant symbolic links, pipes and forged repositories where the daemon reads afterwards. The daemon
-//! may read what the agent may not, so it must not be led there.
+//! Sandboxed agents that plant symbolic links, pipes and forged repositories where the daemon reads afterwards. The
+//! daemon may read files that the agent may not read, so it must not follow such links.
 
 use std::fs;
 use std::process::Command;
@@ -75,7 +75,7 @@ impl Scene {
     }
 }
 
-/// A link to a secret, a folder that is a link to one, a pipe, a device, and a hard link.
+/// Plants a link to a secret, a link to the folder of a secret, a pipe, a device, and a hard link.
 fn metadata(kind: &str, user: User) {
     let hooks = json!({"after_run": [{"type": "shell", "command": "cat"}]});
     let mut scene = scene(kind, user, json!({"hooks": hooks, "metadata_file": "out/secret.json"}));
@@ -249,8 +249,8 @@ fn a_forged_worktree(kind: &str, user: User) {
     }
 }
 
-/// A worktree below a folder that is itself called `worktrees`: its agent may write its own part of the
-/// repository, and in it the path of the rest.
+/// The worktree is below a folder that is itself called `worktrees`. The agent may write to its own part of the
+/// repository, which contains the path of the rest.
 fn a_worktree_that_grows(kind: &str, user: User) {
     let mut scene = scene(kind, user, json!({"working_directory": "../worktrees/repo-w"}));
     scene.write("worktrees/repo/file", "text");

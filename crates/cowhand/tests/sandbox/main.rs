@@ -113,7 +113,7 @@ impl Scene {
             config[key] = value.clone();
         }
         scene.contain(&mut config["sandbox"]);
-        // JSON is YAML.
+        // JSON is valid YAML.
         let fleet = json!({"agents": [config], "server": {"enabled": false}});
         scene.write("fleet/cowhand.yaml", &fleet.to_string());
         scene.hand_over();
@@ -269,7 +269,7 @@ fn program() -> (PathBuf, TempDir) {
     let folder = TempDir::new_in("/tmp").unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (built, program) = (env!("CARGO_BIN_EXE_cowhand"), folder.path().join("cowhand"));
-    // On another disk, it is copied.
+    // If the folder is on another disk, the program is copied.
     fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
     (program, folder)
 }

@@ -108,7 +108,7 @@ fn other_users_are_refused_by_nobody() {
     other_users_are_refused(User::Nobody);
 }
 
-/// The cause may be a mistake of an operator, or an agent.
+/// The mode may have been changed by a mistake of an operator, or by an agent.
 #[test]
 fn a_state_folder_that_is_closed_is_opened_again() {
     let (scene, job) = waiting(User::Nobody, &json!("none"));

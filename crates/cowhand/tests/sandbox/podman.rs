@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 17] = [
     "yes", "mount", "nc",
 ];
 
-/// Limits that every machine allows, and locks in files, since those in shared memory are shared with others.
+/// Limits that every machine allows, and locks in files, because locks in shared memory are shared with other engines.
 const SETTINGS: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
     [engine]\nlock_type = \"file\"\nevents_logger = \"none\"\n";
 

@@ -78,7 +78,7 @@ fn as_nobody() {
     by_proxy(User::Nobody);
 }
 
-/// The keeper runs the proxy: it continues without a daemon, and is there for the next one.
+/// The keeper runs the proxy, so the proxy continues while no daemon runs, and with the next daemon.
 #[test]
 fn a_daemon_that_dies() {
     let open = server();
@@ -113,7 +113,7 @@ fn landlock_knows_no_hosts() {
     assert!(said.contains("Landlock knows ports but no addresses"), "{said}");
 }
 
-/// Landlock restricts ports: only this one is allowed, and no other protocol.
+/// Landlock restricts ports: only TCP to the listed port is allowed.
 #[test]
 fn landlock_knows_ports() {
     for user in [User::Root, User::Nobody] {

@@ -32,7 +32,7 @@ fn agent(more: &Value) -> Scene {
 #[test]
 fn without_the_program_there_is_no_bubblewrap() {
     let mut scene = agent(&json!({"sandbox": "bubblewrap"}));
-    // All programs but bwrap.
+    // The folder contains the needed programs, except bwrap.
     let folder = scene.path("programs");
     fs::create_dir(&folder).unwrap();
     for program in ["sh", "touch"] {
@@ -81,7 +81,7 @@ fn landlock_cannot_keep_what_lies_in_the_workspace() {
     assert!(!said.contains("FAIL"), "{said}");
 }
 
-/// Namespaces can exclude it: the config is readable, the state and `.env` are not there.
+/// Namespaces can exclude a part of a folder: the config is readable, the state and `.env` are not there.
 #[test]
 fn bubblewrap_keeps_what_lies_in_the_workspace() {
     let script = "echo x >>cowhand.yaml || echo config-held; cat cowhand.yaml >/dev/null && echo config-read; ls \
@@ -120,7 +120,8 @@ fn bubblewrap_leaves_an_agent_its_own_files() {
     assert_eq!(words, seen, "and nothing else of the state");
 }
 
-/// Names that would be read if they existed: variables for all agents, and configs that take precedence.
+/// Checks that the agent cannot create files that cowhand would read: variables for all agents, and configs that take
+/// precedence.
 fn no_name_of_the_config(kind: &str) {
     let script = "for name in .env cowhand.yaml cowhand.yml; do echo \"LD_PRELOAD=/x\" >$name && echo made $name; rm -rf \
                   $name && echo removed $name; mv $name else && echo moved $name; echo x >x; mv x $name && echo replaced \
@@ -190,7 +191,7 @@ fn no_folder_of_the_config_is_carried_off_in_a_container() {
     no_folder_of_the_config("docker");
 }
 
-/// Where the agent may write it can redirect a link, and no mount can protect one.
+/// An agent can redirect a link in a folder that it may write, and no mount can protect a link.
 #[test]
 fn a_config_behind_a_link_cannot_be_kept() {
     for kind in ["bubblewrap", "landlock"] {
@@ -283,7 +284,7 @@ fn doctor_tries_what_a_start_tries() {
     assert!(code == Some(0) && !all.contains("FAIL") && !all.contains("canary"), "{all}");
 }
 
-/// Of the schedule's and the agent's sandbox the stricter applies.
+/// The stricter sandbox of agent and schedule applies.
 #[test]
 fn a_schedule_can_only_tighten() {
     let schedules = json!({

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Scene, User};
 
-/// Shell functions of the scripts: `try NAME COMMAND…` prints the name and whether the command succeeded, `call` makes a
+/// Functions of the scripts: `try NAME COMMAND…` prints the name and whether the command succeeded, `call` makes a
 /// system call, and `modes_by_number` tries each call that sets a mode.
 const FUNCTIONS: &str = r#"
 try() { name=$1; shift; if "$@" 2>> errors; then echo "$name: out"; else echo "$name: held"; fi; }
@@ -112,7 +112,7 @@ modes_by_number
 cat errors
 "#;
 
-/// No file gets the rights of its owner, who may be root.
+/// Checks that no file gets a mode with which it has the rights of its owner, who may be root.
 fn no_special_modes(sandbox: &str, user: User) {
     let mut scene = Scene::new(user, &format!("{FUNCTIONS}{MODES}"), &json!({ "sandbox": sandbox }));
     scene.start();

@@ -56,7 +56,7 @@ async fn every_way_in_leaves_its_name() {
     for (who, what) in expected {
         assert!(rest.any(|(by, kind)| by == who && kind == what), "{who} {what} in {found:#?}");
     }
-    // The later events of the job are the fleet's own.
+    // Later events of the job are caused by the fleet itself, so they are not in the audit.
     assert!(!found.iter().any(|(_, what)| what == "job:started" || what == "job:completed"), "{found:#?}");
     let (_, people, _) = scene.run(&["events", "--audit", "--limit", "1"]);
     assert!(people.contains("token:revoked") && people.trim_end().ends_with("ci"), "{people}");

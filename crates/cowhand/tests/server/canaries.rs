@@ -228,7 +228,7 @@ async fn a_secret_in_two_pieces() {
         assert_eq!(job["summary"], "It is ***, is it not, can", "{name}: {job:#}");
         let id = job["id"].as_str().unwrap();
         let followed = scene.run(&["logs", id, "--follow"]).1;
-        // The text is shown once, even though parts were held back; the last line is ours.
+        // The text is shown once, although parts of it were held back. The last line is written by cowhand.
         let said = followed.lines().filter(|line| !line.starts_with("──"));
         let told = said.filter(|line| line.contains("It is ***, is it not, can")).count();
         assert_eq!(told, 1, "{name}: {followed}");

@@ -144,7 +144,7 @@ async fn the_ledger_shows_how_jobs_ended() {
     assert!(!ledger.contains("s-ran"), "nothing that failed looks as if it had gone well: {ledger}");
 }
 
-/// Its remaining jobs are shown, and all links to it work.
+/// The page of a removed agent shows its remaining jobs, and all links to it work.
 #[tokio::test]
 async fn an_agent_that_left_has_a_page() {
     let scene = Scene::of(FLEET);
@@ -179,7 +179,7 @@ async fn an_agent_that_left_has_a_page() {
     std::fs::write(scene.path("done"), "").unwrap();
 }
 
-/// A firing was accepted and cannot be prepared; then its schedule, and later its agent, leaves the config.
+/// A firing was accepted and cannot be prepared. Then its schedule is removed from the config, and later its agent.
 #[tokio::test]
 async fn a_firing_without_a_job_stays_on_the_pages() {
     const HEAD: &str = "server: {listen: \"127.0.0.1:0\"}\nagents:\n";

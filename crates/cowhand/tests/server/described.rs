@@ -19,9 +19,11 @@ fn schemathesis() -> PathBuf {
     program
 }
 
-/// - `ignored_auth`, `missing_required_header`: after twenty requests without a token it is 429 and no longer 401;
-///   what is let in is in `access`.
-/// - `positive_data_acceptance`: no schema can say that there is no 30th of February, or that `to` comes after `from`.
+/// Checks of schemathesis that are left out:
+/// - `ignored_auth`, `missing_required_header`: after twenty requests without a token the status is 429 and no longer
+///   401. The module `access` tests these cases.
+/// - `positive_data_acceptance`: no schema can express that there is no 30th of February, or that `to` comes after
+///   `from`.
 const NOT_CHECKED: &str = "ignored_auth,missing_required_header,positive_data_acceptance";
 
 /// Endpoints that would end the run: they stop the daemon, revoke its own token, remove all jobs, or answer

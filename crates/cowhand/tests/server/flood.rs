@@ -1,7 +1,7 @@
 //! Twenty thousand deliveries at full speed, a fifth of them sent again, and a daemon that is killed in
 //! between.
 //!
-//! 2,000 unless `COWHAND_LONG=1` is set.
+//! There are only 2,000 deliveries unless `COWHAND_LONG=1` is set.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -40,7 +40,7 @@ agents:
     )
 }
 
-/// Answers to each delivery, in this order.
+/// Answers to each delivery, in order.
 type Answers = Mutex<BTreeMap<usize, Vec<(u16, Option<String>)>>>;
 
 struct Sender {
@@ -54,7 +54,7 @@ impl Sender {
         Self { client, url: url.to_owned() }
     }
 
-    /// Sends until there is an answer: a daemon that died may have accepted it or not, so it is sent again.
+    /// Sends a delivery until there is an answer. A daemon that died may have accepted it or not, so it is sent again.
     async fn send(&self, schedule: &str, number: usize, secret: &str) -> (u16, Value) {
         let body = format!(r#"{{"number":{number}}}"#);
         let patience = Instant::now() + Duration::from_mins(2);
@@ -93,7 +93,7 @@ async fn deliver_all(url: String, next: Arc<AtomicUsize>, most: usize, answers: 
     }
 }
 
-/// Sends invalid deliveries all the while, which are refused with a reason.
+/// Sends invalid deliveries while the others are sent, and checks that they are refused with a reason.
 async fn deliver_wrongly(
     url: String,
     stop: Arc<AtomicUsize>,

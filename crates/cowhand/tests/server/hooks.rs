@@ -34,7 +34,7 @@ async fn every_scheme_right_wrong_stale_and_truncated() {
     };
     for (headers, expected) in [
         (github(OLD), 202),
-        // The other secret, and a repeated body.
+        // This delivery has the other secret and a repeated body.
         (github(NEW), 200),
         (github("guess"), 401),
         (cut(github(OLD)), 401),
@@ -134,7 +134,7 @@ async fn too_much_is_refused() {
     let scene = Scene::new();
     let head = "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\n";
     assert_eq!(scene.raw(format!("{head}content-length: 1000000000\r\n\r\n").as_bytes()), 413);
-    // Without a length, and without an end.
+    // This body has neither a length nor an end.
     let most = 25 << 20;
     let mut endless = format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n", most + 1).into_bytes();
     endless.resize(endless.len() + most + 1, b' ');
@@ -379,7 +379,7 @@ async fn what_waits_for_the_end_of_a_pause_is_not_being_prepared() {
     assert_eq!(waits["why"], "its schedule is paused, and it waits for the end of the pause");
 }
 
-/// This delivery is not prepared yet either.
+/// A delivery to a schedule with `when_command` is prepared only after the pause.
 #[tokio::test]
 async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
     let scene = Scene::of(&fragile("3s"));
@@ -396,7 +396,7 @@ async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
     assert!(began >= until, "{began} is before {until}");
 }
 
-/// A fleet whose schedules cannot prepare their firings before `when_command` is `[true]`.
+/// Returns a config whose schedules cannot prepare their firings before `when_command` is `[true]`.
 fn unprepared(enabled: bool, command: &str) -> String {
     format!(
         r#"

@@ -36,10 +36,10 @@ agents:
       tick: {type: cron, expression: "* * * * * *", prompt: Tick.}
 "#;
 const BODY: &[u8] = br#"{"action":"opened"}"#;
-/// Limit in MB. An idle daemon has some forty.
+/// Limit of the daemon's memory, in MB. An idle daemon needs about forty.
 const MUCH: u64 = 250;
 
-/// Returns how late the clock's firings were during the test; checks that none is missing.
+/// Returns the largest delay of a firing by the clock during the test. Checks that no firing is missing.
 async fn on_time(scene: &Scene) -> SignedDuration {
     let store = Store::open(scene.path(".cowhand/store.db").to_str().unwrap()).await.unwrap();
     let tick = ScheduleId::of(&"clock".parse().unwrap(), &"tick".parse().unwrap());
@@ -182,7 +182,7 @@ async fn a_gigabyte_is_not_taken() {
     is_well(&scene, "a gigabyte").await;
 }
 
-/// Connects from another address, so that it is distinguished from ours.
+/// Connects from the given address, so that the server distinguishes the connection from those of the test itself.
 async fn connect(scene: &Scene, from: [u8; 4]) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(from), 0))).unwrap();
@@ -232,7 +232,7 @@ async fn whoever_is_slow_on_purpose_is_let_go() {
         assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
         (head, lasted)
     });
-    // All at once, and meanwhile all others are answered.
+    // All slow clients connect at once, and all other clients are answered meanwhile.
     let others = async {
         while came.load(Ordering::Relaxed) < 190 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -267,8 +267,8 @@ fn many(wanted: u64) -> usize {
     usize::try_from(wanted.min(current - 500)).unwrap()
 }
 
-/// Returns the number of open files and connections of the daemon. The sender still counts connections that
-/// the kernel dropped from a full queue.
+/// Returns the number of open files and connections of the daemon. The sender cannot count them, because it does not
+/// notice when the kernel drops a connection from a full queue.
 fn kept(scene: &Scene) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", scene.pid())).unwrap().count()
 }
@@ -302,14 +302,14 @@ async fn ten_thousand_connections() {
         assert_eq!(answer(request.timeout(Duration::from_mins(2))).await.0, 202);
         began.elapsed()
     };
-    // One address gets half of the connections, so others always get one.
+    // One address gets at most half of the connections, so other addresses always get one.
     let flood = async { (open(1).await, deliver("beside-one").await) };
     let ((streams, took), most) = most_kept(&scene, flood).await;
     let (count, most) = (streams.len(), most - before);
     println!("{count} of {wanted} connections from one address, {most} kept; a delivery took {took:?}");
     let told = "the address has 2048 connections; further ones are closed immediately";
     assert!(scene.log().contains(told), "{}", scene.log());
-    // Beside the clock's agents and our own delivery.
+    // The limit allows for the agents of the clock and for the delivery of this test.
     assert!(most < 2_100, "{most}");
     drop(streams);
 

@@ -70,7 +70,7 @@ async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
             let expected = own.map_or(403, |(.., expected)| *expected);
             let (status, said) = answer(ask(&one, method)).await;
             assert_eq!(status, expected, "{method} {path} {said}");
-            // The job decides, not the endpoint.
+            // The same endpoint of another job is refused.
             let (status, said) = answer(ask(&other, method)).await;
             assert_eq!(status, 403, "{method} {path} {said}");
             if own.is_none() && method == "get" {

@@ -62,7 +62,7 @@ async fn a_server_that_closes_ends_what_is_under_way() {
     };
     let (mut idle, mut half) = (connect(), connect());
     half.write_all(head(b"{}").as_bytes()).unwrap();
-    // Answered once, so that the server knows both connections.
+    // An answer shows that the server knows both connections.
     idle.write_all(b"GET /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut byte = [0; 1];
     idle.read_exact(&mut byte).unwrap();
@@ -132,7 +132,7 @@ agents:
 /// The default port may be in use by another program; a chosen port has to be used.
 #[test]
 fn a_second_fleet_takes_a_free_port_if_none_was_chosen() {
-    // Bound by us, or by another program on this machine.
+    // The port is bound by this test, or by another program on this machine.
     let taken = TcpListener::bind("127.0.0.1:3232");
     let fleet = "agents: [{name: a, runtime: command, command: ['true']}]\n";
     let mut scene = Scene::prepared(fleet);

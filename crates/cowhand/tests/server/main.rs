@@ -78,7 +78,7 @@ impl Scene {
 
     /// Creates a fleet without starting it.
     pub(crate) fn prepared(fleet: &str) -> Self {
-        // Clients need this.
+        // HTTP clients need a provider of cryptography.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("cowhand.yaml"), fleet).unwrap();
@@ -174,7 +174,7 @@ impl Scene {
         (status.code().unwrap(), text(stdout), text(stderr))
     }
 
-    /// Lets the jobs end that wait for it.
+    /// Creates the file for which jobs wait, so that they end.
     pub(crate) fn end_jobs(&self) {
         fs::write(self.path("done"), "").unwrap();
     }

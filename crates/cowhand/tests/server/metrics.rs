@@ -126,7 +126,7 @@ agents:
 /// Metrics of budgets, providers, asks and breakers.
 #[tokio::test]
 async fn what_holds_agents_back() {
-    // A zone in which it is about noon, so that no day ends during the test.
+    // Use a zone in which it is about noon, so that no day ends during the test.
     let hours = 12 - jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
     let zone = format!("Etc/GMT{}{}", if hours > 0 { '-' } else { '+' }, hours.abs());
     let scene = Scene::of(

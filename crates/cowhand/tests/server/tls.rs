@@ -54,7 +54,7 @@ async fn it_is_spoken_and_its_files_are_read_again() {
     let entered = browser.build().unwrap().get(link.trim()).send().await.unwrap();
     assert!(entered.headers()["set-cookie"].to_str().unwrap().ends_with("; Secure"), "{entered:?}");
     assert!(scene.log().contains("the certificate is good until 2090-12-31"), "{}", scene.log());
-    // Plain HTTP is refused, and a silent client is disconnected.
+    // Plain HTTP is refused.
     let plain = reqwest::get(scene.url.replace("https", "http")).await;
     assert!(plain.is_err());
 

@@ -55,7 +55,7 @@ async fn pollers_with_an_hour_to_wait_look_at_once() {
     let before = asked();
     fake.world.lock().unwrap().issues.push(issue(7));
     let body = |repo: &str| json!({"repository": {"full_name": repo}}).to_string().into_bytes();
-    // Of another repository, unsigned, wrongly signed, and a ping: no poll is triggered.
+    // No poll is triggered by a delivery about another repository, an unsigned or wrongly signed delivery, or a ping.
     assert_eq!(answer(scene.github("hook", "1", "push", &body("octo/dog"))).await.0, 202);
     let unsigned = scene.deliver("unsigned", body("octo/cat")).header("x-github-event", "push");
     assert_eq!(answer(unsigned).await.0, 202);
@@ -67,7 +67,7 @@ async fn pollers_with_an_hour_to_wait_look_at_once() {
     // A delivery that its own schedule filters out still triggers a poll.
     let began = Instant::now();
     assert_eq!(answer(scene.github("hook", "3", "issues", &body("octo/cat"))).await.0, 202);
-    // Their own interval is an hour.
+    // The schedules themselves poll only once an hour.
     while asked() < before + 2 {
         assert!(began.elapsed() < Duration::from_mins(1), "{} requests", asked() - before);
         tokio::time::sleep(Duration::from_millis(5)).await;

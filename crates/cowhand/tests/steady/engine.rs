@@ -46,7 +46,7 @@ async fn an_engine_that_does_not_answer_holds_up_nobody() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 
-    // It accepts connections, and answers nothing until it is released.
+    // The fake engine accepts a connection, and does not answer until the test ends it.
     let socket = folder.path().join("engine.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let (called, calls) = mpsc::channel();
@@ -56,7 +56,7 @@ async fn an_engine_that_does_not_answer_holds_up_nobody() {
         let mut first = [0];
         connection.read_exact(&mut first).unwrap();
         called.send(()).unwrap();
-        // Also ends if the test has failed.
+        // This also returns if the test has failed.
         end.recv().ok();
     });
     fs::write(attempt.join("container"), json!({"socket": socket, "name": "cowhand-test"}).to_string())

@@ -70,7 +70,7 @@ impl Scene {
         daemon.wait().unwrap();
     }
 
-    /// Stops the daemon in order.
+    /// Stops the daemon with SIGTERM.
     fn stop(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
         Command::new("kill").arg(daemon.id().to_string()).status().unwrap();

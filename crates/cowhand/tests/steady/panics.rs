@@ -1,4 +1,4 @@
-//! Panics in the task of an attempt.
+//! Panics in attempt tasks.
 
 use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
 

@@ -1,4 +1,4 @@
-//! A store that refuses writes for a time, and a store with more knowledge than the files.
+//! A store that fails for a time, and a store that knows more about an attempt than the files.
 
 use std::fs;
 
@@ -57,7 +57,8 @@ async fn what_has_spent_money_has_begun() {
     scene.stop();
 }
 
-/// Its open asks are unknown, but it cannot ask either: a hanging agent is ended anyway.
+/// Without the store, the open asks of an agent are unknown. But the agent cannot ask either, so a hanging agent is
+/// ended.
 #[tokio::test]
 async fn who_hangs_is_ended_while_the_store_is_away() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; sleep 1000");

@@ -17,14 +17,14 @@ use tokio::runtime::Runtime;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mood {
     Well,
-    /// It answers late.
+    /// Answers late.
     Slow,
-    /// It accepts requests and never answers.
+    /// Accepts requests and never answers.
     Silent,
     Refusing(u16),
-    /// It refuses this many requests, then works.
+    /// Refuses this many requests, then works.
     Recovering(u16, usize),
-    /// It accepts all but one span.
+    /// Accepts all but one span.
     Picky,
 }
 

@@ -27,7 +27,7 @@ fn a_job_with_a_tool_call() {
         let output = fs::read_to_string(scene.path(&format!(".cowhand/jobs/{job}.jsonl"))).ok()?;
         output.contains(r#""type":"tool_use""#).then_some(())
     });
-    // From here until the removal the tool runs.
+    // The tool runs from here until the file is removed.
     std::thread::sleep(TOOL);
     fs::remove_file(scene.path("hold")).unwrap();
     let spans = scene.trace(&collector, &job);
@@ -182,7 +182,7 @@ fn a_daemon_that_dies_meanwhile_takes_nothing_along() {
     assert_eq!(names(&spans), ["attempt 1", "job waiter", "spawn", "wait"]);
     assert_eq!(named(&spans, "job waiter")["status"]["code"], 1);
 
-    // Also for a job that ends while no daemon runs.
+    // The same applies to a job that ends while no daemon runs.
     fs::remove_file(scene.path("go")).unwrap();
     fs::remove_file(scene.path("up")).unwrap();
     let job = scene.begin(&["waiter"]);

@@ -9,7 +9,7 @@ fn one_that_is_away_costs_its_traces_and_nothing_else() {
     let mut scene = Scene::traced_to(&format!("http://{address}"));
     let lost = scene.job(&["broken"]);
     scene.until_logged("traces are dropped: ");
-    // When it is back, it receives new traces.
+    // When the collector is back, it receives new traces.
     let collector = Collector::at(address);
     let job = scene.job(&["coder"]);
     scene.trace(&collector, &job);
@@ -62,7 +62,7 @@ fn one_that_is_slow_or_silent_holds_nobody_up() {
     for job in &jobs {
         assert_eq!(names(&scene.trace(&collector, job)), ["attempt 1", "job broken", "spawn", "wait"]);
     }
-    // The same after a kill; and traces that were accepted are not sent again.
+    // The same applies after a kill of the daemon. Accepted traces are not sent again.
     let sent = collector.heard().len();
     collector.turn(Mood::Silent);
     let last = scene.job(&["broken"]);
@@ -95,7 +95,7 @@ fn the_usual_variables_and_their_end() {
     scene.stop();
     assert!(!scene.log().contains("canary"), "{}", scene.log());
 
-    // The config decides, and events without a collector are not sent later.
+    // The config overrides the variables, and traces of a time without a collector are not sent later.
     let before = collector.heard().len();
     let with =
         |traces: &str| std::fs::write(scene.path("cowhand.yaml"), format!("{traces}{AGENTS}")).unwrap();

@@ -65,7 +65,7 @@ async fn timers() {
     }
 }
 
-/// A strategy of events needs a fleet; a custom type gets its setting.
+/// The event strategy needs the setting of a fleet, which the test gets through a custom type.
 #[tokio::test]
 async fn events() {
     let home = Home::sqlite();
@@ -83,7 +83,7 @@ async fn events() {
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 
-/// The type of the example, from its config to a letter that is answered once, and again when it is put back.
+/// Runs the trigger type of the example: a letter fires once, and again when it is put back.
 #[tokio::test]
 async fn a_type_from_outside_this_crate() {
     let home = Home::sqlite();

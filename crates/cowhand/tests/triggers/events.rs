@@ -67,7 +67,7 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
         fleet.stop(Stop::default()).await.unwrap();
         assert_eq!(prompts(&fleet).await[3..], ended, "each once, in order");
     }
-    // Turned off and on again, by hand or in the file: events in between are not made up.
+    // The schedule is turned off and on again, by hand or in the file. Events in between do not fire later.
     let fleet = home.start(vec![builder(), tester(false)], Registry::default()).await;
     fleet.stop(Stop::default()).await.unwrap();
     drop(fleet);
@@ -85,7 +85,7 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
     assert_eq!(ledger(&fleet, id("tester", "after")).await.len(), 4);
 }
 
-/// Ends three jobs in the same store while our fleet is down.
+/// Ends three jobs in the same store while the fleet is down.
 async fn three_jobs_end(home: &Home) -> Vec<String> {
     let store = Store::open(&home.store_url()).await.unwrap();
     let mut ended = Vec::new();

@@ -97,7 +97,7 @@ async fn gh_that_fails_says_why() {
     assert!(source.fetch_tasks().await.unwrap_err().to_string().starts_with("cannot start "));
 }
 
-/// A child that never answers ends with the shutdown.
+/// A `gh` process that never answers ends with the shutdown.
 #[tokio::test]
 async fn gh_keeps_the_contract() {
     let home = Home::sqlite();

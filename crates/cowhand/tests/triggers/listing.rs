@@ -73,7 +73,7 @@ async fn a_thousand_items_each_once_and_in_order_over_restarts(home: Home) {
         let fleet = started(&home, &list).await;
         let mut events = fleet.subscribe_after(0);
         until(&mut events, |event| matches!(event.fact, Fact::ScheduleFired { .. })).await;
-        // In the middle of the list, or at its end: the result must be the same.
+        // The stop comes in the middle of the list or at its end. The result has to be the same.
         fleet.stop(Stop::KeepAgents).await.unwrap();
     }
     let fleet = started(&home, &list).await;

@@ -101,7 +101,7 @@ async fn a_slow_schedule_holds_up_no_other(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The daemon dies when the third of them is about to be decided, and the next one continues from there.
+/// The daemon dies when the third firing is about to be decided, and the next daemon continues from there.
 async fn order_outlives_a_crash(home: Home) {
     let store = home.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
     // Without the file the command fails, and is retried.

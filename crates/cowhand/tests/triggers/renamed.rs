@@ -1,4 +1,4 @@
-//! A schedule with a new name does not repeat what it has done.
+//! A renamed schedule does not repeat its firings.
 
 use cowhand::fleet::{Fleet, Stop, Trigger};
 use cowhand::store::JobFilter;
@@ -41,7 +41,7 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
     drop(fleet);
 
-    // Without a former name it names the remedy, and nothing is done twice.
+    // Without a former name the error names the remedy, and nothing fires twice.
     let new = || called(home.agent("a"), "new", &fake, None);
     let fleet = home.start(vec![new()], Registry::default()).await;
     let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
@@ -50,12 +50,12 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
         "it seems to be a/old under a new name, and would fire again for all that is on its list; write \
          `adopt: old` to go on where that was, or run `cowhand schedule enable a/new` to begin anew"
     );
-    // The same after another reload.
+    // The state is the same after another reload.
     fleet.set_agents(vec![new()]).await.unwrap();
     assert!(matches!(record(&fleet, id("a", "new")).await.state, ScheduleState::Error { .. }));
     assert_eq!(ledger(&fleet, id("a", "new")).await, []);
 
-    // With the former name it continues: waiting jobs run, and only new items fire.
+    // With the former name the schedule continues: waiting jobs run, and only new items fire.
     fleet.set_agents(vec![called(home.agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
     becomes("what waited is done", async || count(&fleet, JobStatus::Completed).await == 3).await;
     fake.world.lock().unwrap().issues.push(issue(4));
@@ -119,8 +119,8 @@ async fn turned_on_it_begins_anew() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// A wrong former name has no effect, nor has one that was only fired by hand; a name with a slash is written
-/// in full.
+/// A wrong former name has no effect. A schedule that was fired only by hand can still adopt. A name with a slash is
+/// written in full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_former_name_changes_nothing() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
@@ -138,8 +138,7 @@ async fn a_wrong_former_name_changes_nothing() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The sightings of both are counted from the later of the two, so that an item that comes back is new to
-/// both.
+/// Adoption keeps the later generation of the sightings of both schedules, so an item that comes back is new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_back_later_fires() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
@@ -165,7 +164,7 @@ async fn what_comes_back_later_fires() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// A schedule with another list, and one beside an existing old one, are new.
+/// A schedule with another list is new, and so is a schedule beside the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_new_is_not_taken_for_renamed() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);

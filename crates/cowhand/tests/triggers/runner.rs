@@ -249,7 +249,7 @@ async fn hostile_tasks_are_data() {
     stopped(fleet).await;
 }
 
-/// A wait that the source requests has priority over our own backoff.
+/// A wait that the source requests has priority over the backoff of the runner.
 #[tokio::test]
 async fn a_wish_of_the_outside_is_heard() {
     use cowhand::trigger::{Registry, TriggerStrategy};

@@ -20,7 +20,7 @@ pub(crate) enum Step {
     Hang,
 }
 
-/// Steps, and the record of the strategies that take them. After the last step they wait.
+/// Steps of a scripted strategy, with a record of the calls. After the last step the strategy waits.
 #[derive(Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<Seen>>);
 

@@ -1,4 +1,4 @@
-//! Trust: whose text becomes a job, whose runs in the strict sandbox, and the ledger about the others.
+//! Trust: whose text becomes a job, whose text runs in the strict sandbox, and what the ledger records about the rest.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -197,7 +197,8 @@ async fn what_cannot_be_asked_waits() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The same by `gh`, which reports it in its own form.
+/// Trust also applies to polled lists and to chat messages. A chat knows no permissions, so only `allow_authors`
+/// counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_and_chats() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
@@ -268,7 +269,7 @@ async fn the_confined_stay_so() {
     let agent = trusting(agent, &fake.url, json!({"allow_authors": ["ann"], "strangers": "sandbox"}));
     let follows = r#"{"type":"dispatch_result","schedule":"a/hook"}"#;
     let next = with_schedule(desk("b"), "after", follows, "after-{{upstream.job_id}}\n");
-    // It trusts only ann, whichever job passes the text on.
+    // This agent trusts only ann, whichever job passes the text on.
     let wary = with_schedule(home.idle_agent("c"), "after", follows, "x");
     let wary = trusting(wary, &fake.url, json!({"allow_authors": ["ann"]}));
     let fleet = home.start(vec![agent, next, wary], Registry::default()).await;

@@ -100,7 +100,7 @@ async fn from_the_library() {
 async fn from_yaml() {
     let (home, github) = (Home::sqlite(), github().await);
     let script = Script::of([tasks(&["a"])]);
-    // JSON is YAML.
+    // JSON is valid YAML.
     let schedules: serde_json::Map<String, Value> =
         all(&github.url).into_iter().map(|(kind, trigger)| (kind.to_owned(), trigger)).collect();
     let agent = json!({

@@ -12,7 +12,7 @@ use super::store::statuses;
 use super::{COWHAND, FLEET, Fleet, refused, wait_for};
 use cowhand_testing::postgres::Postgres;
 
-/// Takes connections and answers nothing, as a server that hangs.
+/// Binds a socket in the place of the server. It accepts connections and never answers, like a server that hangs.
 fn silent_in_place_of(url: &str) -> UnixListener {
     let socket = socket(url);
     fs::remove_file(&socket).ok();
@@ -54,8 +54,8 @@ fn a_stop_waits_for_a_server_that_is_away_once_and_says_so() {
     });
 }
 
-/// Connections that were open when the server became silent do not hold up a stop, nor does the time that agents may have
-/// that have ended already.
+/// A stop does not wait for connections that were open when the server became silent, nor for the timeout of agents
+/// that have already ended.
 #[test]
 fn a_stop_does_not_wait_for_open_connections_nor_for_agents_that_have_ended() {
     let server = Postgres::start();
@@ -91,7 +91,7 @@ fn a_stop_does_not_wait_for_open_connections_nor_for_agents_that_have_ended() {
     wait_for("the job to be settled", || statuses(&fleet).iter().any(|status| status == "completed"));
 }
 
-/// A refused connection is an answer; only silence is waited for.
+/// A refused connection is an answer. cowhand waits only for a server that is silent.
 #[test]
 fn a_server_that_refuses_connections_is_named_with_its_refusal() {
     let mut server = Postgres::start();
@@ -108,7 +108,7 @@ fn a_server_that_refuses_connections_is_named_with_its_refusal() {
     fleet.ended();
 }
 
-/// Each question to a daemon whose store is away takes a while.
+/// Each request to a daemon whose store is away takes a while.
 #[test]
 fn doctor_asks_for_the_status_once() {
     let fleet = Fleet::prepared();
@@ -136,7 +136,7 @@ fn doctor_asks_for_the_status_once() {
     assert_eq!(asked.iter().filter(|line| line.contains("/status")).count(), 1, "{asked:?}");
 }
 
-/// Verbs and `start` name the address of a server that takes connections and answers nothing.
+/// Verbs and `start` name the address of a server that accepts connections and never answers.
 #[test]
 fn a_server_that_never_answers_is_named() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -197,7 +197,7 @@ fn a_server_is_backed_up_by_its_own_programs() {
     refused(&fleet.run(&["restore", saved.to_str().unwrap()]), 5, &["PostgreSQL", "pg_restore"]);
 }
 
-/// The store lies on a read-only disk, as does the folder for temporary files: the backup is made beside its target.
+/// The store and the folder for temporary files are on a read-only disk, so the backup is created beside its target.
 #[test]
 fn a_backup_is_made_from_a_read_only_disk() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));

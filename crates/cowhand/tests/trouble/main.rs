@@ -144,7 +144,7 @@ fn a_full_disk_is_survived() {
     wait_for_completed(&disk, 2);
     let filler = disk.join("filler");
     assert!(std::fs::write(&filler, vec![0_u8; 8 << 20]).is_err(), "the disk is full");
-    // Each failed attempt to write is logged, and the next one follows.
+    // Each failed write is logged, and the daemon tries again.
     let told = || {
         let log = std::fs::read_to_string(&log).unwrap().to_lowercase();
         log.lines().filter(|line| line.contains("disk is full") || line.contains("no space left")).count()
@@ -157,7 +157,7 @@ fn a_full_disk_is_survived() {
     assert!(open <= 1, "all but the one that may run now are settled, not {open}");
 }
 
-/// The agent fails on a full disk of its own, and its job says so.
+/// The disk of the agent's directory is full, and the error of the job names it.
 #[test]
 fn a_failure_on_a_full_disk_names_the_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,8 +196,8 @@ fn a_failure_on_a_full_disk_names_the_disk() {
     drop(daemon);
 }
 
-/// With 64 file descriptors a daemon cannot start all of them at once. That is the machine's fault: every job has its turn,
-/// none fails, and no schedule pauses.
+/// With 64 file descriptors a daemon cannot start all jobs at once. This shortage is not a failure of a job: every job
+/// runs in turn, none fails, and no schedule pauses.
 #[test]
 fn many_jobs_with_few_file_descriptors_all_end_well() {
     use std::fmt::Write as _;
@@ -276,7 +276,7 @@ fn a_job_waits_while_there_is_no_room_to_start_it() {
         jobs[0].clone()
     };
     let requeued = || ask(place, &["events", "--json"]).matches("\"job:requeued\"").count();
-    // More often than a failure of the job itself would be tolerated.
+    // The job is requeued more often than it would be for other reasons.
     wait_for("six tries", || {
         let job = job();
         assert!(job["status"] != "failed", "{job:#}");
@@ -358,7 +358,7 @@ fn stop(folder: &Path, mut daemon: Daemon) {
     assert!(daemon.0.wait().unwrap().success(), "{log}");
 }
 
-/// Collects every file below a folder that others have rights to.
+/// Collects every file below a folder to which other users have rights.
 fn open_to_others(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let (path, about) = (entry.path(), entry.metadata().unwrap());
@@ -379,7 +379,7 @@ fn the_state_folder_is_for_its_owner_only() {
     let folder = folder.path();
     std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
     let state = folder.join(".cowhand");
-    // As a person or an older version created it.
+    // Create the folder with open modes, as a person or an older version may have done.
     let made = "umask 000; mkdir -p .cowhand/jobs .cowhand/attempts/job-2026-01-05-aaaaaa.1 && echo x >.cowhand/daemon.log && \
                 echo x >.cowhand/jobs/job-2026-01-05-aaaaaa.yaml && echo x >.cowhand/attempts/job-2026-01-05-aaaaaa.1/prompt";
     assert!(Command::new("sh").args(["-c", made]).current_dir(folder).status().unwrap().success());

@@ -15,7 +15,7 @@ fn a_full_disk_is_not_ready_and_is_logged_once() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
     fleet.start();
     assert_eq!(ready(&fleet), 200);
-    // A running job, so that its lease has to be renewed and its output written.
+    // Start a job, so that its lease has to be renewed and its output written.
     assert_eq!(deliver(fleet.place(), "waiter/hook", "runs").unwrap().status, 202);
     wait_for("the job to run", || statuses(&fleet) == ["running"]);
     tmpfs::fill(fleet.namespace(), &fleet.path());
@@ -31,7 +31,7 @@ fn a_full_disk_is_not_ready_and_is_logged_once() {
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
     let status = String::from_utf8(fleet.run(&["status"]).stdout).unwrap();
     assert!(status.contains("nothing is accepted") && status.contains("full"), "{status}");
-    // Each complaint is in the log once, and later with a count, whatever is retried meanwhile.
+    // Each warning is logged once, and later with a count, whatever is retried meanwhile.
     let complaints = || {
         let log = fleet.log();
         let all = log.lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
@@ -65,7 +65,7 @@ fn said(fleet: &Fleet, arguments: &[&str]) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// On a full disk, everything can still be read, and all places name the cause.
+/// On a full disk, everything can still be read, and all verbs name the cause.
 #[test]
 fn a_full_disk_is_named_everywhere_and_can_be_read() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
@@ -76,7 +76,7 @@ fn a_full_disk_is_named_everywhere_and_can_be_read() {
     wait_for("it to be not ready", || ready(&fleet) == 503);
     let answer = get(fleet.place(), "/readyz").unwrap();
     assert!(answer.body.contains("cannot be written: the disk is full"), "{answer:?}");
-    // The first use of the token would be written down.
+    // The first use of the token would be recorded in the store.
     for path in ["status", "jobs", "schedules"] {
         let answer = get_with_token(fleet.place(), &format!("/api/v1/{path}"), &token).unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -134,8 +134,7 @@ fn a_state_folder_that_became_read_only_is_not_ready() {
     wait_for("the second job to end", || ended(&fleet) == 2);
 }
 
-/// `stop` ends the daemon and its agents on a disk that became read-only, whether the agents are to be cancelled or ended
-/// before; the next start settles the job.
+/// `stop` ends the daemon and its agents on a disk that became read-only. The next start settles the job.
 #[test]
 fn a_daemon_on_a_disk_that_became_read_only_can_be_stopped() {
     let mut disk = None;
@@ -164,8 +163,7 @@ fn a_daemon_on_a_disk_that_became_read_only_can_be_stopped() {
     wait_for("the job to be settled", || statuses(&fleet).iter().all(|status| !is_open(status)));
 }
 
-/// On a full disk, `stop` waits for the store for a limited time, not for the time that agents may have, and says what
-/// is not written.
+/// On a full disk, `stop` waits for the store only for a limited time, and reports how many outcomes are not written.
 #[test]
 fn a_stop_on_a_full_disk_says_what_is_not_written() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));

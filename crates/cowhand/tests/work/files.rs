@@ -66,7 +66,7 @@ async fn success_failure_and_partial_are_written_below() {
                 at(0)
             );
         assert_eq!(tasks.read("login.md"), expected);
-        // Reported again, by a daemon that never got the answer.
+        // The result is reported again, by a daemon that did not get the answer.
         source.complete_work(&item, &result, &by).await.unwrap();
         assert_eq!(tasks.read("login.md"), expected);
         assert!(names(&source).await.is_empty());
@@ -198,7 +198,7 @@ async fn filters_pages_and_totals() {
     assert_eq!(list(&source, FetchOptions { limit: Some(0), ..FetchOptions::default() }).await.len(), 0);
 }
 
-/// Its position in the order is that of its first day, not of our last write.
+/// The position of an item in the order depends on its first modification time, not on the last write of cowhand.
 #[tokio::test]
 async fn an_item_that_comes_back_keeps_its_age() {
     let tasks = Tasks::new(&[("old.md", "# Old\n"), ("new.md", "# New\n")]);

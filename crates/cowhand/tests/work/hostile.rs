@@ -122,7 +122,7 @@ async fn a_person_edits_deletes_and_breaks_files_meanwhile() {
     assert!(broken.to_string().contains("no second `---`") && broken.is_retryable(), "{broken}");
     tasks.write("c.md", good);
     source.complete_work(&id("files-c"), &result(WorkOutcome::Success, "done"), &by).await.unwrap();
-    // Changed by hand during the job: a release has nothing to undo.
+    // The item was changed by hand during the job, so a release has nothing to undo.
     tasks.write("d.md", "---\nstatus: blocked\n---\n");
     let released = source.release_work(&id("files-d"), &ReleaseOptions::default(), &by).await.unwrap();
     assert_eq!(released.message.as_deref(), Some("files-d has the status \"blocked\""));

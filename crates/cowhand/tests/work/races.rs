@@ -34,7 +34,7 @@ fn eight_processes_race_for_twenty_files() {
                 .unwrap()
         })
         .collect();
-    // All of them are ready before any may start.
+    // All processes are ready before any of them may start.
     let mut outputs: Vec<_> =
         children.iter_mut().map(|child| BufReader::new(child.stdout.take().unwrap())).collect();
     for output in &mut outputs {

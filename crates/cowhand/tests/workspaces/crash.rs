@@ -1,4 +1,4 @@
-//! A killed daemon leaves no worktree and no branch, after the next one has checked.
+//! After a kill of the daemon, the next start leaves no worktree and no branch.
 
 use std::fs;
 

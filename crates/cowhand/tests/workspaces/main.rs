@@ -60,7 +60,7 @@ impl Scene {
         for (key, value) in settings.as_object().into_iter().flatten() {
             agent[key] = value.clone();
         }
-        // JSON is YAML.
+        // JSON is valid YAML.
         let fleet = json!({"agents": [agent], "server": {"enabled": false}});
         fs::write(self.root.join("cowhand.yaml"), fleet.to_string()).unwrap();
     }

@@ -155,7 +155,7 @@ fn a_workspace_goes_with_its_job() {
     let pruned = scene.json(&["prune", "--max-jobs", "2"]);
     assert!(pruned["bytes"].as_u64().unwrap() > 300_000, "{pruned}");
     left(2);
-    // Without a daemon, the verb itself does it.
+    // Without a daemon, the verb itself removes the workspace.
     run(&["stop"]);
     run(&["job", "delete", &jobs[2]]);
     assert_eq!((scene.workspaces().len(), scene.worktrees(), scene.branches().len()), (1, 2, 1));

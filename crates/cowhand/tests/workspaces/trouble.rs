@@ -1,4 +1,4 @@
-//! Missing repositories, failing set-up commands, and agents that damage their workspace.
+//! Missing repositories, failing `setup` commands, and agents that damage their workspace.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -168,7 +168,7 @@ fn the_doctor_looks_for_git() {
     let (code, git) = findings(&scene, None);
     let git = git.unwrap();
     assert_eq!((code, &git["ok"], &git["warning"]), (Some(0), &json!(true), &json!(false)), "{git}");
-    // The agent's own program is found there, and no git.
+    // This folder contains the agent's program, but no git.
     let empty = scene.root.join("bin");
     std::fs::create_dir(&empty).unwrap();
     std::os::unix::fs::symlink("/bin/sh", empty.join("sh")).unwrap();
@@ -185,7 +185,7 @@ fn the_doctor_looks_for_git() {
     let git = git.unwrap();
     assert_eq!((code, &git["ok"], &git["warning"]), (Some(0), &json!(true), &json!(true)), "{git}");
     assert!(git["detail"].as_str().unwrap().starts_with("2.25.1 is too old"), "{git}");
-    // Also if only a schedule needs it; and not for shared directories.
+    // `doctor` also reports git if only a schedule needs it, but not for shared directories.
     let schedule = json!({"type": "manual", "prompt": "x", "isolation": "clone"});
     for (settings, needed) in [
         (json!({"isolation": "shared", "schedules": {"s": schedule}}), true),

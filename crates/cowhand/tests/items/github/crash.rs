@@ -18,12 +18,12 @@ use crate::{jobs, stop, until};
 const DOOMED: &str = "COWHAND_TEST_DOOMED";
 const SIGABRT: i32 = 6;
 
-/// Runs in the process that dies: the test starts itself again with a scene. Without one it does nothing.
+/// Runs in the process that dies: the test starts itself again with a config. Without a config it does nothing.
 #[tokio::test]
 async fn a_daemon_in_a_process_of_its_own() {
     let Some(config) = std::env::var_os(DOOMED) else { return };
     let _fleet = Fleet::start(options(config.into())).await.unwrap();
-    // This is not reached, unless the fault is at a place that is never passed.
+    // The timeout passes only if the fault is at a place that is never reached.
     tokio::time::timeout(Duration::from_mins(1), std::future::pending::<()>()).await.unwrap();
 }
 
@@ -48,7 +48,7 @@ fn is_done(issue: &FakeIssue, comments: usize) -> bool {
         && issue.comments.len() == comments
 }
 
-/// Three places: the claims are made together, and the daemon may die at each step of each of them.
+/// The agent has three places, so the issues are claimed together. The daemon dies at different steps of these claims.
 #[tokio::test]
 async fn several_are_claimed_together() {
     let steps = [

@@ -1,4 +1,4 @@
-//! Every way from an issue to its end.
+//! Issues from their claim to each possible end.
 
 use std::process::Command;
 
@@ -147,7 +147,7 @@ async fn kill(hub: &Hub) {
 
 #[tokio::test]
 async fn a_claim_that_is_lost_to_another_fleet_tries_the_next_issue() {
-    // Triggered by hand: a poll would try the first one again, and hold its row for a moment.
+    // The schedule is triggered by hand, because a poll would try the first issue again, and hold its row for a moment.
     let hub = Hub::new("cat", "", BY_HAND).await;
     hub.fake.add(1, &["ready"]);
     hub.fake.add(2, &["ready"]);
@@ -179,7 +179,7 @@ async fn a_report_that_fails_is_told_later_and_changes_nothing() {
     let fleet = hub.started().await;
     let mut events = fleet.subscribe_after(0);
     let job = trigger(&fleet).await;
-    // As many as the client retries itself, and then for as long as the test runs.
+    // The first faults use up the retries of the client. The others last for the rest of the test.
     for status in [502; 4].into_iter().chain([403; 100]) {
         hub.fake.fault("POST /repos/my-org/my-repo/issues/7/comments", Fault::status(status));
     }

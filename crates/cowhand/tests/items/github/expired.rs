@@ -9,10 +9,10 @@ use crate::{jobs, stop, until};
 #[tokio::test]
 async fn what_a_dead_fleet_has_left_is_put_back_and_done() {
     let hub = Hub::new("cat", "", OFTEN).await;
-    // Its claimant died after the labels, and between them.
+    // The claimant of issue 1 died after the changes of both labels, that of issue 2 between them.
     hub.fake.add(1, &["agent-working", "bug"]);
     hub.fake.add(2, &["ready", "agent-working"]);
-    // The claimant is alive; claimed by hand; and blocked by a person.
+    // The claim of issue 3 has not expired, issue 4 was claimed by hand, and issue 5 is blocked by a person.
     hub.fake.add(3, &["agent-working"]);
     hub.fake.add(4, &["agent-working"]);
     hub.fake.add(5, &["agent-working", "blocked"]);

@@ -14,7 +14,7 @@ const TWICE: &str = ", on_failure: release, max_item_attempts: 2";
 
 #[tokio::test]
 async fn a_label_that_a_person_sets_starts_the_count_anew() {
-    // More of them fail the same way than the default breaker allows.
+    // More jobs fail in the same way than the default breaker allows.
     let schedule = format!("{OFTEN}, breaker: {{failures: 0}}");
     let hub = Hub::new("exit 3", TWICE, &schedule).await;
     hub.fake.add(7, &["ready"]);

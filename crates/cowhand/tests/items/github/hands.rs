@@ -1,4 +1,4 @@
-//! People beside several fleets: names in comments, and items of another fleet.
+//! Several fleets on one repository: the names of fleets in comments, and items of another fleet.
 
 use cowhand::fleet::FleetError;
 use cowhand::queues::ItemPlace;

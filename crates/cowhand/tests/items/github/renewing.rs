@@ -11,7 +11,7 @@ use crate::{stop, until};
 
 /// Duration of a claim without renewal.
 const HELD: SignedDuration = SignedDuration::from_mins(60);
-/// Time by which it is renewed.
+/// Time after which a claim is renewed.
 const HALF: SignedDuration = SignedDuration::from_mins(31);
 
 /// Returns the end of the claim in the marker on the issue.
@@ -75,7 +75,8 @@ async fn leave(fleet: Fleet) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// Waits for the result of a request that has been received: its answer comes a moment later.
+/// Waits until the claim has its full duration again. The fake changes the issue a moment after it receives the
+/// request.
 async fn until_it_holds(hub: &Hub, clock: &Clock) {
     let is_single = || {
         let issue = hub.fake.issue(7);

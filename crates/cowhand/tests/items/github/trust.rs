@@ -48,7 +48,7 @@ async fn issues_of_strangers_are_left_alone_and_the_ledger_says_why() {
     let rows = fleet.store().ledger(schedules[0].id, 10).await.unwrap();
     let row = |outcome| rows.iter().find(|row| row.outcome == outcome).unwrap();
     assert_eq!(row(FiringOutcome::Skipped(SkipReason::Filtered)).note, Some(format!("left alone: {left}")));
-    // The items that it skipped before it found a trusted one.
+    // The note of the firing that ran lists the items that it skipped before it found a trusted one.
     let passed = row(FiringOutcome::Ran).note.clone().unwrap();
     assert!(passed.starts_with("left alone: github-1: eve has read"), "{passed}");
 

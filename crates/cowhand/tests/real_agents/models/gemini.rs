@@ -8,7 +8,7 @@ pub(super) const VENDOR: Vendor =
     Vendor { conversation: "contents", answered: "\"functionResponse\"", words, shell };
 
 fn words(request: &Value, words: &[&str]) -> Vec<String> {
-    // Only its internal requests want JSON, for example the choice of the model.
+    // Only internal requests of the Gemini CLI ask for JSON, for example the choice of the model.
     if request["generationConfig"]["responseMimeType"] == "application/json" {
         let text = json!({"reasoning": "it is simple", "model_choice": "flash", "complexity_reasoning": "", "complexity_score": 1}).to_string();
         return vec![chunk(&json!({"text": text}), true).to_string()];

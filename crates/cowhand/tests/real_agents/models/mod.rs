@@ -95,7 +95,7 @@ pub(crate) enum Scenario {
 }
 
 impl Scenario {
-    /// Returns the scenario of the last word: a continued session contains earlier ones too.
+    /// Returns the scenario of the last such word. A continued session contains earlier words too.
     fn of(messages: &str) -> Self {
         let Some((_, word)) = messages.rsplit_once("SCENARIO:") else { return Self::Text };
         let end = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(word.len());
@@ -231,8 +231,8 @@ impl Shared {
         let _ = self.desks.subscribe().wait_for(|desks| desks.len() >= SHARING).await;
     }
 
-    /// Returns the end of the current limit, if there is one. The first request with the answer of a tool
-    /// begins it.
+    /// Returns the end of the current limit, if there is one. The first request with the answer of a tool begins the
+    /// limit.
     fn limit(&self, begins: bool) -> Option<SystemTime> {
         let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
         if begins {
@@ -274,7 +274,7 @@ fn error(code: u16) -> Response {
         "type": "error",
         "error": {"type": kind, "code": code, "message": format!("the model says {code}"), "status": "FAKE"},
     });
-    // Programs that retry need not wait for it.
+    // Programs that retry do not have to wait.
     (StatusCode::from_u16(code).unwrap(), [("retry-after-ms", "1")], Json(body)).into_response()
 }
 

@@ -144,7 +144,7 @@ fn the_daemon_until_after_the_end() {
     assert!(said.contains("went on"), "{said}");
 }
 
-/// Podman's containers continue without it; a container that cannot be reached is ended, with or without the
+/// Containers of Podman continue without the engine. A container that cannot be reached is ended, with or without the
 /// engine.
 #[test]
 fn the_engine() {

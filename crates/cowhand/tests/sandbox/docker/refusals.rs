@@ -156,7 +156,7 @@ fn an_engine_that_refuses() {
     }
 }
 
-/// This is known only when the program is started inside.
+/// The missing program is noticed only when it is started inside the container.
 #[test]
 fn a_program_that_is_not_in_the_image() {
     let mut scene = plain(User::Root, "touch ran", &json!({"command": ["perl", "-e", "1"]}));
@@ -167,7 +167,7 @@ fn a_program_that_is_not_in_the_image() {
     scene.nothing_is_left();
 }
 
-/// This is known only when the engine creates the container, and nothing has run.
+/// The mistake is noticed only when the engine creates the container. Nothing has run by then.
 #[test]
 fn a_container_that_cannot_be_made() {
     let mut scene =
@@ -197,7 +197,8 @@ fn what_it_is_not_given() {
     assert!(why.contains("which no agent is given"), "{why}");
 }
 
-/// With herdctl's key the fleet runs as far as possible; with our key it is an error of the config.
+/// With herdctl's key `docker` the config is accepted with a warning, and the job fails. With the key `sandbox` the
+/// config is refused.
 #[test]
 fn what_needs_a_way_out() {
     let acp: Value = json!({"runtime": "acp"});

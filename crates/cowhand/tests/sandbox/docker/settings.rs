@@ -6,7 +6,7 @@ use super::super::podman::IMAGE;
 use super::super::refusals::refused;
 use super::super::{Podman, Scene, User, wait_until};
 
-/// Creates a scene with herdctl's key, which has the most settings in the fleet's own file.
+/// Creates a scene with herdctl's key `docker`, which has the most settings.
 fn herdctl(script: &str, docker: &Value) -> Scene {
     herdctl_at(Podman::new(User::Root), script, docker)
 }
@@ -85,7 +85,7 @@ fn herdctls_keys_that_cannot_be_had() {
     }
 }
 
-/// A service on this machine's loopback is reachable only from its own network.
+/// A service on the loopback of this machine is reachable only in the network of the machine.
 #[test]
 fn networks() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -110,8 +110,7 @@ fn networks() {
     }
 }
 
-/// Of the agent's and the schedule's sandbox the stricter applies, and a container is stricter than
-/// namespaces.
+/// The stricter sandbox of agent and schedule applies, and a container is stricter than namespaces.
 #[test]
 fn a_schedule_can_only_tighten() {
     let podman = Podman::new(User::Root);

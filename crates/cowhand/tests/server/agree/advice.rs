@@ -25,7 +25,7 @@ pub(super) fn follow(scene: &Scene) {
     for command in others.into_iter().chain(triggers) {
         let arguments: Vec<&str> = command.split_whitespace().collect();
         let (code, out, said) = scene.run(&arguments);
-        // Both find that the config on disk has a mistake.
+        // Both verbs report the mistake in the config on disk.
         let expected = if ["config check", "doctor"].contains(&command.as_str()) { 3 } else { 0 };
         assert_eq!(code, expected, "cowhand {command}: {out}{said}");
         match arguments.as_slice() {

@@ -121,7 +121,7 @@ pub(super) async fn driven() -> Scene {
         let text = format!("---\ntitle: Do {name}\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n");
         fs::write(scene.path(&format!("{name}.md")), text).unwrap();
     }
-    // Before anything fires: the second job gets no place.
+    // Trigger both jobs before anything fires, so that the second gets no place.
     fs::write(scene.path("cowhand.yaml"), without_full(&fleet())).unwrap();
     scene.start(&[]);
     told(&scene, &["trigger", "holder"]);
