@@ -117,7 +117,7 @@ fn told(job: &JobRecord) -> String {
 }
 
 #[tokio::test]
-async fn every_way_to_end_badly_is_told_as_it_was() {
+async fn each_job_end_has_its_status_and_message() {
     let agents = [
         ("good", "read prompt; echo \"got: $prompt\"; echo all done", ""),
         ("fails", "echo trying; echo no luck >&2; exit 3", ""),
@@ -172,7 +172,7 @@ async fn every_way_to_end_badly_is_told_as_it_was() {
 
 /// One agent writes 100 MB, another one line of 20 MB. With `scripts/test --long` it is 500 MB and a line of 100 MB.
 #[tokio::test]
-async fn a_flood_is_kept_whole_and_the_daemon_stays_small() {
+async fn large_output_needs_little_daemon_memory() {
     let long = std::env::var_os("COWHAND_LONG").is_some();
     let (flood, line) = if long { (500, 100) } else { (100, 20) };
     let flood =
@@ -210,7 +210,7 @@ fn lines_and_unread(output: &str) -> (usize, Vec<String>) {
 
 /// A cancelled job ends although its output has not been read, and its output states how much was not read.
 #[tokio::test]
-async fn a_cancelled_job_does_not_wait_for_its_backlog_and_says_what_is_not_read() {
+async fn cancelled_job_ends_without_reading_remaining_output() {
     let fleet = agent_with_backlog().await;
     fleet.run(&["cancel", "--agent", "flood", "--yes"]);
     let jobs = fleet.settled(1, 1).await;
@@ -231,7 +231,7 @@ async fn a_cancelled_job_does_not_wait_for_its_backlog_and_says_what_is_not_read
 
 /// A daemon that is stopped leaves unread output to the next start, which reads all of it.
 #[tokio::test]
-async fn a_stop_does_not_wait_for_a_backlog_and_the_next_start_reads_it() {
+async fn stop_leaves_unread_output_to_next_start() {
     let mut fleet = agent_with_backlog().await;
     let stopped = fleet.run(&["stop", "--timeout", "0"]);
     let words = "stopped; the outcome of 1 job is not written, and the next start settles it";
@@ -300,7 +300,7 @@ async fn secrets_of_the_whole_fleet_are_masked() {
 /// One agent enlarges its stdout file without writing. Another agent ends after its keeper was killed, and leaves a
 /// process.
 #[tokio::test]
-async fn neither_a_sparse_output_nor_what_is_left_holds_up_the_end() {
+async fn sparse_output_and_left_process_do_not_delay_job_end() {
     let left = "(setsid sh -c 'echo $$ > left; exec sleep 1000' >/dev/null 2>&1 &)\n\
                 while [ ! -s left ]; do sleep 0.05; done; kill -9 $PPID; echo over";
     let fleet = Fleet::start(&[

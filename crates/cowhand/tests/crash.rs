@@ -287,7 +287,7 @@ async fn the_daemon_dies(database: &str, place: &str) {
 
 /// Views are rewritten and never read back.
 #[tokio::test]
-async fn a_deleted_or_broken_view_comes_back() {
+async fn deleted_or_damaged_views_are_rewritten() {
     let mut fleet = Fleet::on("sqlite");
     fleet.write_config(2, "1s", true, "");
     assert!(fleet.start(None));

@@ -66,7 +66,7 @@ enum Answer {
 }
 
 #[test]
-fn ours_equals_wherever_the_oracles_agree() {
+fn cowhand_answers_like_both_oracles_where_they_agree() {
     let long = std::env::var_os("COWHAND_LONG").is_some_and(|value| value == "1");
     let cases = if long { 5_000 } else { 200 };
     let seed =

@@ -56,7 +56,7 @@ fn the_demo_ends_by_itself() {
 }
 
 #[test]
-fn the_demo_ends_on_an_interrupt_and_can_be_kept() {
+fn demo_ends_on_interrupt_and_keeps_its_folder() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_cowhand"))
         .args(["demo", "--keep"])
         .stdout(Stdio::piped())
@@ -75,7 +75,7 @@ fn the_demo_ends_on_an_interrupt_and_can_be_kept() {
 
 /// The reader closes the pipe, as in `cowhand demo | head -1`.
 #[test]
-fn the_demo_ends_with_its_reader() {
+fn demo_ends_when_its_output_is_closed() {
     let temporary = tempfile::tempdir().unwrap();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_cowhand"))
         .arg("demo")

@@ -139,7 +139,7 @@ fn no_descriptor_is_inherited() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn start_failures_have_their_message() {
     let missing = Scene::new();
     let start = missing.start(&["no-such-agent-here", "-p"]);
     let missing = missing.launch(&start);
@@ -163,13 +163,13 @@ fn what_cannot_start_says_why() {
 }
 
 #[test]
-fn a_signal_is_told_from_an_exit() {
+fn killed_agent_ends_with_signal_status() {
     let scene = Scene::new().sh("kill -9 $$");
     assert_eq!(scene.ending().status, ExitStatus::Signal { signal: 9 });
 }
 
 #[test]
-fn asked_to_stop_it_goes_gracefully() {
+fn agent_ends_gracefully_on_stop_request() {
     let scene = Scene::new().sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
     scene.until_it_says("ready");
     assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
@@ -179,7 +179,7 @@ fn asked_to_stop_it_goes_gracefully() {
 }
 
 #[test]
-fn one_that_ignores_the_signal_is_killed_after_the_grace() {
+fn agent_that_ignores_signal_is_killed_after_grace_period() {
     let scene = Scene::new().grace(300).sh("trap '' TERM; echo ready; while :; do sleep 0.05; done");
     scene.until_it_says("ready");
     assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
@@ -192,7 +192,7 @@ fn one_that_ignores_the_signal_is_killed_after_the_grace() {
 }
 
 #[test]
-fn a_second_request_does_not_wait_for_the_grace() {
+fn second_stop_request_kills_agent_at_once() {
     let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
     let scene = Scene::new().grace(3_600_000).sh(script);
     scene.until_it_says("ready");
@@ -217,7 +217,7 @@ fn a_grandchild_with_its_own_session_does_not_survive() {
 }
 
 #[test]
-fn a_tree_that_was_cancelled_is_gone_whole() {
+fn stop_kills_whole_process_tree() {
     let deep = "sh -c 'sh -c \"setsid sleep 1000 & sleep 1000\" & sleep 1000' &";
     let scene = Scene::new().grace(200).sh(&format!("trap '' TERM; {deep} {deep} echo ready; sleep 1000"));
     scene.until_it_says("ready");
@@ -228,7 +228,7 @@ fn a_tree_that_was_cancelled_is_gone_whole() {
 }
 
 #[test]
-fn one_that_closes_its_output_and_lingers_is_still_running() {
+fn agent_with_closed_output_is_still_running() {
     let script = "exec >&- 2>&-; touch closed; while [ ! -e go ]; do sleep 0.02; done; exit 7";
     let scene = Scene::new().sh(script);
     scene.wait_for("its output to be closed", || scene.state.path().join("closed").exists().then_some(()));
@@ -239,7 +239,7 @@ fn one_that_closes_its_output_and_lingers_is_still_running() {
 
 /// A person removed the state folder: nobody could find the processes later, so they are ended.
 #[test]
-fn without_its_folder_the_agent_is_ended() {
+fn agent_is_ended_when_attempt_folder_is_removed() {
     let scene =
         Scene::new().grace(200).sh("trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 0.1; done");
     scene.until_it_says("up");
@@ -248,7 +248,7 @@ fn without_its_folder_the_agent_is_ended() {
 }
 
 #[test]
-fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
+fn agent_without_keeper_is_found_and_ended() {
     let mut scene = Scene::new().sh("echo ready; sleep 1000");
     scene.until_it_says("ready");
     let mut keeper = scene.keeper.take().unwrap();
@@ -262,7 +262,7 @@ fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
 }
 
 #[test]
-fn without_its_keeper_even_what_hides_is_found() {
+fn process_without_mark_is_found_by_its_cgroup() {
     let mut scene = Scene::new().sh("setsid env -i sleep 777 & echo ready; sleep 1000");
     scene.until_it_says("ready");
     let mut keeper = scene.keeper.take().unwrap();
@@ -280,7 +280,7 @@ fn without_its_keeper_even_what_hides_is_found() {
 
 /// With too few file descriptors the processes cannot be found, and the attempt does not count as gone.
 #[test]
-fn what_cannot_be_seen_is_not_taken_for_gone() {
+fn attempt_is_not_gone_when_descriptors_run_out() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::os::fd::AsRawFd;
     let mut scene = Scene::new().sh("setsid sleep 778 & echo ready; sleep 1000");
@@ -318,7 +318,7 @@ fn what_cannot_be_seen_is_not_taken_for_gone() {
 }
 
 #[test]
-fn there_is_never_a_moment_without_a_keeper() {
+fn attempt_is_kept_from_launch_and_has_one_keeper() {
     let scene = Scene::new().sh("while [ ! -e go ]; do sleep 0.02; done");
     assert_eq!(scene.attempt.state().unwrap(), AttemptState::Kept, "from the first moment on");
     let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
@@ -329,7 +329,7 @@ fn there_is_never_a_moment_without_a_keeper() {
 }
 
 #[test]
-fn what_was_never_launched_is_gone_and_never_began() {
+fn attempt_without_launch_is_gone_and_never_began() {
     let scene = Scene::new();
     std::fs::create_dir_all(scene.attempt.folder()).unwrap();
     assert_eq!(scene.attempt.state().unwrap(), AttemptState::Gone);
@@ -343,7 +343,7 @@ fn what_was_never_launched_is_gone_and_never_began() {
 }
 
 #[test]
-fn files_are_for_the_owner_only() {
+fn attempt_files_are_private_to_owner() {
     use std::os::unix::fs::PermissionsExt;
     let scene = Scene::new().sh("true");
     scene.ending();
@@ -370,7 +370,7 @@ fn a_second_keeper_does_not_start_the_agent_again() {
 }
 
 #[test]
-fn asking_right_after_the_launch_disturbs_nothing() {
+fn state_can_be_read_right_after_launch() {
     for _ in 0..10 {
         let scene = Scene::new().sh("echo ready");
         let standing = scene.attempt.state().unwrap();
@@ -381,7 +381,7 @@ fn asking_right_after_the_launch_disturbs_nothing() {
 
 /// The files of the records are on disk before the agent begins, but they may be empty or incomplete.
 #[test]
-fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
+fn damaged_record_means_that_attempt_may_have_begun() {
     let scene = Scene::new();
     std::fs::create_dir_all(scene.attempt.folder()).unwrap();
     assert!(!scene.attempt.began().unwrap());
@@ -414,7 +414,7 @@ mod gates {
     }
 
     #[test]
-    fn what_a_command_says() {
+    fn exit_code_of_when_command_decides() {
         let table = [
             ("exit 0", Ok(true)),
             ("exit 1", Ok(false)),
@@ -454,7 +454,7 @@ mod gates {
     /// No process is left, not even one in its own session, whether the command ends by itself, exceeds its time, or is
     /// abandoned.
     #[test]
-    fn nothing_is_left_of_a_command() {
+    fn processes_of_when_command_are_killed() {
         let word = format!("{}.25", 400_000 + std::process::id());
         let wait = |what: &str, look: &dyn Fn() -> bool| {
             let until = std::time::Instant::now() + Duration::from_mins(1);

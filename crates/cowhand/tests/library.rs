@@ -94,7 +94,7 @@ async fn appeared(file: &Path) {
 }
 
 #[tokio::test]
-async fn a_fleet_runs_and_tells() {
+async fn fleet_runs_jobs_and_sends_events() {
     let folder = TempDir::new().unwrap();
     let worker = with_schedule(agent(folder.path(), "worker", "cat"), "tidy", r#"{"type":"manual"}"#);
     let fleet = started(&folder, vec![worker]).await;
@@ -153,7 +153,7 @@ fn line(said: &JobMessage) -> (u64, &str) {
 }
 
 #[tokio::test]
-async fn a_job_is_heard_while_it_runs() {
+async fn output_of_running_job_can_be_followed() {
     let folder = TempDir::new().unwrap();
     let script = r#"echo one; echo '{"type":"assistant","content":"two"}'; while [ ! -e go ]; do sleep 0.05; done; echo three"#;
     let fleet = started(&folder, vec![agent(folder.path(), "talker", script)]).await;
@@ -196,7 +196,7 @@ async fn a_job_is_heard_while_it_runs() {
 }
 
 #[tokio::test]
-async fn whoever_listens_hears_that_the_fleet_has_ended() {
+async fn output_stream_ends_with_the_fleet() {
     let folder = TempDir::new().unwrap();
     let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
     let job = trigger(&fleet, "waiter").await;
@@ -213,7 +213,7 @@ async fn whoever_listens_hears_that_the_fleet_has_ended() {
 
 /// One keeper is suspended, so that it cannot end its agent.
 #[tokio::test]
-async fn what_cannot_be_cancelled_holds_up_nobody() {
+async fn stuck_job_does_not_delay_cancellation_of_others() {
     let folder = TempDir::new().unwrap();
     let script = "touch up-$COWHAND_JOB_ID; while :; do sleep 0.05; done";
     let agents = ["a", "stuck", "b"].map(|called| agent(folder.path(), called, script));
@@ -252,7 +252,7 @@ async fn what_cannot_be_cancelled_holds_up_nobody() {
 
 /// The clock does not advance by itself. Only events, and the test that sets the clock, can wake the fleet.
 #[tokio::test]
-async fn it_sleeps_until_something_is_due_or_happens() {
+async fn fleet_wakes_only_for_due_times_and_events() {
     let folder = TempDir::new().unwrap();
     let clock = Clock::by_hand("2026-01-01T00:00:00Z".parse().unwrap());
     let every_day = r#"{"type":"interval","interval":"1d"}"#;
@@ -284,7 +284,7 @@ async fn it_sleeps_until_something_is_due_or_happens() {
 
 /// Both agents have a schedule that is due at once and then every second.
 #[tokio::test]
-async fn agents_can_be_set_while_it_runs() {
+async fn agents_can_be_set_while_fleet_runs() {
     let folder = TempDir::new().unwrap();
     let every_second = r#"{"type":"interval","interval":"1s"}"#;
     let of = |called: &str| with_schedule(agent(folder.path(), called, "true"), "often", every_second);
@@ -310,7 +310,7 @@ async fn agents_can_be_set_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_stop_that_takes_too_long_is_an_error_with_its_count() {
+async fn stop_timeout_is_error_with_number_of_jobs() {
     let folder = TempDir::new().unwrap();
     let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
     let job = trigger(&fleet, "waiter").await;
@@ -329,7 +329,7 @@ async fn a_stop_that_takes_too_long_is_an_error_with_its_count() {
 }
 
 #[tokio::test]
-async fn jobs_may_finish_while_it_stops() {
+async fn jobs_can_finish_during_stop() {
     let folder = TempDir::new().unwrap();
     let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
     let mut events = fleet.subscribe().await.unwrap();
@@ -347,7 +347,7 @@ async fn jobs_may_finish_while_it_stops() {
 /// Each agent waits until all others got the signal: if they got it one after another, all but the last would
 /// have to be killed.
 #[tokio::test]
-async fn everything_is_cancelled_side_by_side() {
+async fn stop_cancels_jobs_in_parallel() {
     let folder = TempDir::new().unwrap();
     let script = "trap 'touch told-$COWHAND_JOB_ID; while [ $(ls told-* | wc -l) -lt 4 ]; do sleep 0.05; done; \
                   exit 0' TERM; touch up-$COWHAND_JOB_ID; while :; do sleep 0.05; done";
@@ -367,7 +367,7 @@ async fn everything_is_cancelled_side_by_side() {
 }
 
 #[tokio::test]
-async fn dropped_it_leaves_its_agents_running() {
+async fn dropped_fleet_leaves_its_agents_running() {
     let folder = TempDir::new().unwrap();
     let agents = || vec![agent(folder.path(), "waiter", WAITER)];
     let fleet = started(&folder, agents()).await;
@@ -413,7 +413,7 @@ async fn a_fork_may_have_another_prompt_and_schedule() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_says_of_what() {
+async fn refused_requests_name_their_object() {
     let folder = TempDir::new().unwrap();
     let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
     let job = trigger(&fleet, "waiter").await;

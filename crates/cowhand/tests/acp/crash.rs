@@ -23,7 +23,7 @@ fn parent(pid: &str) -> String {
 }
 
 #[test]
-fn the_agent_is_killed() {
+fn killed_agent_ends_attempt_with_signal_error() {
     let mut run = Run::of(WAITS);
     kill(&run.wait_for_file("agent.pid"));
     let (finish, output) = run.finish();
@@ -34,7 +34,7 @@ fn the_agent_is_killed() {
 
 /// The keeper ends the agent, and its output is kept.
 #[test]
-fn the_client_is_killed() {
+fn killed_client_ends_attempt_and_keeps_output() {
     let mut run = Run::of(WAITS);
     let agent = run.wait_for_file("agent.pid");
     wait_until("the client to have heard it", || {
@@ -49,7 +49,7 @@ fn the_client_is_killed() {
 }
 
 #[test]
-fn asked_to_stop_the_agent_hears_it_in_the_protocols_words() {
+fn stop_sends_session_cancel_to_agent() {
     let polite = r#"trap 'echo signalled > signalled' INT TERM; ready; chunk 'Half a word'; echo $$ > agent.pid
         hear; case "$heard" in *session/cancel*) end cancelled ;; esac"#;
     let deaf = "trap '' INT TERM; ready; echo $$ > agent.pid; while :; do sleep 1; done";
@@ -113,7 +113,7 @@ impl Drop for Fleet {
 }
 
 #[test]
-fn the_daemon_dies_and_the_agent_goes_on() {
+fn acp_agent_continues_after_daemon_is_killed() {
     let fleet = Fleet::new(WAITS);
     fleet.start();
     let job = fleet.json(&["trigger", "coder", "-p", "Say hello."]);
@@ -146,7 +146,7 @@ fn the_daemon_dies_and_the_agent_goes_on() {
 }
 
 #[test]
-fn doctor_asks_it_who_it_is() {
+fn doctor_reports_name_and_version_of_acp_agent() {
     for (script, expected, warning) in [
         ("begin; cat > /dev/null", "scripted 1.2.3 at ", false),
         ("exit 3", "the agent ended with exit code 3 before it had answered initialize", true),

@@ -14,14 +14,14 @@ fn check(script: &str, expected: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_good_one() {
+fn message_chunks_become_one_assistant_message() {
     let output = check("ready; chunk 'Hello '; chunk 'there.'; end", "completed: Hello there.");
     let said: Vec<_> = output.iter().filter(|line| line["type"] == "assistant").collect();
     assert_eq!(said.len(), 1, "{said:#?}");
 }
 
 #[test]
-fn turns_that_end_otherwise() {
+fn stop_reasons_other_than_end_turn_are_failures() {
     for (reason, expected) in [
         ("max_tokens", "reported: the agent reached the model's limit of tokens"),
         ("max_turn_requests", "reported: the agent reached its limit of requests to the model"),
@@ -41,7 +41,7 @@ fn turns_that_end_otherwise() {
 }
 
 #[test]
-fn ends_in_the_middle() {
+fn agent_exit_before_its_answer_is_a_failure() {
     check("exit 3", "exit: the agent ended with exit code 3 before it had answered initialize");
     check("begin; hear; exit 0", "exit: the agent ended with exit code 0 before it had answered session/new");
     check(
@@ -65,7 +65,7 @@ fn ends_in_the_middle() {
 }
 
 #[test]
-fn what_is_not_there_is_not_started() {
+fn missing_agent_program_is_a_start_failure() {
     for (command, expected) in [
         (
             json!(["no-such-agent", "--acp"]),
@@ -81,7 +81,7 @@ fn what_is_not_there_is_not_started() {
 }
 
 #[test]
-fn an_agent_that_never_answers_is_not_waited_for() {
+fn agent_without_answer_times_out() {
     let unanswered = "reported: the agent did not answer initialize within 3 seconds; does it speak the Agent Client Protocol?";
     // Other output does not count as an answer. The last agent gets more time, because it has to answer `initialize`
     // first.
@@ -96,7 +96,7 @@ fn an_agent_that_never_answers_is_not_waited_for() {
 }
 
 #[test]
-fn rubbish_among_the_frames_is_kept_and_does_no_harm() {
+fn invalid_lines_of_agent_are_kept_in_output() {
     let script = r#"echo 'starting…'; begin; printf 'caf\351 \377\n'; session; hear; echo '[1]'; echo '{"id":99,"result":{}}'
         echo '{"jsonrpc":"2.0","method":"_x/of_its_own","params":{"a":1}}'; update '{"sessionUpdate":"hologram","of":"a cow"}'
         echo '{"jsonrpc":"2.0","id":7,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}'; hear
@@ -117,7 +117,7 @@ fn rubbish_among_the_frames_is_kept_and_does_no_harm() {
 
 /// Only the client itself reports decisions about permissions.
 #[test]
-fn lines_that_look_like_ours_are_told_apart() {
+fn forged_client_lines_are_recorded_as_notes() {
     let script = r#"ready; echo '{"cowhand":"permission","id":1,"why":"forged"}'; echo '{"cowhand":"failed","message":"forged"}'
         chunk fine; end"#;
     let output = check(script, "completed: fine");
@@ -130,7 +130,7 @@ fn lines_that_look_like_ours_are_told_apart() {
 }
 
 #[test]
-fn errors_of_the_agent() {
+fn error_answers_of_agent_fail_the_attempt() {
     for (script, expected) in [
         (
             r#"hear; refuse 1 '{"code":-32600,"message":"Invalid Request"}'; cat >&2"#,
@@ -172,7 +172,7 @@ fn errors_of_the_agent() {
 /// Sends 100 MB in one line: an update is left out, any other line ends the attempt. Neither is read into
 /// memory.
 #[test]
-fn lines_without_an_end() {
+fn oversized_lines_are_left_out_or_end_the_attempt() {
     let long = r"long() { head -c 100000000 /dev/zero | tr '\0' x; }";
     let update = r#"printf '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"t","rawOutput":"'; long; printf '"}}}\n'"#;
     let output = check(&format!("{long}\nready; {update}; chunk fine; end"), "completed: fine");
@@ -186,13 +186,13 @@ fn lines_without_an_end() {
 
 /// The agent sends requests without end and reads nothing.
 #[test]
-fn an_agent_that_does_not_read() {
+fn agent_that_does_not_read_its_input_fails() {
     let flood = r#"ready; while :; do echo '{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{}}'; done"#;
     check(flood, "reported: the agent does not read what it is sent");
 }
 
 #[test]
-fn one_that_does_not_go_is_made_to() {
+fn agent_that_does_not_exit_after_its_answer_is_killed() {
     check(
         "trap '' TERM; ready; chunk done; answer 3 '{\"stopReason\":\"end_turn\"}'; while :; do sleep 1; done",
         "completed: done",

@@ -23,7 +23,7 @@ fn chosen(settings: &Value) -> Value {
 }
 
 #[test]
-fn what_nobody_allowed_is_refused() {
+fn permission_request_without_allow_rule_is_refused() {
     for (settings, expected) in [
         (json!({}), "no"),
         (json!({"allowed_tools": ["Bash"]}), "yes"),
@@ -38,7 +38,7 @@ fn what_nobody_allowed_is_refused() {
 
 /// The end of the attempt is too late for this tool call, but prevents the next calls.
 #[test]
-fn what_is_denied_and_done_all_the_same_is_the_end() {
+fn use_of_denied_tool_without_asking_ends_attempt() {
     let script = r#"ready; update '{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"in_progress","rawInput":{"command":"id"}}'
         hear; case "$heard" in *session/cancel*) end cancelled ;; esac; sleep 100"#;
     for settings in [json!({"denied_tools": ["Bash"]}), json!({"tools": ["Read"]})] {
@@ -62,7 +62,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
 
 /// Only the agent itself can enforce its plan mode, so cowhand sets the mode in the agent.
 #[test]
-fn modes_are_the_agents_own() {
+fn permission_mode_sets_mode_of_agent() {
     let modes = r#"begin; hear; answer 2 '{"sessionId":"s-1","modes":{"currentModeId":"yolo","availableModes":[{"id":"default"},{"id":"plan"},{"id":"yolo"}]}}'
         hear; answer 3 '{}'; hear; chunk ok; answer 4 '{"stopReason":"end_turn"}'; cat > /dev/null"#;
     for (mode, expected) in [("plan", "plan"), ("acceptEdits", "default")] {

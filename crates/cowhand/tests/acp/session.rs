@@ -17,7 +17,7 @@ fn fork() -> SessionChoice {
 }
 
 #[test]
-fn sessions_go_on_as_the_agent_can() {
+fn session_continues_by_method_that_agent_supports() {
     let end = "chunk ok; end";
     for (capabilities, session, answer, method, id) in [
         (r#"{"loadSession":true}"#, resume(), "{}", "session/load", "old-1"),
@@ -55,7 +55,7 @@ fn sessions_go_on_as_the_agent_can() {
 /// Some agents send the history before the answer, others after it. This agent sends the late part together with the
 /// answer, because a pause would end the history.
 #[test]
-fn history_is_not_told_again() {
+fn replayed_history_is_not_in_output() {
     let script = r#"begin '{"loadSession":true}'; hear
         update '{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"old question"}}'; chunk 'old answer'
         update '{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":1.5,"currency":"USD"}}'
@@ -72,7 +72,7 @@ fn history_is_not_told_again() {
 }
 
 #[test]
-fn sessions_that_cannot_go_on() {
+fn session_that_cannot_continue_fails_the_attempt() {
     for (script, session, expected) in [
         (
             r#"begin '{"loadSession":true}'; hear; refuse 2 '{"code":-32603,"message":"gone"}'; cat >&2"#,
@@ -100,7 +100,7 @@ fn sessions_that_cannot_go_on() {
 }
 
 #[test]
-fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
+fn model_is_set_by_method_that_agent_supports() {
     let model = json!({"model": "m-2"});
     let rest =
         "hear; answer 3 '{}'; hear; chunk ok; answer 4 '{\"stopReason\":\"end_turn\"}'; cat > /dev/null";
@@ -132,7 +132,7 @@ fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
 
 /// The servers are passed through the pipe, so neither arguments nor output contain their secrets.
 #[test]
-fn servers_are_handed_on() {
+fn mcp_servers_reach_agent_without_leaking_secrets() {
     let settings = json!({"mcp_servers": {"s": {"command": "serve", "env": {"TOKEN": "canary-1"}}}});
     let mut run = Run::with("ready; chunk ok; end", &settings, &SessionChoice::Fresh);
     let (finish, output) = run.finish();

@@ -31,7 +31,7 @@ fn scene(server: &Server) -> Scene {
 }
 
 #[test]
-fn messages_arrive_once_and_what_is_refused_is_said() {
+fn chat_messages_are_sent_once_and_refusals_are_reported() {
     let server = Server::start();
     // Both servers answer 429 once.
     server.kept.lock().unwrap().slower = 1;
@@ -62,7 +62,7 @@ fn messages_arrive_once_and_what_is_refused_is_said() {
 }
 
 #[test]
-fn a_message_that_was_sent_before_a_crash_is_there_once() {
+fn message_sent_before_crash_is_not_duplicated() {
     let server = Server::start();
     let mut scene = scene(&server);
     scene.start_and_die("hook_ended");

@@ -71,7 +71,7 @@ fn on_postgres_the_daemon_dies_at_every_step() {
 
 /// The panic is in the loop that takes hooks, or in the task of one hook.
 #[test]
-fn after_a_panic_hooks_are_taken_up_again() {
+fn hooks_continue_after_panic() {
     for place in ["hook_taken", "hook_launched", "hook_ended", "hook_settled"] {
         let mut scene = Scene::new(
             "
@@ -134,7 +134,7 @@ fn pid(scene: &Scene) -> Pid {
 }
 
 #[test]
-fn a_hook_goes_on_while_no_daemon_is_there() {
+fn running_hook_survives_kill_of_daemon() {
     let mut scene = Scene::new(WAITS);
     scene.start();
     let job = scene.trigger("worker");
@@ -150,7 +150,7 @@ fn a_hook_goes_on_while_no_daemon_is_there() {
 }
 
 #[test]
-fn its_time_ends_while_no_daemon_is_there() {
+fn hook_times_out_while_no_daemon_runs() {
     let mut scene = Scene::new(&WAITS.replace("60000", "8000"));
     scene.start();
     let job = scene.trigger("worker");
@@ -165,7 +165,7 @@ fn its_time_ends_while_no_daemon_is_there() {
 
 /// The hook is not started again, because its progress is unknown.
 #[test]
-fn one_that_was_killed_with_its_keeper_is_lost_and_said_to_be() {
+fn hook_killed_with_its_keeper_is_lost() {
     let mut scene = Scene::new(WAITS);
     scene.start();
     let job = scene.trigger("worker");
@@ -186,7 +186,7 @@ fn one_that_was_killed_with_its_keeper_is_lost_and_said_to_be() {
 }
 
 #[test]
-fn a_stop_waits_for_hooks_that_are_quick() {
+fn stop_waits_for_short_hooks() {
     let mut scene = Scene::new(
         "
 agents:

@@ -12,7 +12,7 @@ const CANARIES: [&str; 4] =
     ["canary-in-command", "canary-in-env-file", "canary-in-header", "canary-that-signs"];
 
 #[test]
-fn canaries_are_found_nowhere() {
+fn secrets_of_hooks_do_not_leak() {
     let server = Server::start();
     let mut scene = Scene::new(&format!(
         r#"

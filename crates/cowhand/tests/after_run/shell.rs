@@ -27,7 +27,7 @@ fn told(scene: &Scene, what: &str, job: &str) -> Value {
 }
 
 #[test]
-fn all_four_events_fire_with_their_context() {
+fn hooks_get_context_of_all_four_events() {
     let mut scene = Scene::new(FLEET);
     scene.start();
     // Start the slow jobs first.
@@ -64,7 +64,7 @@ fn all_four_events_fire_with_their_context() {
 }
 
 #[test]
-fn a_scheduled_run_has_metadata_and_final_output() {
+fn hook_of_scheduled_job_gets_metadata_and_output() {
     let mut scene = Scene::new(FLEET);
     scene.start();
     let job = wait_until("the schedule", || {
@@ -81,7 +81,7 @@ fn a_scheduled_run_has_metadata_and_final_output() {
 }
 
 #[test]
-fn they_run_in_order_until_one_ends_the_rest() {
+fn hooks_run_in_order_until_one_stops_the_rest() {
     let mut scene = Scene::new(
         r#"
 agents:
@@ -128,7 +128,7 @@ agents:
 }
 
 #[test]
-fn a_job_that_never_ran_has_hooks_too() {
+fn cancelled_pending_job_runs_hooks() {
     let mut scene = Scene::new(
         "
 agents:
@@ -146,7 +146,7 @@ agents:
 }
 
 #[test]
-fn a_hook_that_left_the_config_is_skipped_and_a_new_one_is_for_new_jobs() {
+fn hook_removed_from_config_is_skipped() {
     let fleet = |hooks: &str| {
         format!(
             "agents:\n  - name: worker\n    runtime: command\n    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']\n    \
@@ -174,7 +174,7 @@ fn a_hook_that_left_the_config_is_skipped_and_a_new_one_is_for_new_jobs() {
 /// The directory contains the metadata file of an earlier job. A job whose agent was not launched has no metadata. A
 /// job whose keeper could not start the agent has the metadata of the earlier job.
 #[test]
-fn a_job_that_never_began_has_no_metadata() {
+fn job_without_launched_agent_has_no_metadata() {
     let mut scene = Scene::new(
         r#"
 agents:

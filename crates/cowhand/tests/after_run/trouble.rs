@@ -21,7 +21,7 @@ fn with_argument(scene: &Scene, word: &str) -> usize {
 }
 
 #[test]
-fn one_that_hangs_is_ended_with_all_that_it_started() {
+fn hanging_hook_is_killed_with_its_processes() {
     // Both processes ignore SIGTERM, and one of them has its own session.
     let hang = r#"        - {type: shell, timeout: 8000, command: "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 31417; done' & echo here; while :; do sleep 31417; done"}
         - {type: shell, command: "echo after"}"#;
@@ -38,7 +38,7 @@ fn one_that_hangs_is_ended_with_all_that_it_started() {
 }
 
 #[test]
-fn one_that_floods_costs_neither_disk_nor_rows() {
+fn large_hook_output_is_cut() {
     let mut scene = Scene::new(&fleet(
         r#"        - {type: shell, timeout: 240000, command: "echo begin; head -c 300000000 /dev/zero | tr '\\0' x; yes | head -c 100000000 >&2; echo over > over"}"#,
     ));
@@ -64,7 +64,7 @@ fn size(folder: &Path) -> u64 {
 }
 
 #[test]
-fn what_one_leaves_behind_is_ended() {
+fn processes_left_by_hook_are_killed() {
     let mut scene = Scene::new(&fleet(
         r#"        - {type: shell, command: "for i in $(seq 40); do setsid sleep 27182 & done; echo forked"}
         - {type: shell, command: "exit 1"}
@@ -83,7 +83,7 @@ fn what_one_leaves_behind_is_ended() {
 }
 
 #[test]
-fn schedules_go_on_whatever_hooks_do() {
+fn schedule_fires_while_its_hooks_hang() {
     let mut scene = Scene::new(
         r#"
 agents:

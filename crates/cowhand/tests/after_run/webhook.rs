@@ -26,7 +26,7 @@ fn private(server: &Server, path: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_signed_request_with_the_context() {
+fn webhook_sends_signed_context() {
     let server = Server::start();
     let more =
         ", method: PUT, secret_env: HOOK_SECRET, headers: {X-Mine: here, Authorization: Bearer abcdefgh}";
@@ -55,7 +55,7 @@ fn a_signed_request_with_the_context() {
 }
 
 #[test]
-fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
+fn webhook_retries_only_temporary_errors() {
     let server = Server::start();
     let scene = scene(&[
         private(&server, "/broken", ", retries: 1"),
@@ -93,7 +93,7 @@ fn see_other_is_a_failure() {
 }
 
 #[test]
-fn none_goes_to_where_it_may_not() {
+fn webhook_to_forbidden_address_is_refused() {
     let (server, other) = (Server::start(), Server::start());
     // The redirect names another port of the same machine, which is not in the config.
     server.kept.lock().unwrap().redirect = format!("{}/ok", other.url);

@@ -82,14 +82,14 @@ impl Drop for Scene {
 }
 
 #[test]
-fn a_first_visit_by_the_one_time_link() {
+fn one_time_link_logs_in_browser() {
     let scene = Scene::new();
     scene.story("login");
     assert!(!scene.log().contains("/login/"), "no link in the log: {}", scene.log());
 }
 
 #[test]
-fn three_agents_at_work() {
+fn overview_shows_three_running_agents() {
     Scene::new().story("fleet");
 }
 
@@ -99,17 +99,17 @@ fn output_appears_while_the_agent_runs() {
 }
 
 #[test]
-fn cancel_retry_and_fork() {
+fn jobs_are_cancelled_retried_and_forked() {
     Scene::new().story("steer");
 }
 
 #[test]
-fn a_workspace_and_what_was_done_in_it_and_after_it() {
+fn job_page_shows_workspace_changes_and_hooks() {
     Scene::new().story("workspace");
 }
 
 #[test]
-fn pieces_of_a_message_grow() {
+fn partial_message_grows_until_complete() {
     Scene::new().story("partial");
 }
 
@@ -124,7 +124,7 @@ fn jobs_are_filtered_searched_and_paged() {
 }
 
 #[test]
-fn work_waits_is_claimed_and_done() {
+fn work_page_shows_waiting_claimed_and_done_items() {
     // No server answers at this address.
     let silent = "
   - name: waits-for-github
@@ -136,7 +136,7 @@ fn work_waits_is_claimed_and_done() {
 }
 
 #[test]
-fn an_agent_waits_for_a_person() {
+fn asks_are_shown_and_answered() {
     let asker = "
   - name: asker
     runtime: command
@@ -146,46 +146,46 @@ fn an_agent_waits_for_a_person() {
 }
 
 #[test]
-fn a_webhook_arrives() {
+fn webhook_delivery_appears_as_job() {
     Scene::new().story("webhook");
 }
 
 #[test]
-fn with_the_keyboard_alone() {
+fn dashboard_works_with_keyboard_only() {
     Scene::new().story("keyboard");
 }
 
 #[test]
-fn without_scripts() {
+fn dashboard_works_without_javascript() {
     Scene::new().story("noscript");
 }
 
 #[test]
-fn hostile_text_is_text() {
+fn hostile_text_is_escaped() {
     Scene::new().story("hostile");
 }
 
 #[test]
-fn every_page_in_light_and_dark_wide_and_narrow() {
+fn pages_are_accessible_in_both_schemes_and_widths() {
     Scene::new().story("pages");
 }
 
 #[test]
-fn a_hundred_thousand_lines_stay_smooth() {
+fn output_of_100000_lines_is_paged() {
     Scene::new().story("long");
 }
 
 #[test]
-fn what_is_shown_is_so() {
+fn pages_show_correct_budgets_configs_asks_and_zones() {
     Scene::new().story("truth");
 }
 
 #[test]
-fn a_daemon_that_is_gone() {
+fn page_is_dimmed_while_daemon_is_gone() {
     Scene::new().story("away");
 }
 
 #[test]
-fn a_daemon_that_goes_and_comes_back() {
+fn page_catches_up_after_daemon_restart() {
     Scene::new().story("life");
 }

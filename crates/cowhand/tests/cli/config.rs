@@ -38,7 +38,7 @@ fn check() {
 }
 
 #[test]
-fn check_finds_the_file_from_below() {
+fn check_finds_config_in_parent_directory() {
     let directory = fleet();
     let below = cowhand(&directory.path().join("deep/er"), &["config", "check"], &[]);
     assert!(below.starts_with("exit: 0\n--- stdout\nok: 2 agents, 3 schedules"), "{below}");
@@ -49,14 +49,14 @@ fn check_finds_the_file_from_below() {
 }
 
 #[test]
-fn above_a_directory_is_not_what_stands_before_dot_dot() {
+fn config_search_resolves_dot_dot_in_path() {
     let directory = directory(&[("here/cowhand.yaml", "agents: []"), ("there/x", "")]);
     let named = cowhand(&directory.path().join("here"), &["-c", "../there", "config", "check"], &[]);
     assert!(named.starts_with("exit: 3") && named.contains("no cowhand.yaml"), "{named}");
 }
 
 #[test]
-fn a_file_that_never_ends_is_refused() {
+fn pipes_devices_and_large_files_are_refused() {
     let fleet = "agents:\n  - path: a.yaml\n";
     let directory = directory(&[("cowhand.yaml", fleet), ("large", &"#".repeat(5 << 20))]);
     let pipe = |name: &str| {
@@ -93,7 +93,7 @@ fn a_file_that_never_ends_is_refused() {
 }
 
 #[test]
-fn the_real_environment_wins() {
+fn process_environment_overrides_env_file() {
     let directory = fleet();
     let shown = cowhand(directory.path(), &["config", "show", "--json"], &[("EVERY", "2h")]);
     assert!(shown.contains(r#""interval": "2h""#), "{shown}");
@@ -118,7 +118,7 @@ const WRONG: &str = "agents:
 ";
 
 #[test]
-fn errors() {
+fn config_errors_do_not_show_secrets() {
     let directory = directory(&[("cowhand.yaml", WRONG)]);
     let env = [("TOKEN", "canary")];
     let checked = cowhand(directory.path(), &["config", "check"], &env);
@@ -132,7 +132,7 @@ fn errors() {
 }
 
 #[test]
-fn no_config() {
+fn missing_config_is_reported() {
     let directory = directory(&[("x", "")]);
     let missing = |arguments: &[&str]| cowhand(directory.path(), arguments, &[]);
     insta::assert_snapshot!("not_found", missing(&["config", "check"]));

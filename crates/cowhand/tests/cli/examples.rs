@@ -5,7 +5,7 @@ use std::path::Path;
 use super::cowhand;
 
 #[test]
-fn the_example_fleet_has_nothing_to_complain_about() {
+fn example_fleet_has_no_warnings_and_docs_show_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let checked = cowhand(&root, &["config", "check", "-c", "examples/fleet"], &[]);
     assert_eq!(checked, "exit: 0\n--- stdout\nok: 3 agents, 6 schedules\n--- stderr\n");
@@ -16,7 +16,7 @@ fn the_example_fleet_has_nothing_to_complain_about() {
 
 /// The config limits spending, accounts and the machine, and gives no warning.
 #[test]
-fn the_careful_fleet_has_nothing_to_complain_about() {
+fn careful_fleet_has_no_warnings_and_docs_link_to_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let checked = cowhand(&root, &["config", "check", "-c", "examples/careful"], &[]);
     assert_eq!(checked, "exit: 0\n--- stdout\nok: 2 agents, 2 schedules\n--- stderr\n");

@@ -82,7 +82,7 @@ fn each_command_is_accepted() {
 
 /// docs/cli.md promises to list every verb.
 #[test]
-fn the_overview_has_each_verb() {
+fn cli_page_lists_each_verb() {
     let program = Program::new();
     let pages = pages();
     let page = pages.iter().find(|page| page.name == "docs/cli.md").unwrap();
@@ -100,7 +100,7 @@ fn the_overview_has_each_verb() {
 }
 
 #[test]
-fn each_fragment_has_a_place() {
+fn each_fragment_is_placed_by_its_keys() {
     let places = Places::of(&Program::new());
     let fragments = [
         "server: {enabled: false}",
@@ -133,7 +133,7 @@ fn problems_of(places: &Places, text: &str) -> Vec<String> {
 
 /// Each text has one mistake, and exactly one problem names its place and its cause.
 #[test]
-fn mistakes_are_found() {
+fn mistakes_in_docs_are_reported() {
     let places = Places::of(&Program::new());
     let table = [
         ("```yaml\nagents:\n  - name: coder\n    modle: opus\n```", "page.md:1: error: unknown key"),

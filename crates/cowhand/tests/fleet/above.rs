@@ -12,7 +12,7 @@ fn with_part() -> Scene {
 }
 
 #[test]
-fn a_part_of_a_fleet_is_not_started_beside_its_daemon() {
+fn part_does_not_start_while_daemon_of_fleet_runs() {
     let scene = with_part();
     scene.start();
     let root = scene.root.join("cowhand.yaml").display().to_string();
@@ -32,7 +32,7 @@ fn a_part_of_a_fleet_is_not_started_beside_its_daemon() {
 }
 
 #[test]
-fn a_fleet_is_not_started_beside_the_daemon_of_a_part() {
+fn fleet_does_not_start_while_daemon_of_part_runs() {
     let scene = with_part();
     let part = ["-c", "sub/cowhand.yaml"];
     let started = scene.run(&[&part[..], &["start", "-d", "--no-server"]].concat());
@@ -53,7 +53,7 @@ fn a_fleet_is_not_started_beside_the_daemon_of_a_part() {
 }
 
 #[test]
-fn no_advice_starts_a_second_daemon() {
+fn advice_never_starts_a_second_daemon() {
     let scene = with_part();
     scene.start();
     let (root, part) = (scene.root.join("cowhand.yaml"), scene.root.join("sub/cowhand.yaml"));
@@ -90,7 +90,7 @@ fn a_part_of_a_fleet_can_run_while_the_fleet_does_not() {
 }
 
 #[test]
-fn a_file_above_that_does_not_name_it_is_not_told_of() {
+fn unrelated_config_in_parent_directory_gives_no_note() {
     let scene = with_part();
     scene.write("cowhand.yaml", SUB);
     let said = scene.run(&["-c", "sub/cowhand.yaml", "status"]);
@@ -98,7 +98,7 @@ fn a_file_above_that_does_not_name_it_is_not_told_of() {
 }
 
 #[test]
-fn a_daemon_that_runs_another_file_is_told_of() {
+fn verbs_warn_when_daemon_runs_another_config_file() {
     let scene = Scene::with("");
     std::fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
     scene.write("herdctl.yaml", "agents: []\nserver: {enabled: false}\n");

@@ -20,7 +20,7 @@ pub(super) fn ask(scene: &Scene, method: &str, path: &str, given: &str) -> Strin
 }
 
 #[test]
-fn what_goes_wrong_has_one_shape() {
+fn api_errors_have_one_form() {
     let scene = Scene::started();
     let asked = [
         ("GET", "nothing", ""),
@@ -40,7 +40,7 @@ fn what_goes_wrong_has_one_shape() {
 }
 
 #[test]
-fn what_has_ended_answers_already_stopped() {
+fn cancel_of_ended_job_answers_already_stopped() {
     let scene = Scene::started();
     let job = scene.json(&["trigger", "worker", "--wait"]);
     let id = job["id"].as_str().unwrap();
@@ -50,7 +50,7 @@ fn what_has_ended_answers_already_stopped() {
 }
 
 #[test]
-fn lists_go_on_where_they_stopped() {
+fn job_list_continues_after_cursor() {
     let scene = Scene::started();
     for _ in 0..3 {
         scene.run(&["trigger", "worker", "--wait"]);
@@ -114,7 +114,7 @@ fn advice_has_a_placeholder_for_an_id_with_a_secret() {
 }
 
 #[test]
-fn a_schedule_comes_with_its_firings_if_they_are_asked_for() {
+fn schedule_includes_firings_on_request() {
     let scene = Scene::with(
         "agents:
   - {name: a, runtime: command, command: ['true'], schedules: {s: {type: manual}}}

@@ -66,7 +66,7 @@ fn wants(command: &str) -> Value {
 }
 
 #[test]
-fn a_jobs_token_is_for_that_job_alone_and_while_it_runs() {
+fn job_token_is_valid_only_for_its_running_job() {
     let scene = Scene::with(FLEET);
     scene.start();
     let ((one, token), (other, others_token)) = (token_of(&scene, "one"), token_of(&scene, "other"));
@@ -110,7 +110,7 @@ fn a_jobs_token_is_for_that_job_alone_and_while_it_runs() {
 }
 
 #[test]
-fn people_see_what_is_asked_and_answer_it() {
+fn asks_are_shown_and_answered_by_verbs() {
     let scene = Scene::with(FLEET);
     scene.start();
     let (one, token) = token_of(&scene, "one");
@@ -195,7 +195,7 @@ fn asked(rules: [&str; 2]) -> (Scene, String, String, Value) {
 
 /// An agent that waits for a person may be silent for longer than its idle timeout; any other agent is ended.
 #[test]
-fn waiting_for_a_person_is_not_silence() {
+fn open_ask_suspends_idle_timeout() {
     let (scene, one, token, made) = asked(["ask_timeout: 1h", "idle_timeout: 2s\n    ask_timeout: 1h"]);
     let (_, waited) = send(&scene, Some(&token), "GET", &format!("jobs/{one}/asks/1?wait=5"), &Value::Null);
     assert_eq!(waited["status"], "open", "{waited}");
@@ -209,7 +209,7 @@ fn waiting_for_a_person_is_not_silence() {
 /// The timeout of the attempt is shorter than that of the ask. The ask expires, and the attempt still has its
 /// whole time.
 #[test]
-fn waiting_for_a_person_takes_no_time() {
+fn open_ask_suspends_attempt_timeout() {
     let (scene, one, token, _) = asked(["ask_timeout: 8s", "timeout: 6s\n    ask_timeout: 8s"]);
     let path = format!("jobs/{one}/asks/1?wait=30");
     let (_, waited) = send(&scene, Some(&token), "GET", &path, &Value::Null);
@@ -251,7 +251,7 @@ fn acp(wants: &str) -> Scene {
 }
 
 #[test]
-fn an_acp_agent_is_answered_by_the_rules() {
+fn permission_rules_answer_acp_agent() {
     for (wants, expected) in
         [("cargo test", "allowed"), ("cargo test && rm -rf /", "refused"), ("rm x", "refused")]
     {
@@ -267,7 +267,7 @@ fn an_acp_agent_is_answered_by_the_rules() {
 }
 
 #[test]
-fn an_acp_agent_waits_for_a_person_over_a_restart() {
+fn ask_of_acp_agent_survives_daemon_restart() {
     let scene = acp("git push");
     let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
     let asked = wait_until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
@@ -283,7 +283,7 @@ fn an_acp_agent_waits_for_a_person_over_a_restart() {
 
 /// The cancellation does not wait for an open ask.
 #[test]
-fn an_acp_agent_that_waits_is_cancelled() {
+fn acp_agent_with_open_ask_can_be_cancelled() {
     let scene = acp("git push");
     let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
     wait_until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());

@@ -16,7 +16,7 @@ agents:
 ";
 
 #[test]
-fn what_has_ended_is_finished_everywhere() {
+fn schedule_past_its_end_is_finished_in_all_views() {
     let scene = Scene::with(ENDED);
     scene.start();
     let status = |name: &str| scene.json(&["schedule", "show", name])["status"].clone();
@@ -57,7 +57,7 @@ fn what_has_ended_is_finished_everywhere() {
 }
 
 #[test]
-fn what_its_file_turns_off_is_turned_on_there() {
+fn enable_refuses_schedule_disabled_in_config() {
     let scene = Scene::with(
         "
 agents:
@@ -85,7 +85,7 @@ agents:
 
 /// The first job fails. The following firings are skipped by `when_command`, until the test repairs the job.
 #[test]
-fn an_error_stays_until_a_run_succeeds() {
+fn last_error_stays_until_a_job_succeeds() {
     let scene = Scene::with(
         "
 agents:

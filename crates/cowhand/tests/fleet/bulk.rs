@@ -23,7 +23,7 @@ fn count(jobs: &Value) -> usize {
 }
 
 #[test]
-fn the_list_goes_on_as_far_as_asked() {
+fn jobs_verb_lists_by_limit_cursor_and_date() {
     let scene = Scene::with(FLEET);
     scene.start();
     for _ in 0..3 {
@@ -77,7 +77,7 @@ fn jobs_are_cancelled_by_a_filter() {
 }
 
 #[test]
-fn jobs_are_retried_by_a_filter_each_once() {
+fn filter_retries_each_failed_job_once() {
     let scene = Scene::with(FLEET);
     scene.start();
     let failed = [(); 3].map(|()| {
@@ -140,7 +140,7 @@ fn a_prompt_may_come_from_a_file_or_standard_input() {
 }
 
 #[test]
-fn a_stop_says_what_it_cancelled() {
+fn stop_lists_cancelled_jobs() {
     let scene = Scene::with(FLEET);
     scene.start();
     let jobs = [(); 2].map(|()| scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned());

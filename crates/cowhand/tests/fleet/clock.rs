@@ -98,7 +98,7 @@ agents:
 ";
 
 #[test]
-fn a_clock_that_is_set_back_does_not_silence_an_interval() {
+fn interval_fires_after_clock_is_set_back() {
     let fleet = Stepped::with(OFTEN);
     fleet.start();
     wait_until("two runs", || (fleet.completed() >= 2).then_some(()));
@@ -130,7 +130,7 @@ agents:
 ";
 
 #[test]
-fn a_clock_that_is_set_forward_ends_no_job() {
+fn clock_set_forward_does_not_time_out_jobs() {
     let fleet = Stepped::with(SLOW);
     fleet.start();
     let job = fleet.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
@@ -199,21 +199,21 @@ fn after_an_outage(misfire: &str) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn run_all_makes_up_every_firing_of_an_outage() {
+fn run_all_fires_each_due_time_of_outage() {
     let counts = after_an_outage("run_all");
     assert_eq!(counts.keys().collect::<Vec<_>>(), ["ran"], "{counts:?}");
     assert!(counts["ran"] >= 46, "{counts:?}");
 }
 
 #[test]
-fn skip_makes_up_no_firing_of_an_outage() {
+fn skip_drops_all_due_times_of_outage() {
     let counts = after_an_outage("skip");
     assert_eq!(counts.keys().collect::<Vec<_>>(), ["missed"], "{counts:?}");
     assert!(counts["missed"] >= 46, "{counts:?}");
 }
 
 #[test]
-fn run_once_makes_up_one_firing_of_an_outage() {
+fn run_once_fires_once_after_outage() {
     let counts = after_an_outage("run_once");
     assert_eq!(
         counts.get("ran").copied().unwrap_or_default() + counts["coalesced"],
@@ -225,7 +225,7 @@ fn run_once_makes_up_one_firing_of_an_outage() {
 /// While no daemon runs, the verbs show the missed due times and what will happen to them. After the start, `why` shows
 /// what happened to them.
 #[test]
-fn what_was_missed_is_told_before_and_after() {
+fn missed_due_times_are_shown_before_and_after_start() {
     for (misfire, then) in [("run_once", "one run makes up for that"), ("skip", "they are skipped")] {
         let fleet = Stepped::with(&every_two_seconds(misfire));
         fleet.start();
@@ -255,7 +255,7 @@ fn what_was_missed_is_told_before_and_after() {
 }
 
 #[test]
-fn a_daemon_has_not_started_in_the_future() {
+fn status_shows_no_future_start_after_clock_is_set_back() {
     let fleet = Stepped::with(OFTEN);
     fleet.start();
     fleet.set_clock("-172800s");

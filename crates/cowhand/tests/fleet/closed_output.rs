@@ -25,7 +25,7 @@ fn run(scene: &Scene, arguments: &[&str], stdout: Stdio) -> RunResult {
 
 /// A daemon in the foreground does not need a reader of its output.
 #[test]
-fn a_daemon_runs_on_without_its_output() {
+fn daemon_continues_without_standard_output() {
     for output in [closed, full] {
         let scene = Scene::new();
         let mut command = scene.command(&["start", "--no-server"]);
@@ -44,7 +44,7 @@ fn a_daemon_runs_on_without_its_output() {
 
 /// The error names the completed action, so that a script that sees exit code 6 does not repeat it.
 #[test]
-fn what_was_done_is_said_although_the_output_cannot_be_written() {
+fn completed_action_is_reported_when_output_cannot_be_written() {
     let scene = Scene::new();
     let done = |arguments: &[&str], expected: &str| {
         let said = run(&scene, arguments, full());
@@ -79,7 +79,7 @@ fn what_was_done_is_said_although_the_output_cannot_be_written() {
 }
 
 #[test]
-fn a_token_that_nobody_saw_is_revoked() {
+fn token_is_revoked_if_it_cannot_be_printed() {
     let scene = Scene::started();
     for output in [full(), closed()] {
         let said = run(&scene, &["token", "create", "unseen", "--scope", "read"], output);
@@ -102,7 +102,7 @@ fn a_token_that_nobody_saw_is_revoked() {
 
 /// A verb finishes its work even if nobody reads its output.
 #[test]
-fn all_jobs_are_retried_without_a_reader() {
+fn retry_handles_all_jobs_when_output_is_closed() {
     let scene = Scene::started();
     for _ in 0..3 {
         assert_eq!(scene.run(&["trigger", "broken", "--wait"]).code, Some(1));

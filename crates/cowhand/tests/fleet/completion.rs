@@ -49,7 +49,7 @@ fn agents_schedules_and_jobs_are_completed() {
 }
 
 #[test]
-fn shells_are_told_to_ask_the_program() {
+fn completion_scripts_call_the_program() {
     let scene = Scene::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let said = scene.run(&["completions", shell]);

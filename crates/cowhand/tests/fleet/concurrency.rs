@@ -32,7 +32,7 @@ agents:
 "#;
 
 #[test]
-fn agents_run_side_by_side_and_none_beyond_its_limit() {
+fn agents_run_in_parallel_within_their_limits() {
     let scene = Scene::with(FLEET);
     scene.start();
     for _ in 0..3 {
@@ -70,7 +70,7 @@ fn agents_run_side_by_side_and_none_beyond_its_limit() {
 
 /// A schedule needs memory only for its config and for reading it; only running jobs need more.
 #[test]
-fn schedules_that_rest_take_little_memory() {
+fn idle_schedules_use_little_memory() {
     let kilobytes = |count: usize| {
         let mut fleet = String::from("agents:\n");
         for agent in 0..count / 10 {
@@ -101,7 +101,7 @@ fn schedules_that_rest_take_little_memory() {
 /// A schedule that queues a job every second, each longer than a second, does not prevent another schedule of the agent
 /// from running.
 #[test]
-fn a_queue_does_not_starve_the_other_schedules() {
+fn queued_jobs_do_not_starve_other_schedules() {
     let scene = Scene::with(
         r#"
 agents:

@@ -24,7 +24,7 @@ fn finding(scene: &Scene, path: &str, secret: Option<&str>, what: &str) -> Value
 }
 
 #[test]
-fn the_running_daemon_is_asked() {
+fn doctor_uses_environment_of_running_daemon() {
     let scene = Scene::with(FLEET);
     let program = scene.root.join("bin/only-here");
     fs::create_dir_all(program.parent().unwrap()).unwrap();

@@ -48,7 +48,7 @@ fn alike(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_readme_shows_what_one_sees() {
+fn readme_shows_actual_output() {
     let scene = Scene::new();
     std::fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
     let transcript = transcript();

@@ -12,7 +12,7 @@ fn events(scene: &Scene) -> Vec<Value> {
 }
 
 #[test]
-fn events_of_a_job_carry_the_job_as_it_was_then() {
+fn job_events_contain_job_record_of_that_time() {
     let scene = Scene::started();
     let done = scene.json(&["trigger", "worker", "tidy", "-p", "Tidy up.", "--wait"]);
     let failed = scene.run(&["trigger", "broken", "--wait", "--json"]).stdout;
@@ -56,7 +56,7 @@ fn events_of_a_job_carry_the_job_as_it_was_then() {
 
 /// `events -f --output` prints each line of the output once, between `job:started` and `job:completed`.
 #[test]
-fn output_can_be_followed_with_the_events() {
+fn events_follow_includes_job_output() {
     let scene = Scene::with(
         r#"agents:
   - name: talker
@@ -98,7 +98,7 @@ fn output_can_be_followed_with_the_events() {
 }
 
 #[test]
-fn output_is_followed_from_now_on() {
+fn events_follow_shows_only_new_output() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
     wait_until("its first line", || scene.run(&["logs", &job]).stdout.starts_with("up").then_some(()));

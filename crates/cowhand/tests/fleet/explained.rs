@@ -9,7 +9,7 @@ fn why(scene: &Scene, name: &str) -> String {
 
 /// `when_command` is removed from the config while no daemon runs that could continue the firing.
 #[test]
-fn a_firing_whose_check_was_removed_names_no_check() {
+fn firing_does_not_name_removed_when_command() {
     let fleet = "agents:
   - name: a
     runtime: command
@@ -33,7 +33,7 @@ fn a_firing_whose_check_was_removed_names_no_check() {
 }
 
 #[test]
-fn a_schedule_that_is_off_says_what_becomes_of_its_work() {
+fn why_explains_waiting_jobs_of_disabled_schedule() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -82,7 +82,7 @@ fn a_schedule_that_is_off_says_what_becomes_of_its_work() {
 
 /// The jobs of the schedule waited for the end of the pause. Now they wait until the schedule is enabled.
 #[test]
-fn a_schedule_that_was_turned_off_during_its_pause_holds_its_jobs() {
+fn schedule_disabled_during_pause_holds_its_jobs() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -106,7 +106,7 @@ fn a_schedule_that_was_turned_off_during_its_pause_holds_its_jobs() {
 }
 
 #[test]
-fn why_says_that_there_are_more_firings() {
+fn why_mentions_earlier_firings() {
     let scene = Scene::with(
         "agents: [{name: a, runtime: command, command: ['true'], schedules: {s: {type: manual}}}]",
     );

@@ -78,7 +78,7 @@ impl Scene {
 }
 
 #[test]
-fn what_a_fallback_has_begun_is_finished_by_it() {
+fn fallback_finishes_job_that_it_began() {
     let scene = fleet(&json!({}));
     let job = scene.json(&["trigger", "coder", "by-hand"])["id"].as_str().unwrap().to_owned();
     // Claude refuses the job before any work, so Codex may take it. Codex runs its tool, and is then used up.
@@ -114,7 +114,7 @@ fn what_a_fallback_has_begun_is_finished_by_it() {
 
 /// A new daemon recognises the runtime with which an attempt was started.
 #[test]
-fn a_fallback_is_known_again_after_a_crash() {
+fn restarted_daemon_recognises_fallback_of_attempt() {
     let scene = fleet(&json!({"providers": {"codex": {"on_limit": "fail"}}}));
     scene.write("slow", "");
     let job = scene.json(&["trigger", "coder"])["id"].as_str().unwrap().to_owned();
@@ -136,7 +136,7 @@ fn a_fallback_is_known_again_after_a_crash() {
 /// Another account continues the session while the first one is still used up, so neither prompt nor output states that
 /// a limit has ended.
 #[test]
-fn who_goes_on_elsewhere_is_not_told_that_the_limit_has_ended() {
+fn fallback_account_is_not_told_that_limit_has_ended() {
     let scene = fleet(&json!({}));
     let text = fs::read_to_string(scene.root.join("cowhand.yaml")).unwrap();
     let text = text.replace(r#""fallback":[{"runtime":"codex"}]"#, r#""fallback":[{"provider":"second"}]"#);

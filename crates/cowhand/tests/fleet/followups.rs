@@ -15,7 +15,7 @@ echo >> heard
 "#;
 
 #[test]
-fn agents_that_schedule_each_other_stop_at_the_bound() {
+fn mutual_followups_stop_at_followups_max() {
     let agent = |name: &str, other: &str| {
         json!({
             "name": name, "runtime": "command", "command": ["sh", "ask.sh"], "env": {"OTHER": other},
@@ -83,7 +83,7 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
 
 /// Known secrets are removed from the prompt of a follow-up.
 #[test]
-fn secrets_are_taken_out_of_prompts() {
+fn secrets_are_removed_from_followup_prompts() {
     let agent = json!({
         "name": "leaky", "runtime": "command", "command": ["sh", "ask.sh"], "env": {"API_SECRET": "canary-in-a-prompt"},
         "followups": {"max": 1, "min_interval": "1h"},

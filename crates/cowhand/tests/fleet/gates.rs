@@ -29,7 +29,7 @@ fn hanging(scene: &Scene) -> Vec<rustix::process::Pid> {
 }
 
 #[test]
-fn a_command_that_hangs_ends_with_its_daemon() {
+fn hanging_when_command_ends_with_daemon() {
     let scene = Scene::with(HANGING);
     let asked = hanging(&scene);
     let daemon = scene.daemon().unwrap();
@@ -46,7 +46,7 @@ fn a_command_that_hangs_ends_with_its_daemon() {
 
 /// The last lines of the command are in the ledger and in the error, without secrets.
 #[test]
-fn what_a_command_printed_is_shown() {
+fn output_of_when_command_is_shown_without_secrets() {
     let scene = Scene::with(
         r#"
 agents:

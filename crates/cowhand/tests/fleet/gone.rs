@@ -10,7 +10,7 @@ use super::{FLEET, Running, Scene, has_ended, wait_until};
 
 /// The daemon ends its agents and then itself, because another daemon could start in its place.
 #[test]
-fn a_daemon_whose_folder_is_gone_ends() {
+fn daemon_without_state_folder_ends() {
     for moved in [false, true] {
         let scene = Scene::new();
         let mut daemon = Running::of(scene.command(&["start", "--no-server"]).stderr(Stdio::piped()));
@@ -33,7 +33,7 @@ fn a_daemon_whose_folder_is_gone_ends() {
 }
 
 #[test]
-fn a_daemon_without_its_config_can_be_asked_and_stopped() {
+fn daemon_without_config_file_answers_and_stops() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
     fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
@@ -50,7 +50,7 @@ fn a_daemon_without_its_config_can_be_asked_and_stopped() {
 }
 
 #[test]
-fn an_empty_config_is_refused_by_all() {
+fn all_verbs_refuse_empty_config() {
     let scene = Scene::new();
     fs::write(scene.root.join("cowhand.yaml"), "\n").unwrap();
     for verb in [&["config", "check"][..], &["start", "-d"], &["start"]] {
@@ -69,7 +69,7 @@ fn an_empty_config_is_refused_by_all() {
 
 /// No verb uses the value as the name of a file.
 #[test]
-fn a_store_that_is_no_address_is_refused_by_all() {
+fn all_verbs_refuse_invalid_store_address() {
     let scene = Scene::with(&format!("store: notaurl\n{FLEET}"));
     for (verb, code) in [
         (&["jobs"][..], 3),
@@ -88,7 +88,7 @@ fn a_store_that_is_no_address_is_refused_by_all() {
 }
 
 #[test]
-fn a_state_folder_that_is_a_file_is_named() {
+fn error_names_state_folder_that_is_a_file() {
     let scene = Scene::new();
     let state = scene.root.join(".cowhand");
     fs::write(&state, "").unwrap();
@@ -102,7 +102,7 @@ fn a_state_folder_that_is_a_file_is_named() {
 
 /// Warnings of `config check` are shown once, and the error without the surrounding log.
 #[test]
-fn a_start_that_fails_says_why_once() {
+fn failed_start_prints_its_error_once() {
     let scene = Scene::with("agents:\n  - {name: a, runtime: command, command: ['true'], model: opus}\n");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let place = taken.local_addr().unwrap().to_string();
@@ -117,7 +117,7 @@ fn a_start_that_fails_says_why_once() {
 
 /// The server is not available for a time: errors name it, and say that the daemon continues.
 #[test]
-fn a_server_that_is_away_is_named() {
+fn error_names_unreachable_postgres_server() {
     let server = Postgres::start();
     let url = server.url();
     let scene = Scene::with(&format!("store: {url}\n{FLEET}"));
@@ -142,7 +142,7 @@ fn a_server_that_is_away_is_named() {
 
 /// Standard output cannot be written.
 #[test]
-fn a_full_disk_behind_standard_output_is_said() {
+fn full_standard_output_is_reported() {
     let scene = Scene::new();
     for verb in [&["config", "check"][..], &["config", "show"], &["config", "schema"], &["jobs", "--json"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -155,7 +155,7 @@ fn a_full_disk_behind_standard_output_is_said() {
 }
 
 #[test]
-fn a_fleet_elsewhere_is_named_in_advice() {
+fn advice_of_init_names_config_path() {
     let scene = Scene::new();
     let said = scene.run(&["-c", "other.yaml", "init"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);

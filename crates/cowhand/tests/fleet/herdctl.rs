@@ -100,7 +100,7 @@ fn herdctls_next(interval: i64, last: Option<Timestamp>, now: Timestamp) -> Opti
 }
 
 #[test]
-fn schedules_go_on_where_herdctl_stopped() {
+fn schedules_continue_from_state_of_herdctl() {
     let now = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap();
     let ago = |minutes: i64| now - minutes.minutes();
     let ran = |minutes: i64| json!({"last_run_at": ago(minutes).to_string(), "status": "idle"});
@@ -145,7 +145,7 @@ fn schedules_go_on_where_herdctl_stopped() {
 }
 
 #[test]
-fn history_and_sessions_are_kept() {
+fn jobs_and_sessions_of_herdctl_are_imported() {
     let past = Past::new(&[("hourly", "{type: manual}".to_owned(), json!({"status": "idle"}))]);
     past.add_job("job-2026-08-01-aaaaaa", &json!({}));
     past.add_job("job-2026-08-02-bbbbbb", &json!({
@@ -201,7 +201,7 @@ fn history_and_sessions_are_kept() {
 }
 
 #[test]
-fn a_start_that_dies_while_it_imports_is_finished_by_the_next() {
+fn next_start_finishes_interrupted_import() {
     for place in ["import_copied", "imported"] {
         let past = Past::new(&[("hourly", of_minutes(60), json!({"status": "disabled"}))]);
         past.add_job("job-2026-08-01-aaaaaa", &json!({}));
@@ -215,7 +215,7 @@ fn a_start_that_dies_while_it_imports_is_finished_by_the_next() {
 }
 
 #[test]
-fn nothing_is_imported_when_a_person_starts_afresh() {
+fn start_with_fresh_imports_nothing() {
     let past = Past::new(&[("hourly", of_minutes(60), json!({"status": "disabled"}))]);
     past.add_job("job-2026-08-01-aaaaaa", &json!({}));
     let said = past.scene.run(&["start", "-d", "--no-server", "--fresh"]);
@@ -227,7 +227,7 @@ fn nothing_is_imported_when_a_person_starts_afresh() {
 }
 
 #[test]
-fn herdctl_must_not_run_beside_us_and_its_state_must_be_readable() {
+fn start_refuses_running_herdctl_and_unreadable_state() {
     let past = Past::new(&[("hourly", of_minutes(60), json!({"status": "disabled"}))]);
     let mut herdctl = Command::new("sleep").arg("600").spawn().unwrap();
     past.scene.write(".herdctl/herdctl.pid", &herdctl.id().to_string());
@@ -252,7 +252,7 @@ fn herdctl_must_not_run_beside_us_and_its_state_must_be_readable() {
 }
 
 #[test]
-fn an_agent_of_herdctl_has_the_environment_that_it_had_there() {
+fn agent_of_herdctl_gets_whole_daemon_environment() {
     let past = Past::new(&[("hourly", "{type: manual}".to_owned(), json!({}))]);
     let check = past.scene.run(&["config", "check"]);
     assert!(
@@ -281,7 +281,7 @@ fn an_agent_of_herdctl_has_the_environment_that_it_had_there() {
 
 /// The file was renamed to cowhand's name before the first start, so nothing would be imported.
 #[test]
-fn state_that_is_not_imported_is_told_before_the_first_start() {
+fn unimported_state_is_reported_before_first_start() {
     let past = Past::new(&[("nightly", "{type: manual}".to_owned(), json!({"status": "disabled"}))]);
     let scene = &past.scene;
     fs::rename(scene.root.join("herdctl.yaml"), scene.root.join("cowhand.yaml")).unwrap();
@@ -302,7 +302,7 @@ fn state_that_is_not_imported_is_told_before_the_first_start() {
 
 /// herdctl accepts webhooks without a secret; in cowhand they accept no deliveries, and all verbs report that.
 #[test]
-fn a_webhook_without_a_secret_is_told() {
+fn webhook_of_herdctl_without_secret_is_reported() {
     let past = Past::new(&[("hook", "{type: webhook}".to_owned(), json!({"status": "idle"}))]);
     let scene = &past.scene;
     let started = scene.run(&["start", "-d", "--no-server"]);

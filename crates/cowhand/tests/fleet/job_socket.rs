@@ -39,7 +39,7 @@ fn endpoints(scene: &Scene, job: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn it_takes_the_tokens_of_jobs_and_nobody_else() {
+fn job_socket_accepts_only_job_tokens() {
     let scene = Scene::with(FLEET);
     scene.start();
     let ((one, token), (other, _)) = (token_of(&scene, "one"), token_of(&scene, "other"));
@@ -78,7 +78,7 @@ fn it_takes_the_tokens_of_jobs_and_nobody_else() {
 
 /// The environment of an agent names the socket, however long the path of the state folder is.
 #[test]
-fn an_agent_finds_it() {
+fn agent_reaches_job_socket_by_its_environment() {
     let agent = r#"
 agents:
   - name: one
@@ -106,7 +106,7 @@ fn most_memory(scene: &Scene) -> u64 {
 }
 
 #[test]
-fn a_flood_of_it_does_not_hurt_the_daemon() {
+fn flood_of_job_socket_does_not_block_daemon() {
     let scene = Scene::with(FLEET);
     scene.start();
     let ((one, token), (other, others)) = (token_of(&scene, "one"), token_of(&scene, "other"));
@@ -176,7 +176,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
 
 /// A job whose agent was removed from the config continues to run, and its token is still masked.
 #[test]
-fn the_token_of_a_job_whose_agent_is_gone() {
+fn token_of_job_with_removed_agent_is_masked() {
     let fleet = r#"
 agents:
   - name: waiter
@@ -204,7 +204,7 @@ agents:
 
 /// Without the socket an agent could not ask, and every use of a tool would be denied. So the agent is not started.
 #[test]
-fn without_a_socket_nothing_is_started() {
+fn agent_is_not_started_without_job_socket() {
     let fleet =
         "agents: [{name: worker, runtime: command, command: [sh, -c, touch ran], followups: {max: 1}}]\n";
     let scene = Scene::with(fleet);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Scene, lives, wait_until};
 
 #[test]
-fn whoever_waits_for_a_job_learns_how_it_ended() {
+fn trigger_wait_reports_how_job_ended() {
     let scene = Scene::started();
     let good = scene.run(&["trigger", "worker", "-p", "All is well.", "--wait"]);
     assert_eq!(good.code, Some(0), "{}", good.stderr);
@@ -27,7 +27,7 @@ fn whoever_waits_for_a_job_learns_how_it_ended() {
 }
 
 #[test]
-fn the_prompt_is_the_callers_or_the_schedules_or_the_agents() {
+fn prompt_of_caller_overrides_schedule_and_agent() {
     let scene = Scene::started();
     let prompt = |arguments: &[&str]| {
         scene.json(&[&["trigger", "worker"], arguments].concat())["prompt"].as_str().unwrap().to_owned()
@@ -39,7 +39,7 @@ fn the_prompt_is_the_callers_or_the_schedules_or_the_agents() {
 
 /// The prompt may contain secrets. A retry reads it from the store.
 #[test]
-fn a_prompt_does_not_stay_in_the_folder_of_its_attempt() {
+fn prompt_is_removed_from_attempt_folder() {
     let scene = Scene::started();
     let made = |verb: &[&str]| {
         let job = scene.json(verb);
@@ -57,7 +57,7 @@ fn a_prompt_does_not_stay_in_the_folder_of_its_attempt() {
 }
 
 #[test]
-fn what_a_person_sees() {
+fn job_verbs_print_text() {
     let scene = Scene::started();
     let tidy = scene.json(&["trigger", "worker", "tidy", "--wait"]);
     scene.run(&["trigger", "broken", "--wait"]);
@@ -72,11 +72,11 @@ fn what_a_person_sees() {
         &["agents"],
         &["events"],
     ];
-    scene.snapshot("what_a_person_sees", &verbs.map(|verb| scene.shown(verb)));
+    scene.snapshot("job_verbs_print_text", &verbs.map(|verb| scene.shown(verb)));
 }
 
 #[test]
-fn what_a_program_sees() {
+fn job_verbs_print_json() {
     let scene = Scene::started();
     let tidy = scene.json(&["trigger", "worker", "tidy", "--wait"]);
     scene.run(&["trigger", "broken", "--wait"]);
@@ -88,11 +88,11 @@ fn what_a_program_sees() {
         &["status", "worker", "--json"],
         &["events", "--json", "--limit", "3"],
     ];
-    scene.snapshot("what_a_program_sees", &verbs.map(|verb| scene.shown(verb)));
+    scene.snapshot("job_verbs_print_json", &verbs.map(|verb| scene.shown(verb)));
 }
 
 #[test]
-fn what_it_came_to_in_the_end() {
+fn logs_result_prints_last_message() {
     let scene = Scene::with(
         r#"
 agents:
@@ -129,7 +129,7 @@ agents:
 }
 
 #[test]
-fn what_failed_attempts_said_is_no_result() {
+fn result_excludes_output_of_failed_attempts() {
     let scene = Scene::with(
         r#"
 agents:
@@ -236,7 +236,7 @@ fn a_retry_and_a_fork_are_new_jobs_that_run() {
 }
 
 #[test]
-fn the_same_key_gives_the_same_job() {
+fn same_idempotency_key_gives_same_job() {
     let scene = Scene::started();
     let trigger = |key| scene.json(&["trigger", "worker", "tidy", "--idempotency-key", key]);
     let first = trigger("a");
@@ -249,7 +249,7 @@ fn the_same_key_gives_the_same_job() {
 }
 
 #[test]
-fn following_ends_with_the_job() {
+fn logs_follow_ends_with_job() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
     let mut follower = scene.spawn(&["logs", "waiter", "-f"]);
@@ -261,7 +261,7 @@ fn following_ends_with_the_job() {
 }
 
 #[test]
-fn whoever_follows_does_not_notice_a_restart() {
+fn logs_follow_continues_over_restart() {
     let scene = Scene::started();
     scene.waiting_job();
     let mut follower = scene.spawn(&["logs", "waiter", "-f", "--json"]);
@@ -286,7 +286,7 @@ fn events_can_be_followed() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn events_follow_exits_cleanly_when_output_is_closed() {
     let scene = Scene::started();
     scene.run(&["trigger", "worker", "--wait"]);
     let mut events = scene.spawn(&["events", "-f"]);
@@ -298,7 +298,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn unknown_agents_schedules_and_jobs_are_reported() {
     let scene = Scene::started();
     let verbs: [&[&str]; 8] = [
         &["trigger", "nobody"],
@@ -310,6 +310,6 @@ fn what_is_not_there_is_said() {
         &["logs"],
         &["status", "nobody"],
     ];
-    scene.snapshot("what_is_not_there_is_said", &verbs.map(|verb| scene.shown(verb)));
+    scene.snapshot("unknown_agents_schedules_and_jobs_are_reported", &verbs.map(|verb| scene.shown(verb)));
     assert!(!fs::exists(scene.root.join(".cowhand/jobs/passwd")).unwrap());
 }

@@ -13,7 +13,7 @@ fn words(text: &str) -> String {
 
 /// One agent has a running job, the other only ended jobs.
 #[test]
-fn an_agent_that_left_is_shown_with_its_jobs() {
+fn removed_agent_is_shown_with_its_jobs() {
     let scene = Scene::started();
     let ended = scene.json(&["trigger", "worker", "tidy", "--wait"])["id"].as_str().unwrap().to_owned();
     let (running, _) = scene.waiting_job();
@@ -60,7 +60,7 @@ fn an_agent_that_left_is_shown_with_its_jobs() {
 }
 
 #[test]
-fn a_schedule_that_left_is_shown_with_its_jobs() {
+fn removed_schedule_is_shown_with_its_jobs() {
     let scene = Scene::started();
     let id = scene.json(&["trigger", "worker", "tidy", "--wait"])["id"].as_str().unwrap().to_owned();
     scene.write("cowhand.yaml", &FLEET.replace("      tidy: {type: manual, prompt: Tidy up.}\n", ""));
@@ -85,7 +85,7 @@ const STUCK: &str = "agents:
 
 /// The firing was accepted, so it is shown until it runs.
 #[test]
-fn a_firing_without_a_job_is_shown_when_its_schedule_or_agent_leaves() {
+fn firing_without_job_is_shown_after_removal_of_schedule_or_agent() {
     let scene = Scene::with(STUCK);
     scene.start();
     let told = std::fs::File::create(scene.root.join("told")).unwrap();
@@ -133,7 +133,7 @@ fn a_firing_without_a_job_is_shown_when_its_schedule_or_agent_leaves() {
 
 /// The firing is stored, and nobody has to wait for its job.
 #[test]
-fn a_trigger_ends_although_its_firing_cannot_be_prepared() {
+fn trigger_returns_although_firing_cannot_be_prepared() {
     let scene = Scene::with(STUCK);
     scene.start();
     let said = scene.run(&["trigger", "a", "checked"]);
@@ -178,7 +178,7 @@ fn a_trigger_ends_although_its_firing_cannot_be_prepared() {
 
 /// Runs the advised commands for a removed schedule and for a removed agent.
 #[test]
-fn firings_without_a_job_can_be_cancelled_when_their_schedule_or_agent_has_left() {
+fn firings_of_removed_schedule_or_agent_can_be_cancelled() {
     let scene = Scene::with(STUCK);
     scene.start();
     let without = STUCK.replace("      checked: {type: manual, when_command: [no-such-program]}\n", "");
@@ -211,7 +211,7 @@ fn firings_without_a_job_can_be_cancelled_when_their_schedule_or_agent_has_left(
 
 /// Every filter by names finds the firings of schedules that are in the config, and of schedules that were removed.
 #[test]
-fn firings_without_a_job_are_cancelled_by_every_filter_of_names() {
+fn name_filters_cancel_firings_without_job() {
     let fleet = "agents:
   - name: a
     runtime: command
@@ -259,7 +259,7 @@ fn firings_without_a_job_are_cancelled_by_every_filter_of_names() {
 }
 
 #[test]
-fn waiting_jobs_of_a_schedule_that_left_are_shown_in_the_same_words() {
+fn verbs_agree_about_waiting_jobs_of_removed_schedule() {
     let fleet = "agents:
   - name: a
     runtime: command
@@ -295,7 +295,7 @@ fn waiting_jobs_of_a_schedule_that_left_are_shown_in_the_same_words() {
 
 /// Commands in messages of the daemon and in those of verbs have the same `-c`.
 #[test]
-fn advice_names_the_config_that_was_asked_for() {
+fn advice_names_config_of_the_command() {
     let scene = Scene::new();
     std::fs::create_dir(scene.root.join("my fleet")).unwrap();
     scene.write("my fleet/cowhand.yaml", &format!("{FLEET}\nserver: {{enabled: false}}\n"));

@@ -13,7 +13,7 @@ use rustix::process::{Signal, kill_process};
 use super::{FLEET, Scene, lives, wait_until};
 
 #[test]
-fn reads_need_no_daemon_and_writes_say_so() {
+fn reading_verbs_work_without_daemon_and_writing_verbs_fail() {
     let scene = Scene::new();
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 0);
     assert_eq!(scene.json(&["status"])["daemon"]["running"], false);
@@ -46,7 +46,7 @@ fn reads_need_no_daemon_and_writes_say_so() {
 }
 
 #[test]
-fn the_store_that_the_config_names_is_asked() {
+fn verbs_use_postgres_store_of_config() {
     let server = Postgres::start();
     let scene = Scene::with(&format!("store: {}\n{FLEET}", server.url()));
     scene.start();
@@ -61,7 +61,7 @@ fn the_store_that_the_config_names_is_asked() {
 }
 
 #[test]
-fn one_daemon_for_each_fleet() {
+fn second_daemon_of_fleet_is_refused() {
     let scene = Scene::started();
     for again in [&["start"][..], &["start", "-d"]] {
         let said = scene.run(again);
@@ -72,7 +72,7 @@ fn one_daemon_for_each_fleet() {
 }
 
 #[test]
-fn a_bad_config_is_not_started() {
+fn start_refuses_invalid_config() {
     let scene = Scene::with("agents: [{name: a, runtime: comand}]");
     for start in [&["start"][..], &["start", "-d"]] {
         let said = scene.run(start);
@@ -99,7 +99,7 @@ fn has_fired(scene: &Scene, agent: &str, schedule: &str) {
 
 /// A schedule that polls a list does not start over under a new name, and all verbs name the remedy.
 #[test]
-fn a_new_name_is_told_apart_from_a_new_schedule() {
+fn renamed_polling_schedule_needs_adopt() {
     let fleet = |name: &str, more: &str| {
         let list =
             "type: github_issues, owner: o, repo: r, api_url: 'http://127.0.0.1:1', auth: {token_env: PATH}";
@@ -132,7 +132,7 @@ fn a_new_name_is_told_apart_from_a_new_schedule() {
 }
 
 #[test]
-fn a_bad_config_leaves_the_old_one_running() {
+fn reload_of_invalid_config_keeps_old_config() {
     let scene = Scene::started();
     scene.write("cowhand.yaml", "agents: [{name: 7 of 9}]");
     let said = scene.run(&["reload"]);
@@ -153,7 +153,7 @@ fn a_bad_config_leaves_the_old_one_running() {
 }
 
 #[test]
-fn a_config_that_is_gone_leaves_the_old_one_running() {
+fn reload_without_config_file_keeps_old_config() {
     let scene = Scene::started();
     std::fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
     let said = scene.run(&["reload", "-c", scene.root.to_str().unwrap()]);
@@ -163,14 +163,14 @@ fn a_config_that_is_gone_leaves_the_old_one_running() {
 }
 
 #[test]
-fn a_hangup_reloads() {
+fn sighup_reloads_config() {
     let scene = Scene::started();
     kill_process(scene.daemon().unwrap(), Signal::HUP).unwrap();
     wait_until("it to be said", || scene.log().contains("config loaded again").then_some(()));
 }
 
 #[test]
-fn changed_files_are_taken_up() {
+fn changed_config_files_are_reloaded() {
     let scene = Scene::with("agents: [{path: one.yaml}]");
     let agent = |name: &str| format!("name: {name}\nruntime: command\ncommand: [cat]\n");
     scene.write("one.yaml", &agent("early"));
@@ -194,7 +194,7 @@ fn changed_files_are_taken_up() {
 }
 
 #[test]
-fn kept_agents_are_taken_up_again() {
+fn kept_agents_are_adopted_after_start() {
     let scene = Scene::started();
     let (job, pid) = scene.waiting_job();
     assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
@@ -209,7 +209,7 @@ fn kept_agents_are_taken_up_again() {
 }
 
 #[test]
-fn what_ended_while_no_daemon_ran_is_settled() {
+fn agent_that_ended_without_daemon_is_settled_at_start() {
     let scene = Scene::started();
     let (job, pid) = scene.waiting_job();
     assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
@@ -230,7 +230,7 @@ fn what_ended_while_no_daemon_ran_is_settled() {
 }
 
 #[test]
-fn a_stop_lets_jobs_finish_or_cancels_them() {
+fn stop_waits_for_jobs_or_cancels_them() {
     let scene = Scene::started();
     let (first, _) = scene.waiting_job();
     let stopping = scene.spawn(&["stop"]);
@@ -252,7 +252,7 @@ fn a_stop_lets_jobs_finish_or_cancels_them() {
 }
 
 #[test]
-fn the_socket_is_ours_alone_and_goes_with_the_daemon() {
+fn socket_is_private_and_removed_at_stop() {
     let scene = Scene::started();
     let socket = scene.root.join(".cowhand/sock");
     let found = fs::symlink_metadata(&socket).unwrap();
@@ -268,7 +268,7 @@ fn the_socket_is_ours_alone_and_goes_with_the_daemon() {
 }
 
 #[test]
-fn a_long_path_has_a_short_socket() {
+fn socket_in_long_path_links_to_short_path() {
     let scene = Scene::beneath(&"deep/".repeat(40), FLEET);
     scene.start();
     let link = fs::read_link(scene.root.join(".cowhand/sock")).unwrap();
@@ -281,7 +281,7 @@ fn a_long_path_has_a_short_socket() {
 }
 
 #[test]
-fn a_first_fleet_works_as_it_is() {
+fn config_of_init_works_unchanged() {
     let scene = Scene::new();
     fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
     let said = scene.shown(&["init"]);
@@ -293,7 +293,7 @@ fn a_first_fleet_works_as_it_is() {
 }
 
 #[test]
-fn the_doctor_knows() {
+fn doctor_reports_missing_programs_and_directories() {
     let scene = Scene::with(
         "agents:
   - {name: well, runtime: command, command: [/bin/sh]}
@@ -302,11 +302,14 @@ fn the_doctor_knows() {
 ",
     );
     scene.start();
-    scene.snapshot("the_doctor_knows", &[scene.shown(&["doctor"]), scene.shown(&["doctor", "--json"])]);
+    scene.snapshot(
+        "doctor_reports_missing_programs_and_directories",
+        &[scene.shown(&["doctor"]), scene.shown(&["doctor", "--json"])],
+    );
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_config_file_is_not_waited_for() {
+fn pipe_as_config_file_is_refused() {
     let scene = Scene::started();
     let pipe = |name: &str| {
         fs::remove_file(scene.root.join(name)).ok();

@@ -20,7 +20,7 @@ agents:
 "#;
 
 #[test]
-fn everybody_is_told_and_somebody_knows_better() {
+fn used_up_provider_holds_jobs_until_unpark() {
     let scene = Scene::with(FLEET);
     scene.start();
     let refused = scene.run(&["unpark", "shared"]);
@@ -72,7 +72,7 @@ fn everybody_is_told_and_somebody_knows_better() {
 }
 
 #[test]
-fn a_provider_that_is_not_to_be_waited_for() {
+fn on_limit_fail_fails_the_job() {
     let scene = Scene::with(&format!("providers: {{shared: {{on_limit: fail}}}}\n{FLEET}"));
     scene.start();
     let job = scene.run(&["trigger", "second", "--wait", "--json"]);
@@ -81,7 +81,7 @@ fn a_provider_that_is_not_to_be_waited_for() {
 }
 
 #[test]
-fn a_fallback_stands_in() {
+fn fallback_runs_job_of_used_up_provider() {
     let fallback = r#"    fallback:
       - {provider: spare, command: [sh, -c, "echo $WHO: $(cat)"], env: {WHO: the spare one}}
     default_prompt: Work.

@@ -39,7 +39,7 @@ fn answer(talked: &Value, number: usize) -> Value {
 const READING: [&str; 9] = ["fleet", "schedules", "jobs", "job", "output", "why", "usage", "work", "asks"];
 
 #[test]
-fn an_assistant_looks_at_the_fleet() {
+fn mcp_server_without_scope_offers_only_reading_tools() {
     let scene = Scene::started();
     let job = scene.json(&["trigger", "worker", "--wait", "-p", "Say moo."]);
     let id = job["id"].as_str().unwrap();
@@ -83,7 +83,7 @@ fn an_assistant_looks_at_the_fleet() {
 }
 
 #[test]
-fn with_the_scope_it_steers_the_fleet() {
+fn mcp_server_with_operate_scope_changes_jobs_and_schedules() {
     let scene = Scene::started();
     let schedule = json!({"agent": "worker", "schedule": "nightly"});
     let (waiting, _) = scene.waiting_job();

@@ -87,7 +87,7 @@ fn a_looping_agent_is_stopped_at_its_budget() {
 }
 
 #[test]
-fn what_has_no_money_waits_and_says_so() {
+fn job_over_budget_waits_with_reason() {
     let scene = Scene::with(&fleet());
     scene.start();
     let first = scene.json(&["trigger", "spender", "--wait"]);
@@ -132,7 +132,7 @@ fn what_has_no_money_waits_and_says_so() {
 }
 
 #[test]
-fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
+fn failing_schedule_pauses_until_a_job_succeeds() {
     let scene = Scene::with(BROKEN);
     scene.start();
     let paused = || {
@@ -180,7 +180,7 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
 
 /// Tokens of a model without a known price count as those of an expensive model, and the job still completes.
 #[test]
-fn a_model_without_a_price_counts_as_a_dear_one() {
+fn tokens_without_price_count_as_expensive() {
     let fleet = r#"
 agents:
   - name: talker
@@ -240,7 +240,7 @@ agents:
 
 /// The agent uses no tools, and costs money each time.
 #[test]
-fn a_schedule_that_spends_on_nothing_pauses() {
+fn schedule_pauses_after_jobs_without_tool_use() {
     let scene = Scene::with(
         r#"
 agents:
@@ -293,7 +293,7 @@ agents:
 
 /// Tokens without a known price are not shown as free.
 #[test]
-fn what_nobody_priced_is_not_said_to_cost_nothing() {
+fn tokens_without_price_are_not_shown_as_free() {
     let scene = Scene::with(
         r#"
 agents:

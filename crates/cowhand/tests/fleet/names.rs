@@ -4,7 +4,7 @@ use super::api::ask;
 use super::{Scene, wait_until};
 
 #[test]
-fn a_short_job_id_is_enough_everywhere() {
+fn verbs_accept_short_job_ids() {
     let scene = Scene::started();
     let job = scene.json(&["trigger", "worker", "tidy", "--wait"]);
     let id = job["id"].as_str().unwrap();
@@ -45,7 +45,7 @@ fn a_short_job_id_is_enough_everywhere() {
 }
 
 #[test]
-fn a_short_id_names_the_job_of_an_ask() {
+fn ask_ids_accept_short_job_ids() {
     let scene = Scene::started();
     let job = scene.json(&["trigger", "worker", "--wait"]);
     let id = job["id"].as_str().unwrap();
@@ -57,7 +57,7 @@ fn a_short_id_names_the_job_of_an_ask() {
 }
 
 #[test]
-fn a_name_that_is_not_there_suggests_the_nearest() {
+fn unknown_name_suggests_nearest_name() {
     let scene = Scene::with(
         "agents:
   - {name: reviewer, runtime: command, command: ['true'], schedules: {nightly: {type: manual}}}
@@ -115,7 +115,7 @@ fn a_name_that_is_not_there_suggests_the_nearest() {
 }
 
 #[test]
-fn an_agent_that_left_is_known_by_its_jobs() {
+fn removed_agent_is_accepted_in_filters() {
     let scene = Scene::started();
     let id = scene.json(&["trigger", "worker", "tidy", "--wait"])["id"].as_str().unwrap().to_owned();
     scene.write("cowhand.yaml", "agents: [{name: other, runtime: command, command: ['true']}]");
@@ -143,7 +143,7 @@ fn an_agent_that_left_is_known_by_its_jobs() {
 }
 
 #[test]
-fn why_an_agent_shows_all_its_schedules() {
+fn why_of_agent_shows_all_its_schedules() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -180,7 +180,7 @@ fn why_an_agent_shows_all_its_schedules() {
 }
 
 #[test]
-fn a_config_that_is_not_there_is_a_mistake() {
+fn missing_config_file_is_an_error() {
     let scene = Scene::new();
     for verb in [
         &["status"][..],
@@ -206,7 +206,7 @@ fn a_config_that_is_not_there_is_a_mistake() {
 }
 
 #[test]
-fn one_job_can_be_deleted_by_its_verb() {
+fn job_delete_removes_ended_job() {
     let scene = Scene::started();
     let job = scene.json(&["trigger", "worker", "--wait"]);
     let id = job["id"].as_str().unwrap();

@@ -90,7 +90,7 @@ fn nothing_left(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn a_daemon_ends_what_another_has_settled() {
+async fn daemon_ends_attempt_that_another_node_settled() {
     for (settled, retry) in [("failed", Retry::default()), ("pending", tomorrow())] {
         let server = Postgres::start();
         let scene = Scene::with(&fleet(&format!("store: {}", server.url()), WAITS));
@@ -106,7 +106,7 @@ async fn a_daemon_ends_what_another_has_settled() {
 }
 
 #[tokio::test]
-async fn a_start_ends_attempts_whose_lease_is_gone() {
+async fn start_ends_attempts_without_lease() {
     for retry in [Retry::default(), tomorrow()] {
         for without_keeper in [false, true] {
             let scene = on_file();
@@ -152,7 +152,7 @@ async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
 
 /// A person has removed the folders of the attempts, and the processes are ended all the same.
 #[tokio::test]
-async fn a_start_ends_attempts_whose_folder_is_gone() {
+async fn start_ends_attempts_without_folder() {
     let scene = on_file();
     scene.start();
     let (job, agent) = triggered(&scene);
@@ -174,7 +174,7 @@ fn two_nodes(server: &Postgres) -> [Scene; 2] {
 
 /// A node that was suspended for longer than its lease finds that another node has continued the job.
 #[test]
-fn a_node_that_slept_ends_what_another_has_taken_over() {
+fn suspended_node_ends_attempt_of_job_taken_over() {
     let server = Postgres::start();
     let [first, second] = two_nodes(&server);
     first.start();
@@ -200,7 +200,7 @@ fn a_node_that_slept_ends_what_another_has_taken_over() {
 
 /// `stop --keep-agents` leaves the agent to its keeper; another node takes the job over meanwhile.
 #[tokio::test]
-async fn a_kept_agent_ends_when_its_node_comes_back_too_late() {
+async fn kept_agent_ends_if_its_job_was_taken_over() {
     let server = Postgres::start();
     let [first, second] = two_nodes(&server);
     first.start();

@@ -61,7 +61,7 @@ fn fleet() -> String {
 }
 
 #[test]
-fn an_agent_cannot_approve_itself() {
+fn agent_on_owners_socket_has_only_rights_of_its_job() {
     let scene = Scene::with(&fleet());
     scene.write("agent.sh", AGENT);
     scene.start();
@@ -128,7 +128,7 @@ fn an_agent_cannot_approve_itself() {
 
 /// A hook is a command of the config, and has the rights of its author.
 #[test]
-fn a_hook_may_trigger() {
+fn hook_may_trigger_jobs() {
     let cowhand = env!("CARGO_BIN_EXE_cowhand");
     let hook = format!("{cowhand} trigger other");
     let agents = json!([

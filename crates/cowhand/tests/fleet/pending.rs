@@ -8,7 +8,7 @@ fn said(scene: &Scene, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_pending_job_says_what_it_waits_for() {
+fn pending_job_shows_what_it_waits_for() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -91,7 +91,7 @@ fn a_retry_that_is_due_while_no_daemon_runs_is_explained() {
 }
 
 #[test]
-fn a_pending_retry_says_of_what_it_is_one() {
+fn pending_retry_names_original_job() {
     let scene = Scene::with(
         "agents:
   - name: a

@@ -29,7 +29,7 @@ fn listed(pruned: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_dry_run_says_what_would_go_and_a_real_one_removes_it() {
+fn dry_run_lists_jobs_and_prune_removes_them() {
     let scene = Scene::started();
     let jobs: Vec<String> = (0..4).map(|_| ran(&scene, "worker")).collect();
     let other = ran(&scene, "broken");
@@ -63,7 +63,7 @@ fn a_dry_run_says_what_would_go_and_a_real_one_removes_it() {
 }
 
 #[test]
-fn the_key_of_a_pruned_job_stays_taken() {
+fn idempotency_key_of_pruned_job_stays_used() {
     let scene = Scene::started();
     let trigger = &["trigger", "worker", "tidy", "--idempotency-key", "delivery-1"];
     let first = scene.json(&[trigger as &[&str], &["--wait"]].concat());
@@ -82,7 +82,7 @@ fn the_key_of_a_pruned_job_stays_taken() {
 }
 
 #[test]
-fn what_is_under_way_is_never_pruned() {
+fn running_and_pending_jobs_are_not_pruned() {
     let scene = Scene::started();
     let (running, _) = scene.waiting_job();
     let waiting = scene.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
@@ -98,7 +98,7 @@ fn what_is_under_way_is_never_pruned() {
 }
 
 #[test]
-fn one_job_can_be_deleted() {
+fn api_deletes_ended_job() {
     let scene = Scene::started();
     let job = ran(&scene, "worker");
     let delete = || ask(&scene, "DELETE", &format!("jobs/{job}"), "");
@@ -115,7 +115,7 @@ fn one_job_can_be_deleted() {
 }
 
 #[test]
-fn pruning_needs_no_daemon_but_a_config_that_can_be_read() {
+fn prune_needs_valid_config_but_no_daemon() {
     let scene = Scene::new();
     assert_eq!(listed(&scene.json(&["prune", "--max-jobs", "1"])), Vec::<&str>::new());
     assert!(!scene.root.join(".cowhand").exists(), "looking leaves nothing behind");
@@ -141,7 +141,7 @@ fn pruning_needs_no_daemon_but_a_config_that_can_be_read() {
 }
 
 #[test]
-fn the_daemon_prunes_by_itself() {
+fn daemon_prunes_by_retention_of_config() {
     let scene = Scene::started();
     let jobs = [(); 3].map(|()| ran(&scene, "worker"));
     let others = [(); 2].map(|()| ran(&scene, "broken"));
@@ -167,7 +167,7 @@ fn the_daemon_prunes_by_itself() {
 /// The prune is killed after it has deleted the rows and before it has deleted all files. The next start deletes the
 /// rest, and no view comes back.
 #[test]
-fn a_prune_that_is_killed_is_finished() {
+fn next_start_finishes_killed_prune() {
     for place in ["pruned", "removing"] {
         let scene = Scene::started();
         let jobs = [(); 3].map(|()| ran(&scene, "worker"));
@@ -186,7 +186,7 @@ fn a_prune_that_is_killed_is_finished() {
 }
 
 #[test]
-fn the_doctor_warns_of_a_large_folder() {
+fn doctor_warns_about_large_state_folder() {
     let scene = Scene::with("agents: [{name: a, runtime: command, command: [/bin/sh]}]");
     scene.start();
     let disk_use = || {

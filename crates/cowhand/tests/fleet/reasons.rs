@@ -8,7 +8,7 @@ fn why(scene: &Scene, name: &str) -> String {
 }
 
 #[test]
-fn a_firing_that_is_prepared_says_what_it_waits_for() {
+fn firing_in_preparation_shows_what_it_waits_for() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -66,7 +66,7 @@ fn a_firing_that_is_prepared_says_what_it_waits_for() {
 }
 
 #[test]
-fn a_delay_that_has_fired_has_finished() {
+fn fired_delay_is_finished() {
     let config = |time: &str| {
         format!(
             "agents:
@@ -103,7 +103,7 @@ fn a_delay_that_has_fired_has_finished() {
 }
 
 #[test]
-fn a_delay_whose_job_runs_waits_for_nothing() {
+fn delay_with_running_job_does_not_wait() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -122,7 +122,7 @@ fn a_delay_whose_job_runs_waits_for_nothing() {
 }
 
 #[test]
-fn each_key_of_a_calendar_is_named() {
+fn why_names_each_calendar_key() {
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let tomorrow = today.tomorrow().unwrap();
     let scene = Scene::with(&format!(
@@ -197,7 +197,7 @@ fn each_key_of_a_calendar_is_named() {
 }
 
 #[test]
-fn a_job_that_waits_or_was_cancelled_says_why() {
+fn waiting_and_cancelled_jobs_show_reason() {
     let config = "agents:
   - name: held
     runtime: command
@@ -307,7 +307,7 @@ agents:
 
 /// The reason for the end of a job or an attempt is in its output and in its file, not only in `job`.
 #[test]
-fn output_and_file_of_a_job_say_why_it_or_an_attempt_ended() {
+fn output_and_file_of_job_show_why_it_ended() {
     let scene = Scene::with(
         r"agents:
   - name: tries
@@ -346,7 +346,7 @@ fn output_and_file_of_a_job_say_why_it_or_an_attempt_ended() {
 
 /// Nothing is prepared while no daemon runs.
 #[test]
-fn a_stopped_fleet_prepares_nothing() {
+fn firing_is_not_shown_as_being_prepared_without_daemon() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -382,7 +382,7 @@ fn a_stopped_fleet_prepares_nothing() {
 
 /// The message does not contain the error code, which is for programs.
 #[test]
-fn what_a_job_waits_for_is_a_sentence() {
+fn waits_message_contains_no_error_code() {
     let scene = Scene::with(
         "agents:
   - name: fails
@@ -415,7 +415,7 @@ fn what_a_job_waits_for_is_a_sentence() {
 
 /// A schedule with a work source polls while one of its jobs waits for its retry, and `why` names the next poll.
 #[test]
-fn the_next_poll_is_named_beside_a_retry() {
+fn why_names_next_poll_beside_retry() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -438,7 +438,7 @@ fn the_next_poll_is_named_beside_a_retry() {
 }
 
 #[test]
-fn a_job_that_is_tried_again_says_what_failed_and_when() {
+fn why_shows_failure_and_time_of_retry() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -467,7 +467,7 @@ fn a_job_that_is_tried_again_says_what_failed_and_when() {
 }
 
 #[test]
-fn one_that_is_due_before_the_first_start_was_not_never_due() {
+fn new_interval_is_due_before_first_start() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -482,7 +482,7 @@ fn one_that_is_due_before_the_first_start_was_not_never_due() {
 }
 
 #[test]
-fn what_the_clock_never_fires_has_no_next_firing_for_that_reason_alone() {
+fn manual_schedule_has_no_next_firing_also_over_budget() {
     let scene = Scene::with(
         r#"agents:
   - name: a
@@ -503,7 +503,7 @@ fn what_the_clock_never_fires_has_no_next_firing_for_that_reason_alone() {
 }
 
 #[test]
-fn a_job_that_failed_for_good_shows_its_error() {
+fn why_shows_error_of_failed_job() {
     let scene = Scene::with(
         "agents:
   - name: a

@@ -45,7 +45,7 @@ fn ended(scene: &Scene, job: &str) -> Value {
 }
 
 #[test]
-fn what_an_agent_reports_outlives_the_daemon_and_reaches_its_source() {
+fn report_survives_daemon_and_reaches_work_source() {
     let scene = scene();
     let (job, token) = working(&scene);
     let path = format!("jobs/{job}/report");
@@ -91,7 +91,7 @@ fn what_an_agent_reports_outlives_the_daemon_and_reaches_its_source() {
 }
 
 #[test]
-fn a_report_that_cannot_be_taken_is_refused_in_words() {
+fn invalid_report_is_refused_with_reason() {
     let scene = scene();
     let (job, token) = token_of(&scene, "one");
     let path = format!("jobs/{job}/report");

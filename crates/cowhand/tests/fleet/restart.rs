@@ -13,7 +13,7 @@ fn goes_on(scene: &Scene, daemon: rustix::process::Pid, job: &str) {
 }
 
 #[test]
-fn a_daemon_that_cannot_be_followed_is_left_alone() {
+fn restart_keeps_daemon_if_new_one_cannot_start() {
     let scene = Scene::started();
     let (job, agent) = scene.waiting_job();
     let daemon = scene.daemon().unwrap();
@@ -42,7 +42,7 @@ fn a_daemon_that_cannot_be_followed_is_left_alone() {
 
 /// A restart would lose the history and the agents. `status` advises a backup instead.
 #[test]
-fn a_store_that_was_removed_is_not_restarted_away() {
+fn restart_is_refused_if_store_was_removed() {
     let scene = Scene::started();
     let (_, agent) = scene.waiting_job();
     let daemon = scene.daemon().unwrap();
@@ -78,7 +78,7 @@ fn a_store_that_was_removed_is_not_restarted_away() {
 }
 
 #[test]
-fn a_daemon_is_started_again_as_it_was() {
+fn restart_keeps_start_options() {
     let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let scene = Scene::new();
     fs::write(scene.root.join("cowhand.yaml"), format!("{FLEET}server: {{listen: \"{}\"}}\n", free()))
@@ -127,7 +127,7 @@ fn a_daemon_is_started_again_as_it_was() {
 
 /// The restart fails in a way that it does not check before: the folder of the job socket cannot be created.
 #[test]
-fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
+fn failed_restart_reports_that_no_daemon_runs() {
     let scene = Scene::started();
     let talk = scene.root.join(".cowhand/talk");
     fs::remove_dir_all(&talk).unwrap();
@@ -145,7 +145,7 @@ fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
 
 /// If the stored options cannot be read, `restart` is refused, because it could open a server that was turned off.
 #[test]
-fn a_start_that_cannot_be_read_is_not_guessed() {
+fn restart_refuses_unreadable_start_options() {
     let scene = Scene::started();
     let daemon = scene.daemon().unwrap();
     let file = scene.root.join(".cowhand/start.json");

@@ -14,7 +14,7 @@ agents:
 "#;
 
 #[test]
-fn what_waited_at_the_backup_runs_although_it_ran_before() {
+fn job_pending_at_backup_runs_after_restore() {
     let scene = Scene::with(ONE);
     scene.start();
     let trigger = || scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
@@ -52,7 +52,7 @@ fn what_waited_at_the_backup_runs_although_it_ran_before() {
 /// The folder of an attempt keeps its outcome, also if the attempt ended after the backup. Without the file
 /// `outcome.json`, only the exit of the agent is known.
 #[test]
-fn what_ran_at_the_backup_comes_to_what_it_came_to() {
+fn job_running_at_backup_keeps_outcome_after_restore() {
     for kept in [true, false] {
         let scene = Scene::started();
         let (job, _) = scene.waiting_job();

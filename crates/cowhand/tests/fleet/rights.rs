@@ -22,7 +22,7 @@ curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_T
 /// The rules of the schedule apply to a follow-up. But a follow-up is not a firing, so neither its end nor its failure
 /// counts for the schedule.
 #[test]
-fn whoever_wakes_itself_is_held_as_before() {
+fn followup_keeps_restrictions_of_its_schedule() {
     let agent = json!({
         "name": "one", "runtime": "command", "command": ["sh", "ask.sh"], "working_directory": "desk",
         "followups": {"max": 1, "min_interval": "1s"},
@@ -106,7 +106,7 @@ fn verdict(scene: &Scene, job: &str, token: &str, command: &str) -> Value {
 }
 
 #[test]
-fn a_schedule_that_goes_does_not_set_its_jobs_free() {
+fn jobs_of_removed_schedule_stay_restricted() {
     let (scene, job, token) = narrow();
     for (command, expected) in [("cargo test", "allowed"), ("cargo publish", "denied"), ("rm x", "denied")] {
         assert_eq!(verdict(&scene, &job, &token, command), expected, "{command}");
@@ -139,7 +139,7 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
 
 /// Repeated denials give one event, and one line with a count.
 #[test]
-fn what_a_rule_denied_is_told() {
+fn denials_are_recorded_and_counted() {
     let (scene, job, token) = narrow();
     for command in ["rm x", "rm y", "cargo publish", "rm z"] {
         assert_eq!(verdict(&scene, &job, &token, command), "denied", "{command}");

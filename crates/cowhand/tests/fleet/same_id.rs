@@ -40,7 +40,7 @@ fn two_queues() -> Scene {
 }
 
 #[test]
-fn an_id_of_several_queues_needs_an_agent() {
+fn item_id_in_several_queues_needs_agent_option() {
     let scene = two_queues();
     for verb in ["show", "claim", "release", "retry", "complete"] {
         let said = scene.run(&["work", verb, "files-t1"]);
@@ -73,7 +73,7 @@ fn an_id_of_several_queues_needs_an_agent() {
 
 /// The list shows a given-up item as `work show` does.
 #[test]
-fn a_given_up_item_is_listed_as_it_is_now() {
+fn work_list_shows_given_up_item_like_work_show() {
     let scene = two_queues();
     let listed = scene.json(&["work", "list", "--agent", "b"])[0].take();
     let shown = scene.json(&["work", "show", "files-t1", "--agent", "b"]);
@@ -82,7 +82,7 @@ fn a_given_up_item_is_listed_as_it_is_now() {
 }
 
 #[test]
-fn a_retry_says_that_nothing_takes_the_item() {
+fn work_retry_notes_that_no_schedule_takes_item() {
     let scene = two_queues();
     scene.json(&["schedule", "disable", "b/s"]);
     let said = scene.run(&["work", "retry", "files-t1", "--agent", "b"]);
@@ -103,7 +103,7 @@ agents:
 ";
 
 #[test]
-fn an_id_of_two_queues_of_an_agent_needs_a_queue() {
+fn item_id_in_two_queues_of_agent_needs_queue_option() {
     let scene = Scene::with(ONE);
     for folder in ["qa", "qt"] {
         fs::create_dir(scene.root.join(folder)).unwrap();

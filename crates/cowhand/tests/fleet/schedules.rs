@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Scene, wait_until};
 
 #[test]
-fn how_they_stand() {
+fn schedule_verbs_show_state() {
     let scene = Scene::started();
     scene.run(&["trigger", "worker", "tidy", "--wait"]);
     scene.run(&["schedule", "disable", "worker/tidy"]);
@@ -17,12 +17,12 @@ fn how_they_stand() {
         &["why", "worker/nightly"],
         &["schedule", "show", "worker/never"],
     ];
-    scene.snapshot("how_they_stand", &verbs.map(|verb| scene.shown(verb)));
+    scene.snapshot("schedule_verbs_show_state", &verbs.map(|verb| scene.shown(verb)));
 }
 
 /// A `dispatch_result` can name the id, so all verbs show it, and it is always the same.
 #[test]
-fn ids_are_told() {
+fn schedule_id_is_shown_by_list_and_show() {
     let scene = Scene::new();
     let listed = scene.json(&["schedule", "list"]);
     for schedule in listed.as_array().unwrap() {
@@ -34,7 +34,7 @@ fn ids_are_told() {
 }
 
 #[test]
-fn off_stays_off_until_somebody_turns_it_on() {
+fn disabled_schedule_stays_disabled_after_restart() {
     let scene = Scene::started();
     let status = || scene.json(&["schedule", "show", "worker/nightly"])["status"].clone();
     assert_eq!(scene.json(&["schedule", "disable", "worker/nightly"])["status"], "disabled");
@@ -50,7 +50,7 @@ fn off_stays_off_until_somebody_turns_it_on() {
 }
 
 #[test]
-fn when_they_fire() {
+fn schedule_next_lists_firings() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -77,7 +77,7 @@ fn when_they_fire() {
 
 /// Tests four of the five promised reasons. The fifth, `at_capacity`, has its own test below.
 #[test]
-fn why_one_does_not_fire_now() {
+fn why_gives_reason_for_each_idle_schedule() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -116,7 +116,7 @@ fn why_one_does_not_fire_now() {
 }
 
 #[test]
-fn the_next_run_is_the_next_firing() {
+fn next_run_at_equals_next_firing() {
     let scene = Scene::with(
         "agents:
   - name: a
@@ -141,7 +141,7 @@ fn the_next_run_is_the_next_firing() {
 }
 
 #[test]
-fn why_one_waits() {
+fn why_reports_at_capacity() {
     let agent = "agents:
   - name: a
     runtime: command
@@ -167,7 +167,7 @@ fn why_one_waits() {
 
 /// A run by hand does not move an interval, so it is not an own run of the schedule. All verbs use the term `own run`.
 #[test]
-fn the_last_run_is_the_schedules_own() {
+fn run_by_hand_does_not_set_last_run() {
     let scene = Scene::started();
     scene.json(&["trigger", "worker", "tidy", "--wait"]);
     let shown = scene.json(&["schedule", "show", "worker/tidy"]);
@@ -180,7 +180,7 @@ fn the_last_run_is_the_schedules_own() {
 
 /// The only schedule that the clock fires is an interval whose job runs.
 #[test]
-fn the_next_firing_of_an_interval_counts_from_the_end_of_its_job() {
+fn next_firing_of_interval_counts_from_end_of_job() {
     let scene = Scene::with(
         "agents: [{name: a, runtime: command, command: [sleep, '600'], schedules: {s: {type: interval, interval: 1s}}}]",
     );

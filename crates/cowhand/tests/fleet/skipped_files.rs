@@ -3,7 +3,7 @@
 use super::Scene;
 
 #[test]
-fn files_that_are_no_items_are_counted() {
+fn status_counts_files_that_are_not_items() {
     let scene = Scene::with(
         "agents:
   - name: a

@@ -33,7 +33,7 @@ fn warnings_of_the_config_are_shown_and_logged() {
 
 /// A script that waits for the end of its pipe does not wait for the daemon.
 #[test]
-fn a_daemon_in_the_background_keeps_no_descriptor_of_its_caller() {
+fn background_daemon_keeps_no_descriptor_of_its_caller() {
     let scene = Scene::with("agents: []\n");
     for verb in ["start -d --no-server", "restart --no-server"] {
         let script = format!("exec '{}' {verb} 9>&1 >/dev/null", env!("CARGO_BIN_EXE_cowhand"));

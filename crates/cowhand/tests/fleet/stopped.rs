@@ -68,7 +68,7 @@ fn ended(scene: &Scene) -> Value {
 }
 
 #[test]
-fn verbs_about_the_fleet_itself_answer_in_json() {
+fn lifecycle_verbs_print_json() {
     let scene = Scene::new();
     let started = scene.json(&["start", "-d", "--no-server"]);
     assert_eq!((&started["running"], &started["url"]), (&true.into(), &serde_json::Value::Null));
@@ -89,7 +89,7 @@ fn verbs_about_the_fleet_itself_answer_in_json() {
 }
 
 #[test]
-fn one_that_does_not_stop_is_killed() {
+fn agent_that_ignores_stop_after_timeout_is_killed() {
     let (scene, _) = asked_to_stop("", true);
     let job = ended(&scene);
     assert_eq!((&job["status"], &job["exit_reason"]), (&"failed".into(), &"timeout".into()), "{job:#}");
@@ -97,7 +97,7 @@ fn one_that_does_not_stop_is_killed() {
 }
 
 #[test]
-fn a_timeout_stays_one_and_is_tried_again() {
+fn timeout_is_retried_after_daemon_was_killed() {
     let scene = stopped_by_one_who_died("retry: {max_attempts: 2, backoff: 1s, on: [timeout]}", true);
     scene.write("quick", "");
     scene.start();
@@ -106,7 +106,7 @@ fn a_timeout_stays_one_and_is_tried_again() {
 }
 
 #[test]
-fn a_timeout_stays_one_and_counts() {
+fn timeout_counts_for_breaker_after_daemon_was_killed() {
     let more = "breaker: {failures: 1, pause: 1h}\n    schedules: {often: {type: interval, interval: 1s}}";
     let scene = stopped_by_one_who_died(more, false);
     scene.start();
@@ -119,7 +119,7 @@ fn a_timeout_stays_one_and_counts() {
 
 /// A cancelled job stays cancelled, even if no process is left that could report its end.
 #[test]
-fn a_cancelled_one_stays_cancelled() {
+fn cancelled_job_stays_cancelled_after_daemon_was_killed() {
     let scene = Scene::with(&fleet("1h", ""));
     scene.start();
     let daemon = scene.daemon().unwrap();
@@ -150,7 +150,7 @@ fn a_cancelled_one_stays_cancelled() {
 
 /// The state of the jobs cannot be read, and is reported as unknown, not as empty.
 #[test]
-fn a_stop_says_what_it_does_not_know() {
+fn stop_reports_unknown_state_of_jobs() {
     for json in [false, true] {
         let scene = Scene::started();
         scene.waiting_job();

@@ -31,7 +31,7 @@ fn scene() -> Scene {
 }
 
 #[test]
-fn a_table_fits_the_terminal() {
+fn tables_fit_terminal_width() {
     let scene = scene();
     let verbs: [&[&str]; 6] = [
         &["jobs"],
@@ -70,7 +70,7 @@ fn a_table_fits_the_terminal() {
 }
 
 #[test]
-fn columns_are_counted_as_a_terminal_shows_them() {
+fn wide_characters_count_as_two_columns() {
     let scene = Scene::with(
         "agents:
   - {name: a, runtime: command, command: ['true'], schedules: {审阅拉取请求: {type: manual}, plain: {type: manual}}}

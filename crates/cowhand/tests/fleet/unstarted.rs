@@ -20,7 +20,7 @@ agents:
 "#;
 
 #[test]
-fn a_job_that_is_cancelled_between_attempts_says_how_the_last_one_failed() {
+fn job_cancelled_between_attempts_shows_last_failure() {
     let scene = Scene::with(FLEET);
     scene.start();
     let id = scene.json(&["trigger", "retried"])["id"].as_str().unwrap().to_owned();
@@ -53,7 +53,7 @@ fn a_job_that_never_ran_has_no_duration() {
 }
 
 #[test]
-fn logs_of_an_agent_without_jobs_speak_of_that_agent() {
+fn logs_of_agent_without_jobs_name_the_agent() {
     let scene = Scene::with(FLEET);
     scene.start();
     scene.waiting_job();
@@ -62,7 +62,7 @@ fn logs_of_an_agent_without_jobs_speak_of_that_agent() {
 }
 
 #[test]
-fn a_trigger_that_makes_no_job_says_what_kept_it() {
+fn trigger_without_job_shows_reason() {
     let scene = Scene::with(FLEET);
     scene.start();
     let said = scene.run(&["trigger", "waiter", "asks"]);
@@ -72,7 +72,7 @@ fn a_trigger_that_makes_no_job_says_what_kept_it() {
 }
 
 #[test]
-fn whoever_waits_for_a_job_learns_which_when_the_daemon_is_gone() {
+fn trigger_wait_names_job_when_daemon_is_gone() {
     let scene = Scene::with(FLEET);
     scene.start();
     let waits = scene.spawn(&["trigger", "waiter", "--wait"]);
@@ -87,7 +87,7 @@ fn whoever_waits_for_a_job_learns_which_when_the_daemon_is_gone() {
 }
 
 #[test]
-fn work_that_no_schedule_takes_is_told_of() {
+fn work_source_without_schedule_is_reported() {
     let agent = "{name: idle, runtime: command, command: [cat], work_source: {type: files, path: tasks}}";
     let scene = Scene::with(&format!("agents: [{agent}]"));
     fs::create_dir(scene.root.join("tasks")).unwrap();
@@ -109,7 +109,7 @@ fn work_that_no_schedule_takes_is_told_of() {
 }
 
 #[test]
-fn work_that_a_schedule_takes_is_nothing_to_tell_of() {
+fn work_source_with_schedule_is_not_reported() {
     let agent = "{name: busy, runtime: command, command: [cat], work_source: {type: files, path: tasks}, schedules: {poll: {type: manual}}}";
     let scene = Scene::with(&format!("agents: [{agent}]"));
     fs::create_dir(scene.root.join("tasks")).unwrap();

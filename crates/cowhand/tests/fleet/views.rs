@@ -65,7 +65,7 @@ fn yaml(text: &str) -> Value {
 }
 
 #[test]
-fn the_state_file_tells_who_runs_and_what_came_of_it() {
+fn state_file_shows_status_and_jobs_of_agents() {
     let scene = Scene::with(FLEET);
     scene.start();
     let idle = scene.shows("waiter", "idle");
@@ -103,7 +103,7 @@ fn the_state_file_tells_who_runs_and_what_came_of_it() {
 }
 
 #[test]
-fn one_agent_with_its_schedules() {
+fn status_of_agent_shows_only_its_schedules() {
     let scene = Scene::with(FLEET);
     scene.start();
     let said = scene.run(&["status", "waiter"]).stdout;
@@ -114,7 +114,7 @@ fn one_agent_with_its_schedules() {
 }
 
 #[test]
-fn jobs_can_be_told_by_where_they_came_from() {
+fn jobs_are_filtered_by_trigger_type() {
     let scene = Scene::with(FLEET);
     scene.start();
     let of = |kind: &str| scene.json(&["jobs", "--trigger-type", kind]);
@@ -136,7 +136,7 @@ fn jobs_can_be_told_by_where_they_came_from() {
 }
 
 #[test]
-fn output_is_kept_as_text_where_that_was_asked_for() {
+fn output_to_file_writes_text_log() {
     let scene = Scene::with(FLEET);
     scene.start();
     let job = scene.json(&["trigger", "waiter", "long"])["id"].as_str().unwrap().to_owned();
@@ -189,7 +189,7 @@ fn other_programs_read_the_output_as_it_grows() {
 }
 
 #[test]
-fn a_job_that_has_said_nothing_has_no_output() {
+fn job_without_output_has_no_output_file() {
     let scene = Scene::started();
     scene.waiting_job();
     let behind = scene.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
@@ -199,7 +199,7 @@ fn a_job_that_has_said_nothing_has_no_output() {
 }
 
 #[test]
-fn a_line_that_is_no_message_stops_nobody() {
+fn logs_show_lines_that_are_not_messages() {
     let scene = Scene::started();
     let job = scene.json(&["trigger", "worker", "-p", "first", "--wait"])["id"].as_str().unwrap().to_owned();
     let mut jsonl = fs::OpenOptions::new().append(true).open(scene.in_jobs(&format!("{job}.jsonl"))).unwrap();
@@ -210,7 +210,7 @@ fn a_line_that_is_no_message_stops_nobody() {
 }
 
 #[test]
-fn a_large_output_is_read_whole_in_little_room() {
+fn large_output_is_read_with_little_memory() {
     const LINES: usize = 60_000;
     let scene = Scene::started();
     let job = scene.json(&["trigger", "worker", "-p", "first", "--wait"])["id"].as_str().unwrap().to_owned();
@@ -241,7 +241,7 @@ fn a_large_output_is_read_whole_in_little_room() {
 }
 
 #[test]
-fn what_events_of_a_job_tell() {
+fn job_events_contain_outcome_and_origin() {
     let scene = Scene::started();
     let done = scene.json(&["trigger", "worker", "tidy", "--wait"]);
     let (waiting, _) = scene.waiting_job();
@@ -271,7 +271,7 @@ fn what_events_of_a_job_tell() {
 }
 
 #[test]
-fn a_fork_is_made_of_a_job_and_an_agent_that_are_there() {
+fn fork_needs_existing_job_and_agent() {
     let scene = Scene::started();
     let first = scene.json(&["trigger", "worker", "tidy", "--wait"]);
     let id = first["id"].as_str().unwrap();

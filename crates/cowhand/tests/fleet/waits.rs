@@ -32,7 +32,7 @@ fn again(scene: &Scene) {
 }
 
 #[test]
-fn a_spinner_turns_on_a_terminal_and_leaves_no_trace() {
+fn spinner_is_shown_and_erased_on_terminal() {
     let scene = Scene::new();
     again(&scene);
     let screen = stop_on(&scene, 100, "⠙ stopping; 1 job still runs");
@@ -45,7 +45,7 @@ fn a_spinner_turns_on_a_terminal_and_leaves_no_trace() {
 }
 
 #[test]
-fn whoever_waits_for_a_job_sees_that_it_runs() {
+fn trigger_wait_shows_spinner_on_terminal() {
     let scene = Scene::started();
     let wait_on = |term: &str| {
         let mut command = scene.command(&["trigger", "waiter", "--wait"]);
@@ -76,7 +76,7 @@ fn whoever_waits_for_a_job_sees_that_it_runs() {
 }
 
 #[test]
-fn in_a_pipe_there_is_no_spinner() {
+fn no_spinner_is_shown_in_a_pipe() {
     let scene = Scene::new();
     let verbs: [&[&str]; 6] = [
         &["start", "-d"],
@@ -97,7 +97,7 @@ fn in_a_pipe_there_is_no_spinner() {
 }
 
 #[test]
-fn an_interrupt_has_its_own_exit_code() {
+fn interrupted_verb_exits_with_130_and_a_note() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
     let verbs: [(&[&str], &str); 4] = [
@@ -127,7 +127,7 @@ fn an_interrupt_has_its_own_exit_code() {
 }
 
 #[test]
-fn a_closed_pipe_ends_whoever_follows_a_job() {
+fn logs_follow_ends_when_its_output_is_closed() {
     let scene = Scene::started();
     scene.waiting_job();
     let mut logs = scene.spawn(&["logs", "waiter", "-f"]);
@@ -139,7 +139,7 @@ fn a_closed_pipe_ends_whoever_follows_a_job() {
 }
 
 #[test]
-fn whoever_follows_events_misses_none_over_restarts() {
+fn events_follow_misses_none_over_restarts() {
     let scene = Scene::with(
         "agents:
   - name: busy
@@ -178,7 +178,7 @@ fn whoever_follows_events_misses_none_over_restarts() {
 }
 
 #[test]
-fn whoever_follows_is_told_that_the_daemon_was_stopped() {
+fn followers_report_that_daemon_was_stopped() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
     let mut followers = [&["events", "-f"][..], &["logs", &job, "-f"]].map(|verb| scene.spawn(verb));
@@ -195,7 +195,7 @@ fn whoever_follows_is_told_that_the_daemon_was_stopped() {
 }
 
 #[test]
-fn what_a_stop_lets_finish_is_told_to_the_end() {
+fn followers_see_end_of_job_that_finishes_during_stop() {
     let scene = Scene::started();
     let waits = scene.spawn(&["trigger", "waiter", "--wait"]);
     wait_until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
@@ -220,7 +220,7 @@ fn what_a_stop_lets_finish_is_told_to_the_end() {
 }
 
 #[test]
-fn a_stop_ends_all_agents_at_once() {
+fn stop_ends_all_agents_in_parallel() {
     // Each agent ends when it has seen that both got the signal.
     let agent = |name: &str| {
         format!(

@@ -34,7 +34,7 @@ fn read(scene: &Scene, name: &str) -> String {
 }
 
 #[test]
-fn queues_can_be_seen_without_a_daemon() {
+fn work_list_and_show_need_no_daemon() {
     let scene = scene();
     let items = scene.json(&["work", "list"]);
     let ids: Vec<&str> = items.as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
@@ -50,7 +50,7 @@ fn queues_can_be_seen_without_a_daemon() {
 }
 
 #[test]
-fn queues_can_be_narrowed_and_read_in_parts() {
+fn work_list_filters_and_pages() {
     let scene = scene();
     for (name, head) in [
         ("bug", "priority: high\nlabels: [bug]\ncreated: 2025-01-01T00:00:00Z\n"),
@@ -106,7 +106,7 @@ fn queues_can_be_narrowed_and_read_in_parts() {
 /// The source cannot receive the result, so the item keeps the state that it has right after the command: only the
 /// store has the result.
 #[test]
-fn an_item_that_a_person_failed_is_listed_before_its_source_knows() {
+fn item_failed_by_person_is_listed_before_its_source_is_updated() {
     let scene = scene();
     scene.start();
     assert_eq!(scene.run(&["work", "claim", "files-one"]).code, Some(0));
@@ -128,7 +128,7 @@ fn an_item_that_a_person_failed_is_listed_before_its_source_knows() {
 
 /// The message about a missing work source appears only if there is none.
 #[test]
-fn an_empty_list_says_why() {
+fn empty_work_list_gives_reason() {
     let scene = Scene::with(FLEET);
     fs::create_dir(scene.root.join("tasks")).unwrap();
     let said = |scene: &Scene, arguments: &[&str]| {
@@ -180,7 +180,7 @@ fn items_of_another_fleet_are_left_alone() {
 }
 
 #[test]
-fn a_person_can_take_a_hand_in_it() {
+fn person_can_claim_release_and_complete_items() {
     let scene = scene();
     scene.start();
     assert_eq!(scene.run(&["work", "claim", "files-two"]).stdout, "files-two claimed: Do two\n");
@@ -226,7 +226,7 @@ fn a_person_can_take_a_hand_in_it() {
 }
 
 #[test]
-fn one_item_is_shown_as_it_stands_in_its_source() {
+fn work_show_reads_status_from_source() {
     let scene = scene();
     for (status, expected) in [
         ("available", "available"),
@@ -245,7 +245,7 @@ fn one_item_is_shown_as_it_stands_in_its_source() {
 
 /// Data of the store is shown even while the source cannot be read.
 #[test]
-fn results_that_could_not_be_told_are_shown() {
+fn undelivered_results_are_shown() {
     let scene = scene();
     scene.start();
     let job = scene.json(&["trigger", "worker", "poll"]);
@@ -278,7 +278,7 @@ fn results_that_could_not_be_told_are_shown() {
 
 /// A person's claim, unlike a job's, does not end by itself. The advised commands work.
 #[test]
-fn what_a_person_did_and_could_not_be_told_is_shown() {
+fn undelivered_result_of_person_is_shown() {
     let scene = scene();
     scene.start();
     assert_eq!(scene.run(&["work", "claim", "files-one"]).code, Some(0));
@@ -298,7 +298,7 @@ fn what_a_person_did_and_could_not_be_told_is_shown() {
 
 /// A retry of a deleted item is not advised for ever.
 #[test]
-fn an_item_that_was_given_up_and_deleted_is_forgotten() {
+fn deleted_given_up_item_is_forgotten() {
     let scene = Scene::with(&FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "exit 3"));
     fs::create_dir(scene.root.join("tasks")).unwrap();
     scene.write("tasks/hard.md", "---\ntitle: Do hard\n---\nText.\n");
@@ -317,7 +317,7 @@ fn an_item_that_was_given_up_and_deleted_is_forgotten() {
 
 /// Given-up items are shown everywhere, and the advised command works.
 #[test]
-fn what_was_given_up_is_told_and_can_be_tried_again() {
+fn given_up_items_are_shown_and_can_be_retried() {
     let scene = Scene::with(&FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "[ -e go ] || exit 3"));
     fs::create_dir(scene.root.join("tasks")).unwrap();
     scene.write("tasks/hard.md", "---\ntitle: Do hard\n---\nText.\n");
@@ -383,7 +383,7 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
 
 /// The queue still belongs to the fleet, so `work list` and all other verbs show the item.
 #[test]
-fn what_was_given_up_of_a_queue_that_no_schedule_takes_is_told() {
+fn given_up_item_is_shown_without_schedule_for_its_queue() {
     let fleet = FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "exit 3");
     let scene = Scene::with(&fleet);
     fs::create_dir(scene.root.join("tasks")).unwrap();
@@ -486,7 +486,7 @@ fn known_secrets_in_items_and_prompts_are_in_no_view() {
 
 /// A source that accepts a request and never answers is named, with the remedy.
 #[test]
-fn a_source_that_never_answers_is_not_waited_for_without_end() {
+fn silent_work_source_times_out() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let source =

@@ -55,7 +55,7 @@ async fn scene(pem: &str, public: &str, installation_id: Option<u64>) -> (Fake, 
 }
 
 #[tokio::test]
-async fn a_token_is_bought_once_and_again_when_it_ends() {
+async fn installation_token_is_reused_until_it_expires() {
     let keys = keys();
     let one_line = keys.pkcs1.replace('\n', "\\n");
     for (pem, installation_id) in [(&keys.pkcs1, None), (&keys.pkcs8, Some(77)), (&one_line, Some(77))] {
@@ -83,7 +83,7 @@ async fn a_token_is_bought_once_and_again_when_it_ends() {
 }
 
 #[tokio::test]
-async fn many_callers_buy_one_token() {
+async fn concurrent_callers_request_one_token() {
     let keys = keys();
     let (fake, source) = scene(&keys.pkcs8, &keys.public, Some(77)).await;
     let number = id(7);
@@ -95,7 +95,7 @@ async fn many_callers_buy_one_token() {
 }
 
 #[tokio::test]
-async fn a_refused_word_is_an_error_once() {
+async fn refused_jwt_is_not_retried() {
     let (ours, theirs) = (keys(), keys());
     let (fake, source) = scene(&ours.pkcs8, &theirs.public, Some(77)).await;
     let error = source.get_work(&id(7)).await.unwrap_err();
@@ -104,7 +104,7 @@ async fn a_refused_word_is_an_error_once() {
 }
 
 #[tokio::test]
-async fn buying_is_tried_again_as_well() {
+async fn token_request_is_retried_after_server_error() {
     let keys = keys();
     let (fake, source) = scene(&keys.pkcs8, &keys.public, Some(77)).await;
     fake.fault("POST /app/installations/77/access_tokens", Fault::status(502));
@@ -113,7 +113,7 @@ async fn buying_is_tried_again_as_well() {
 }
 
 #[test]
-fn keys_that_are_none() {
+fn invalid_private_keys_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| Some(name.to_owned());
     std::fs::write(folder.path().join("key.pem"), keys().pkcs1).unwrap();

@@ -22,7 +22,7 @@ fn in_minutes(fake: &Fake, minutes: i64) -> Timestamp {
 }
 
 #[tokio::test]
-async fn the_steps_in_their_order() {
+async fn claim_sends_requests_in_order() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready", "bug"]);
     claim(&source, 7, "job-1").await.unwrap();
@@ -90,7 +90,7 @@ async fn several_claims_share_one_wait() {
 
 /// An error that would stop every claim occurs only once: the claims after it send no requests.
 #[tokio::test]
-async fn what_stops_one_claim_stops_those_after_it() {
+async fn permission_error_stops_remaining_claims() {
     let (fake, source) = scene().await;
     for number in 1..=4 {
         fake.add(number, &["ready"]);
@@ -111,7 +111,7 @@ async fn what_stops_one_claim_stops_those_after_it() {
 }
 
 #[tokio::test]
-async fn the_claimed_item_is_the_one_after_the_claim() {
+async fn claim_returns_updated_item_and_can_be_repeated() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     let claimed = source.claim_work(&id(7), &claimant("job-1")).await.unwrap();
@@ -125,7 +125,7 @@ async fn the_claimed_item_is_the_one_after_the_claim() {
 }
 
 #[tokio::test]
-async fn ways_to_be_refused() {
+async fn refused_claims_have_their_reason() {
     let (fake, source) = scene().await;
     fake.add(1, &["ready"]);
     fake.world().issues.get_mut(&1).unwrap().is_closed = true;
@@ -180,7 +180,7 @@ fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut World) + S
 }
 
 #[tokio::test]
-async fn what_others_do_while_we_claim() {
+async fn concurrent_changes_decide_claim() {
     const POST: &str = "POST /repos/my-org/my-repo/issues/7/comments";
     type Deed = Box<dyn FnMut(&mut World) + Send>;
     let cases: Vec<(&str, Deed, _)> = vec![
@@ -236,7 +236,7 @@ async fn what_others_do_while_we_claim() {
 }
 
 #[tokio::test]
-async fn a_lapsed_claim_is_taken_over() {
+async fn expired_claim_is_taken_over() {
     let (fake, source) = scene().await;
     fake.add(7, &["agent-working"]);
     let marker = foreign(in_minutes(&fake, 5));
@@ -251,7 +251,7 @@ async fn a_lapsed_claim_is_taken_over() {
 }
 
 #[tokio::test]
-async fn renewing() {
+async fn claim_is_renewed_until_it_expires() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     let now = fake.world().now;
@@ -285,7 +285,7 @@ async fn renewing() {
 /// The claim expires during its renewal, and another fleet claims the issue. Afterwards only the other fleet has a
 /// claim.
 #[tokio::test]
-async fn a_renewal_that_arrives_too_late_revives_nothing() {
+async fn late_renewal_does_not_restore_claim() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     let now = fake.world().now;
@@ -302,7 +302,7 @@ async fn a_renewal_that_arrives_too_late_revives_nothing() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_the_claims_comment_posts_it_once() {
+async fn claim_comment_is_posted_once_after_lost_answer() {
     for fault in
         [Fault::CutAnswer, Fault::DoneBut(502), Fault::Silence, Fault::status(502), Fault::status(503)]
     {
@@ -317,7 +317,7 @@ async fn a_lost_answer_to_the_claims_comment_posts_it_once() {
 }
 
 #[tokio::test]
-async fn labels_alone_are_the_seeds_steps() {
+async fn claim_by_label_alone_sends_only_label_requests() {
     let (fake, _) = scene().await;
     fake.add(7, &["ready"]);
     let source = source_with(GitHubSettings { claiming: Claiming::ByLabelAlone, ..settings(&fake.url) });
@@ -329,7 +329,7 @@ async fn labels_alone_are_the_seeds_steps() {
 }
 
 #[tokio::test]
-async fn nothing_is_decided_before_our_own_marker_is_seen() {
+async fn claim_waits_until_its_own_marker_is_visible() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     fake.world().lag = 2;

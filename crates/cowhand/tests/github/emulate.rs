@@ -187,7 +187,7 @@ pub(crate) fn source(settings: GitHubSettings, token: &str) -> GitHubWorkSource 
 }
 
 #[tokio::test]
-async fn every_request_is_as_github_describes_it() {
+async fn requests_match_api_description_of_github() {
     let tokens = ["fleet-a-1".to_owned(), "fleet-b-1".to_owned()];
     let emulate = Emulate::start(&tokens);
     let prism = emulate.behind_prism();
@@ -259,7 +259,7 @@ async fn every_request_is_as_github_describes_it() {
 
 /// A whole fleet asks the same emulator for permissions of people.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permissions_are_asked_as_github_describes_it() {
+async fn permission_requests_match_api_description_of_github() {
     let tokens = ["fleet-a-1".to_owned(), "my-org-1".to_owned()];
     let emulate = Emulate::start(&tokens);
     let prism = emulate.behind_prism();
@@ -292,7 +292,7 @@ async fn permissions_are_asked_as_github_describes_it() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract() {
+async fn github_source_keeps_work_source_contract() {
     let token = "fleet-a-1".to_owned();
     let emulate = Emulate::start(std::slice::from_ref(&token));
     let mut numbers = Vec::new();

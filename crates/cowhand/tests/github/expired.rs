@@ -12,7 +12,7 @@ fn foreign(until: Timestamp) -> String {
 }
 
 #[tokio::test]
-async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
+async fn expired_claims_are_found_with_few_paid_requests() {
     let (fake, source) = scene().await;
     let now = fake.world().now;
     for number in 1..=120 {

@@ -26,7 +26,7 @@ async fn numbers(source: &GitHubWorkSource, options: &FetchOptions) -> Vec<u64> 
 }
 
 #[tokio::test]
-async fn filters() {
+async fn fetch_filters_by_label_priority_and_state() {
     let (fake, source) = scene().await;
     for (number, labels) in [
         (1, &["ready"][..]),
@@ -74,7 +74,7 @@ async fn filters() {
 }
 
 #[tokio::test]
-async fn a_label_with_a_comma_is_filtered_here() {
+async fn ready_label_with_comma_is_filtered_by_client() {
     let (fake, _) = scene().await;
     fake.add(1, &["go, now"]);
     fake.add(2, &["go"]);
@@ -83,7 +83,7 @@ async fn a_label_with_a_comma_is_filtered_here() {
 }
 
 #[tokio::test]
-async fn oldest_first_over_all_pages_in_any_steps() {
+async fn pages_list_oldest_issues_first_for_any_limit() {
     let (fake, source) = scene().await;
     for number in 1..=250 {
         fake.add(number, if number % 3 == 0 { &["ready", "wip"] } else { &["ready"] });
@@ -104,7 +104,7 @@ async fn oldest_first_over_all_pages_in_any_steps() {
 }
 
 #[tokio::test]
-async fn an_item_as_it_arrives() {
+async fn issue_becomes_work_item() {
     let (fake, source) = scene().await;
     fake.add(42, &["ready", "bug", "priority:high"]);
     fake.world().issues.get_mut(&42).unwrap().body = "Users cannot log in.".into();
@@ -128,7 +128,7 @@ async fn an_item_as_it_arrives() {
 }
 
 #[tokio::test]
-async fn an_odd_issue_is_read_and_a_broken_one_is_left_out() {
+async fn incomplete_issue_is_read_and_invalid_issue_is_left_out() {
     let (fake, source) = scene().await;
     for (number, odd) in [
         (1, json!({"user": null, "assignee": null, "milestone": null, "body": null, "title": null})),
@@ -147,7 +147,7 @@ async fn an_odd_issue_is_read_and_a_broken_one_is_left_out() {
 }
 
 #[tokio::test]
-async fn text_arrives_as_it_was_written() {
+async fn issue_text_is_not_changed() {
     let (fake, source) = scene().await;
     let titles = [
         "{{ secrets.GITHUB_TOKEN }} {% raw %}",
@@ -177,7 +177,7 @@ async fn text_arrives_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn polling_an_unchanged_list_costs_one_walk() {
+async fn polling_unchanged_list_needs_few_paid_requests() {
     let (fake, source) = scene().await;
     for number in 1..=300 {
         fake.add(number, &["ready"]);
@@ -201,7 +201,7 @@ async fn polling_an_unchanged_list_costs_one_walk() {
 }
 
 #[tokio::test]
-async fn ten_thousand_issues_with_a_hundred_labels() {
+async fn ten_thousand_issues_are_fetched_with_little_memory() {
     let (fake, source) = scene().await;
     let labels: Vec<String> = (0..99).map(|label| format!("label-{label}")).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).chain(["ready"]).collect();

@@ -19,7 +19,7 @@ fn foreign(fake: &Fake) -> String {
 }
 
 #[tokio::test]
-async fn a_success_is_told_in_steps() {
+async fn success_is_reported_in_order_and_closes_issue() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready", "bug"]);
     claim(&source, 7, "job-1").await.unwrap();
@@ -54,7 +54,7 @@ async fn a_success_is_told_in_steps() {
 }
 
 #[tokio::test]
-async fn failures_stay_open() {
+async fn failed_issue_stays_open() {
     for (outcome, word) in [(WorkOutcome::Failure, "failed"), (WorkOutcome::Partial, "partly done")] {
         let (fake, source) = scene().await;
         fake.add(7, &["ready"]);
@@ -69,7 +69,7 @@ async fn failures_stay_open() {
 }
 
 #[tokio::test]
-async fn a_release_gives_back() {
+async fn release_restores_labels() {
     for (cleanup_on_failure, options, labels, comments) in [
         (true, told(), &["bug", "ready"][..], 1),
         (true, ReleaseOptions::default(), &["bug", "ready"], 0),
@@ -96,7 +96,7 @@ fn owned(labels: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_steps_of_a_release() {
+async fn release_sends_requests_in_order() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     claim(&source, 7, "job-1").await.unwrap();
@@ -116,7 +116,7 @@ async fn the_steps_of_a_release() {
 
 /// Whichever step fails, a repeated report has the same result, with one comment.
 #[tokio::test]
-async fn told_again_after_every_failure() {
+async fn repeated_report_after_failure_gives_one_comment() {
     let steps = [
         "GET /repos/my-org/my-repo/issues/7",
         "POST /repos/my-org/my-repo/issues/7/comments",
@@ -162,7 +162,7 @@ async fn told_again_after_every_failure() {
 }
 
 #[tokio::test]
-async fn a_claim_of_somebody_else_is_not_undone() {
+async fn claim_of_other_fleet_is_not_undone() {
     let (fake, source) = scene().await;
     fake.add(7, &["agent-working"]);
     let marker = foreign(&fake);
@@ -177,7 +177,7 @@ async fn a_claim_of_somebody_else_is_not_undone() {
 }
 
 #[tokio::test]
-async fn a_fact_that_somebody_else_made_up_is_not_believed() {
+async fn forged_report_marker_is_ignored() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     claim(&source, 7, "job-1").await.unwrap();
@@ -187,7 +187,7 @@ async fn a_fact_that_somebody_else_made_up_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_job_that_claims_again_is_told_of_again() {
+async fn each_claim_of_job_gets_its_own_release_comment() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     for round in 1..=2 {
@@ -198,7 +198,7 @@ async fn a_job_that_claims_again_is_told_of_again() {
 }
 
 #[tokio::test]
-async fn an_issue_that_is_gone() {
+async fn report_to_missing_issue_is_not_found() {
     let (fake, source) = scene().await;
     let ended = source.complete_work(&id(7), &result(WorkOutcome::Success), &claimant("job-1")).await;
     assert!(matches!(ended, Err(WorkSourceError::NotFound(gone)) if gone == id(7)));

@@ -41,7 +41,7 @@ async fn scopes_are_checked() {
 /// Every refusal names the repository, the variable of the token and what to check. It says that a scope is
 /// missing only if GitHub's answer says so.
 #[tokio::test]
-async fn refusals_say_what_to_check() {
+async fn refusals_name_repository_token_variable_and_remedy() {
     let gist = [("x-oauth-scopes", "gist"), ("x-accepted-oauth-scopes", "repo")];
     for (status, headers, words, scopes) in [
         (401, &[][..], "the token in GITHUB_TOKEN was refused for my-org/my-repo: check that", ""),
@@ -67,7 +67,7 @@ async fn refusals_say_what_to_check() {
 }
 
 #[test]
-fn a_source_from_config() {
+fn github_source_is_created_from_config() {
     let made = |yaml: serde_json::Value, token: Option<&str>| {
         let config: ConfiguredSource = serde_json::from_value(yaml).unwrap();
         let token = token.map(str::to_owned);

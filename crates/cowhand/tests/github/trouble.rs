@@ -23,7 +23,7 @@ pub(crate) fn api_error(error: WorkSourceError) -> GitHubApiError {
 
 /// Checks the retry table over HTTP: the number of requests of a read, and its result.
 #[tokio::test]
-async fn what_is_tried_again_and_how_often() {
+async fn requests_are_retried_by_kind_of_error() {
     let now = [("retry-after", "0")];
     for (case, fault, times, requests, is_well) in [
         ("500 once", Fault::status(500), 1, 2, true),
@@ -60,7 +60,7 @@ async fn what_is_tried_again_and_how_often() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come() {
+async fn missing_answer_times_out() {
     let fake = Fake::start().await;
     let mut settings = settings(&fake.url);
     settings.timeout = Duration::from_millis(100);
@@ -83,7 +83,7 @@ async fn an_answer_that_does_not_come() {
 }
 
 #[tokio::test]
-async fn malformed_lists_say_so() {
+async fn malformed_and_oversized_lists_are_errors() {
     let (fake, source) = scene().await;
     let body = "{\"not\": \"a list\"}".to_owned();
     fake.fault("GET /repos/my-org/my-repo/issues?", Fault::Answer { status: 200, headers: vec![], body });
@@ -97,7 +97,7 @@ async fn malformed_lists_say_so() {
 }
 
 #[tokio::test]
-async fn a_long_limit_is_the_callers_to_sit_out() {
+async fn long_rate_limit_is_returned_to_caller() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     let reset = fake.world().now + SignedDuration::from_mins(40);
@@ -136,7 +136,7 @@ async fn a_secondary_limit_without_a_time_lasts_a_minute() {
 
 /// Only this test really waits: one second, by which the reset time of GitHub is rounded up.
 #[tokio::test]
-async fn a_short_limit_is_waited_for() {
+async fn client_waits_for_short_rate_limit() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     let reset = fake.world().now.as_second().to_string();
@@ -149,7 +149,7 @@ async fn a_short_limit_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_its_caller_goes() {
+async fn wait_for_rate_limit_ends_with_its_caller() {
     let (fake, source) = scene().await;
     fake.fault(ISSUE, Fault::with(403, &[("retry-after", "25")], ""));
     let begin = Instant::now();
@@ -158,7 +158,7 @@ async fn a_wait_ends_when_its_caller_goes() {
 }
 
 #[tokio::test]
-async fn little_left_is_told() {
+async fn low_rate_limit_gives_one_warning() {
     let fake = Fake::start().await;
     fake.add(7, &["ready"]);
     fake.world().remaining = 101;
@@ -177,7 +177,7 @@ async fn little_left_is_told() {
 }
 
 #[tokio::test]
-async fn a_repository_with_a_new_name_is_followed() {
+async fn renamed_repository_is_followed() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     for rest in
@@ -193,7 +193,7 @@ async fn a_repository_with_a_new_name_is_followed() {
 }
 
 #[tokio::test]
-async fn an_issue_in_another_repository_is_not_ours() {
+async fn issue_moved_to_other_repository_is_not_found() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     fake.world().moved.insert(format!("/repos/{REPO}/issues/7"), "/repos/other/place/issues/7".into());
@@ -203,7 +203,7 @@ async fn an_issue_in_another_repository_is_not_ours() {
 }
 
 #[tokio::test]
-async fn the_token_stays_on_its_host() {
+async fn token_is_not_sent_to_other_host() {
     let (fake, source) = scene().await;
     let stranger = Fake::start().await;
     stranger.add(7, &["ready"]);
@@ -223,7 +223,7 @@ async fn the_token_stays_on_its_host() {
 }
 
 #[tokio::test]
-async fn enterprise() {
+async fn enterprise_api_url_is_used() {
     let fake = Fake::start().await;
     fake.add(7, &["ready"]);
     let source = source_with(settings(&format!("{}/api/v3/", fake.url)));

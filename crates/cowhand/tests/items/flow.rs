@@ -29,7 +29,7 @@ fn items(jobs: &[Job]) -> Vec<&str> {
 const OFTEN: &str = "type: interval, interval: 1s, prompt: Work on this.";
 
 #[tokio::test]
-async fn items_are_worked_on_one_by_one_and_then_no_agent_is_started() {
+async fn items_run_by_priority_and_empty_queue_starts_no_agent() {
     let scene = Scene::new("cat; echo Opened https://github.com/o/r/pull/7", "", OFTEN);
     scene.task("later", "priority: low\n");
     scene.task("old", "created: 2024-01-01T00:00:00Z\n");
@@ -91,7 +91,7 @@ async fn a_firing_fills_all_free_places() {
 }
 
 #[tokio::test]
-async fn what_the_agent_reports_is_reported_and_left_for_a_person() {
+async fn failed_item_is_reported_and_left_for_a_person() {
     let scene = Scene::new("echo it does not compile; exit 3", "", "type: manual");
     scene.task("hard", "");
     let fleet = scene.started().await;
@@ -115,7 +115,7 @@ async fn what_the_agent_reports_is_reported_and_left_for_a_person() {
 }
 
 #[tokio::test]
-async fn a_released_item_comes_back_until_it_failed_too_often() {
+async fn released_item_is_retried_until_max_item_attempts() {
     let rules = ", on_failure: release, max_item_attempts: 3";
     let scene = Scene::new("exit 3", rules, OFTEN);
     scene.task("hard", "");
@@ -134,7 +134,7 @@ async fn a_released_item_comes_back_until_it_failed_too_often() {
 }
 
 #[tokio::test]
-async fn an_unexpected_end_releases_with_a_word() {
+async fn cancelled_job_releases_its_item_with_a_note() {
     let scene = Scene::new("touch up; while :; do sleep 0.05; done", "", "type: manual");
     scene.task("long", "");
     let fleet = scene.started().await;
@@ -157,7 +157,7 @@ async fn an_unexpected_end_releases_with_a_word() {
 
 /// Stopping the fleet ends its jobs, and their items are released before it ends.
 #[tokio::test]
-async fn a_shutdown_releases_what_was_claimed() {
+async fn stop_releases_claimed_items() {
     let scene = Scene::new("while :; do sleep 0.05; done", "", "type: manual");
     scene.task("long", "");
     let fleet = scene.started().await;
@@ -170,7 +170,7 @@ async fn a_shutdown_releases_what_was_claimed() {
 
 /// The folder cannot be written for a time: the job's outcome stays, and is reported to the source later.
 #[tokio::test]
-async fn a_report_that_fails_is_told_later_and_changes_nothing() {
+async fn failed_report_is_sent_later() {
     let scene = Scene::new("mv tasks away; echo done", "", "type: manual");
     scene.task("one", "");
     let fleet = scene.started().await;
@@ -187,7 +187,7 @@ async fn a_report_that_fails_is_told_later_and_changes_nothing() {
 
 /// There is no folder: the firing waits, visibly, and continues when there is one.
 #[tokio::test]
-async fn a_source_that_is_away_holds_the_firing_up() {
+async fn missing_source_folder_delays_firing() {
     let scene = Scene::new("cat", "", OFTEN);
     scene.task("one", "");
     fs::rename(scene.path("tasks"), scene.path("away")).unwrap();
@@ -205,7 +205,7 @@ async fn a_source_that_is_away_holds_the_firing_up() {
 }
 
 #[tokio::test]
-async fn a_command_can_say_no() {
+async fn when_command_can_skip_firing() {
     let gate = "type: interval, interval: 1s, when_command: [test, -e, open]";
     let scene = Scene::new("cat", "", gate);
     scene.task("one", "");
@@ -222,7 +222,7 @@ async fn a_command_can_say_no() {
 /// No daemon runs until the claims have expired. A job that still has its claim continues. An item that somebody else
 /// has claimed meanwhile is not worked on a second time.
 #[tokio::test]
-async fn a_claim_that_ran_out_while_nobody_was_here() {
+async fn expired_claim_is_renewed_or_dropped_after_restart() {
     let patient = "type: manual, timeout: 0, idle_timeout: 0";
     let scene = Scene::new("touch up; while [ ! -e go ]; do sleep 0.05; done", "", patient);
     for name in ["first", "second"] {
@@ -259,7 +259,7 @@ async fn a_claim_that_ran_out_while_nobody_was_here() {
 
 /// A schedule whose firing cannot be prepared does not occupy the places of its agent.
 #[tokio::test]
-async fn trouble_with_one_schedule_does_not_hold_up_another() {
+async fn broken_schedule_does_not_block_other_schedule() {
     let scene = Scene::new("cat", "", OFTEN);
     let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();
     let broken = "      broken: {type: interval, interval: 1s, when_command: [no-such-program]}\n";

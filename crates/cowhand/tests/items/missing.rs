@@ -28,7 +28,7 @@ fn is_reported(fact: &Fact) -> bool {
 
 /// The folder of the items is replaced by an empty one, and comes back after the job has ended.
 #[tokio::test]
-async fn a_result_waits_for_an_item_that_is_away() {
+async fn result_waits_while_item_is_missing() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
     scene.task("one", "");
     let fleet = scene.started().await;
@@ -71,7 +71,7 @@ async fn a_result_is_not_written_into_another_item_of_the_same_name() {
 
 /// An item that a person deleted is forgotten on request.
 #[tokio::test]
-async fn a_person_can_have_a_missing_item_forgotten() {
+async fn release_by_person_forgets_missing_item() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
     scene.task("one", "");
     let fleet = scene.started().await;
@@ -89,7 +89,7 @@ async fn a_person_can_have_a_missing_item_forgotten() {
 
 /// A person renames the file while its job runs. The file is found by its claim, which names the job.
 #[tokio::test]
-async fn a_result_is_told_to_an_item_that_was_renamed() {
+async fn result_is_reported_to_renamed_item() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
     scene.task("one", "");
     let fleet = Arc::new(scene.started().await);
@@ -111,7 +111,7 @@ async fn a_result_is_told_to_an_item_that_was_renamed() {
 
 /// The failures of the item count under its new name too, so it is not tried more often than others.
 #[tokio::test]
-async fn the_failures_of_an_item_that_was_renamed_count_on() {
+async fn renamed_item_keeps_its_failure_count() {
     let script = format!("{UNTIL_GO}; exit 3");
     let scene = Scene::new(&script, ", on_failure: release, max_item_attempts: 2", OFTEN);
     scene.task("one", "");
@@ -132,7 +132,7 @@ async fn the_failures_of_an_item_that_was_renamed_count_on() {
 
 /// The item was renamed, and its claim has expired. The job that the claim names has ended, and its result is known.
 #[tokio::test]
-async fn what_an_ended_job_claims_under_another_name_is_not_worked_on_again() {
+async fn renamed_item_with_claim_of_ended_job_is_not_repeated() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
     scene.task("one", "");
     let fleet = scene.started().await;
@@ -160,7 +160,7 @@ async fn left_claimed(scene: &Scene, fleet: &Fleet) -> String {
 }
 
 #[tokio::test]
-async fn what_an_ended_job_still_claims_is_not_worked_on_again() {
+async fn item_with_claim_of_ended_job_is_not_repeated() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
     scene.task("one", "");
     let fleet = scene.started().await;
@@ -178,7 +178,7 @@ async fn what_an_ended_job_still_claims_is_not_worked_on_again() {
 }
 
 #[tokio::test]
-async fn what_an_ended_job_still_claims_can_be_released_by_hand() {
+async fn item_with_claim_of_ended_job_can_be_released_by_hand() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     let fleet = scene.started().await;
@@ -272,7 +272,7 @@ async fn a_failure_is_not_counted_against_new_work_of_the_same_name() {
 
 /// A renewal does not claim new text.
 #[tokio::test]
-async fn a_claim_is_not_taken_up_again_on_new_work_of_the_same_name() {
+async fn renewal_does_not_claim_new_work_of_the_same_name() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     scene.task("other", "status: blocked\n");
@@ -324,7 +324,7 @@ fn bring_back(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn a_poll_that_sees_the_item_again_has_its_result_told() {
+async fn poll_that_finds_item_again_sends_delayed_result() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
     scene.task("one", "");
     let fleet = scene.started().await;
@@ -337,7 +337,7 @@ async fn a_poll_that_sees_the_item_again_has_its_result_told() {
 }
 
 #[tokio::test]
-async fn a_person_who_looks_at_the_list_has_the_result_told() {
+async fn work_list_that_finds_item_again_sends_delayed_result() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     let fleet = Arc::new(scene.started().await);
@@ -355,7 +355,7 @@ async fn a_person_who_looks_at_the_list_has_the_result_told() {
 
 /// The folder is locked: the source accepts the result and does not answer.
 #[tokio::test]
-async fn the_status_says_that_a_source_does_not_answer() {
+async fn status_shows_work_source_without_answer() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     let fleet = Arc::new(scene.started().await);
@@ -387,7 +387,7 @@ async fn the_status_says_that_a_source_does_not_answer() {
 
 /// A failure reported by a person counts like that of a job.
 #[tokio::test]
-async fn what_a_person_could_not_do_is_given_up() {
+async fn failure_reported_by_person_gives_item_up() {
     let scene = Scene::new("true", "", "type: manual");
     for claimed in [false, true] {
         scene.task("one", "");

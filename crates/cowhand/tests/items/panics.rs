@@ -72,7 +72,7 @@ impl WorkSource for Touchy {
 
 /// The firing is still prepared, the item is worked on once, and the result is reported in the end.
 #[tokio::test]
-async fn a_source_that_panics_is_asked_again() {
+async fn work_source_is_called_again_after_panic() {
     let scene = Scene::new("cat > /dev/null", "", "type: interval, interval: 1s, jitter: 0, prompt: Work.");
     scene.task("a", "");
     let asked = Arc::new(Mutex::new(HashSet::new()));

@@ -37,7 +37,7 @@ pub(super) fn kill_daemon(scene: &Scene) {
 }
 
 #[test]
-fn approved_after_the_daemon_was_killed_and_started_again() {
+fn ask_can_be_approved_after_daemon_was_killed() {
     let scene = asking(&json!({}));
     let id = scene.trigger("SCENARIO:tool");
     let asked = ask(&scene);
@@ -65,7 +65,7 @@ fn approved_after_the_daemon_was_killed_and_started_again() {
 
 /// In a sandbox with its own network the agent can still ask, and gets the answer from the next daemon.
 #[test]
-fn approved_in_a_sandbox_after_the_daemon_was_killed_and_started_again() {
+fn ask_in_sandbox_can_be_approved_after_daemon_was_killed() {
     let models = Models::start();
     let url = models.url();
     let hosts = json!([format!("127.0.0.1:{}", models.port())]);
@@ -93,7 +93,7 @@ fn approved_in_a_sandbox_after_the_daemon_was_killed_and_started_again() {
 }
 
 #[test]
-fn denied_with_a_reason() {
+fn reason_of_denial_reaches_the_model() {
     let scene = asking(&json!({}));
     let id = scene.trigger("SCENARIO:tool");
     let asked = ask(&scene);
@@ -105,7 +105,7 @@ fn denied_with_a_reason() {
 }
 
 #[test]
-fn nobody_answers() {
+fn unanswered_ask_expires_as_denial() {
     let scene = asking(&json!({"ask_timeout": "1s"}));
     let job = scene.run("SCENARIO:tool");
     assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
@@ -116,7 +116,7 @@ fn nobody_answers() {
 
 /// The rules decide, and no person is asked.
 #[test]
-fn rules_decide() {
+fn permission_rules_decide_without_ask() {
     for (permissions, expected) in [
         (json!({"allow": ["Bash(echo *)"], "ask": []}), Ok("from-the-tool")),
         (json!({"allow": ["Bash"], "deny": ["Bash(echo *)"]}), Err("denied")),
@@ -133,7 +133,7 @@ fn rules_decide() {
 }
 
 #[test]
-fn a_question_is_answered() {
+fn answer_to_question_reaches_the_model() {
     let scene = asking(&json!({}));
     let id = scene.trigger("SCENARIO:question");
     let asked = ask(&scene);
@@ -147,7 +147,7 @@ fn a_question_is_answered() {
 
 /// The end of the job ends its asks, and its token is in no arguments and in no stored data.
 #[test]
-fn the_end_of_the_job_ends_what_it_asked() {
+fn end_of_job_ends_its_asks() {
     let scene = asking(&json!({}));
     let id = scene.trigger("SCENARIO:tool");
     let asked = ask(&scene);

@@ -21,7 +21,7 @@ fn was_here(scene: &Scene) -> bool {
 }
 
 #[test]
-fn approved_after_the_daemon_was_killed_and_started_again() {
+fn acp_ask_can_be_approved_after_daemon_was_killed() {
     let (scene, id, asked) = asking();
     kill_daemon(&scene);
     let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
@@ -33,7 +33,7 @@ fn approved_after_the_daemon_was_killed_and_started_again() {
 }
 
 #[test]
-fn denied() {
+fn denied_acp_ask_prevents_use_of_tool() {
     let (scene, id, asked) = asking();
     scene.json(&["deny", asked["id"].as_str().unwrap(), "--message", "not before noon"]);
     let job = scene.finished(&id);

@@ -46,27 +46,27 @@ fn tokens_of_a_job(cli: Cli) {
 }
 
 #[test]
-fn claude_loops_for_tokens() {
+fn claude_stops_at_token_budget() {
     tokens_of_a_job(Cli::Claude);
 }
 
 #[test]
-fn codex_loops_for_tokens() {
+fn codex_stops_at_token_budget() {
     tokens_of_a_job(Cli::Codex);
 }
 
 #[test]
-fn opencode_loops_for_tokens() {
+fn opencode_stops_at_token_budget() {
     tokens_of_a_job(Cli::Opencode);
 }
 
 #[test]
-fn gemini_loops_for_tokens() {
+fn gemini_stops_at_token_budget() {
     tokens_of_a_job(Cli::Gemini);
 }
 
 #[test]
-fn gemini_by_acp_loops_for_tokens() {
+fn gemini_by_acp_stops_at_token_budget() {
     tokens_of_a_job(Cli::GeminiAcp);
 }
 
@@ -98,28 +98,28 @@ fn five_cents(cli: Cli) {
 }
 
 #[test]
-fn codex_loops_for_five_cents() {
+fn codex_stops_at_dollar_budget() {
     five_cents(Cli::Codex);
 }
 
 #[test]
-fn opencode_loops_for_five_cents() {
+fn opencode_stops_at_dollar_budget() {
     five_cents(Cli::Opencode);
 }
 
 #[test]
-fn gemini_loops_for_five_cents() {
+fn gemini_stops_at_dollar_budget() {
     five_cents(Cli::Gemini);
 }
 
 #[test]
-fn gemini_by_acp_loops_for_five_cents() {
+fn gemini_by_acp_stops_at_dollar_budget() {
     five_cents(Cli::GeminiAcp);
 }
 
 /// The program reports 0 for a model without a known price, which is ignored.
 #[test]
-fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
+fn opencode_stops_at_once_without_known_price() {
     let scene = Scene::with(Cli::Opencode, &json!({"budget": {"per_job_usd": 0.05}}));
     scene.change(|fleet| fleet["prices"] = json!({}));
     let told = fs::read_to_string(scene.root.join("home/opencode.json")).unwrap();
@@ -138,7 +138,7 @@ fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
 
 /// Claude enforces the limit itself, because it knows its spending before cowhand does.
 #[test]
-fn claude_loops_for_five_cents() {
+fn claude_stops_at_dollar_budget() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_job_usd": 0.05}}));
     let job = scene.run("SCENARIO:spin");
     assert_eq!(status_and_error(&job), ["failed", "error", "budget"], "{job:#}");
@@ -160,7 +160,7 @@ fn claude_loops_for_five_cents() {
 /// Claude reports its cost when it ends, even if it is cancelled. If it is killed it reports none, so its spending is
 /// assumed, and counts for the day.
 #[test]
-fn claude_killed_counts_all_the_same() {
+fn spending_of_killed_claude_is_assumed() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_day_usd": 3.0}}));
     scene.change(|fleet| fleet["prices"] = json!({}));
     let id = scene.trigger("SCENARIO:loop");

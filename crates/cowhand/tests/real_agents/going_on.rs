@@ -76,7 +76,7 @@ fn a_session_that_is_gone_is_replaced(cli: Cli) {
 }
 
 #[test]
-fn two_triggers_at_once_run_one_after_the_other() {
+fn jobs_of_one_session_run_one_after_the_other() {
     let settings = json!({
         "session": {"policy": "continue"}, "instances": {"max_concurrent": 2},
         "schedules": {"ask": {"type": "manual", "prompt": "And then? SCENARIO:text"}},
@@ -102,7 +102,7 @@ fn two_triggers_at_once_run_one_after_the_other() {
 }
 
 #[test]
-fn a_session_of_another_directory_is_not_tried() {
+fn session_of_other_directory_is_not_continued() {
     let scene = Scene::with(Cli::Claude, &continuing());
     let first = scene.run("Remember the brindled heifer.");
     let fleet = fs::read_to_string(scene.root.join("cowhand.yaml")).unwrap();
@@ -124,7 +124,7 @@ fn a_session_of_another_directory_is_not_tried() {
 }
 
 #[test]
-fn a_session_goes_back_to_its_workspace_or_begins_anew() {
+fn session_continues_in_its_workspace_or_starts_fresh() {
     let settings = json!({"session": {"policy": "continue"}, "isolation": "worktree"});
     let scene = Scene::with(Cli::Claude, &settings);
     let desk = scene.root.join("desk");
@@ -166,7 +166,7 @@ fn a_session_goes_back_to_its_workspace_or_begins_anew() {
 }
 
 #[test]
-fn a_person_goes_on_in_the_right_directory() {
+fn resume_opens_session_in_its_directory() {
     let scene = Scene::new(Cli::Claude);
     let slow = scene.trigger("Wait. SCENARIO:slow");
     wait_until("it to have a session", || {

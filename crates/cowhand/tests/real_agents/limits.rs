@@ -78,21 +78,21 @@ fn parks_three_agents(cli: Cli, killed: bool) {
 }
 
 #[test]
-fn claude() {
+fn claude_agents_wait_for_end_of_usage_limit() {
     parks_three_agents(Cli::Claude, false);
 }
 
 #[test]
-fn codex() {
+fn codex_agents_wait_for_end_of_usage_limit() {
     parks_three_agents(Cli::Codex, false);
 }
 
 #[test]
-fn claude_and_the_daemon_dies() {
+fn claude_agents_wait_for_limit_after_daemon_was_killed() {
     parks_three_agents(Cli::Claude, true);
 }
 
 #[test]
-fn codex_and_the_daemon_dies() {
+fn codex_agents_wait_for_limit_after_daemon_was_killed() {
     parks_three_agents(Cli::Codex, true);
 }

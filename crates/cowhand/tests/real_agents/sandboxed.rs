@@ -102,26 +102,26 @@ fn keys_stay_outside(cli: Cli) {
 }
 
 #[test]
-fn claude_without_its_key() {
+fn claude_works_with_key_outside_sandbox() {
     keys_stay_outside(Cli::Claude);
 }
 
 #[test]
-fn codex_without_its_key() {
+fn codex_works_with_key_outside_sandbox() {
     keys_stay_outside(Cli::Codex);
 }
 
 #[test]
-fn gemini_without_its_key() {
+fn gemini_works_with_key_outside_sandbox() {
     keys_stay_outside(Cli::Gemini);
 }
 
 #[test]
-fn gemini_by_acp_without_its_key() {
+fn gemini_by_acp_works_with_key_outside_sandbox() {
     keys_stay_outside(Cli::GeminiAcp);
 }
 
 #[test]
-fn opencode_without_its_key() {
+fn opencode_works_with_key_outside_sandbox() {
     keys_stay_outside(Cli::Opencode);
 }

@@ -67,11 +67,11 @@ fn works_for_strangers(cli: Cli, home: &str) {
 }
 
 #[test]
-fn claude() {
+fn claude_works_for_strangers_in_strict_sandbox() {
     works_for_strangers(Cli::Claude, ".claude");
 }
 
 #[test]
-fn gemini() {
+fn gemini_works_for_strangers_in_strict_sandbox() {
     works_for_strangers(Cli::Gemini, ".gemini");
 }

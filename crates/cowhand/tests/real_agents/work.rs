@@ -122,7 +122,7 @@ fn doctor_knows_it(cli: Cli) {
 
 /// Partial messages come while the model answers; the whole message comes once.
 #[test]
-fn claude_tells_pieces_if_asked() {
+fn claude_sends_partial_messages() {
     let scene = Scene::with(Cli::Claude, &json!({"partial_messages": true}));
     let job = scene.run("Say hello.");
     assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");

@@ -180,7 +180,7 @@ fn a_hoarder(kind: &str, user: User) {
 
 /// Caps work without a sandbox.
 #[test]
-fn caps_alone() {
+fn caps_work_without_sandbox() {
     let script = "perl -e 'my $n = 0; for (1..1000) { my $p = fork; last unless defined $p; unless ($p) { sleep 600; \
                   exit } $n++ } print \"forked $n\\n\"'; cat ../home/.ssh/id";
     let (_, said) = loose("none", User::Root, script).unwrap();
@@ -191,7 +191,7 @@ fn caps_alone() {
 /// The groups of a killed keeper are removed after the end of its agent. In namespaces the agent ends at once,
 /// otherwise by itself.
 #[test]
-fn without_its_keeper_no_group_is_left() {
+fn groups_of_killed_keeper_are_removed() {
     for kind in ["none", "landlock", "bubblewrap"] {
         let mut scene = Scene::new(User::Root, &waiting("exit 0"), &sandbox(kind));
         scene.start();
@@ -218,7 +218,7 @@ fn without_its_keeper_no_group_is_left() {
 
 /// If no group can be created, the job fails instead of running without caps.
 #[test]
-fn without_groups_there_are_no_caps() {
+fn job_fails_if_no_group_can_be_created() {
     let mut scene =
         Scene::new(User::Nobody, "echo ran >ran", &json!({"sandbox": {"kind": "none", "pids": 48}}));
     scene.start();

@@ -77,19 +77,19 @@ fn what_it_finds(user: User) {
 }
 
 #[test]
-fn as_root() {
+fn agent_works_in_container_as_root() {
     what_it_finds(User::Root);
 }
 
 #[test]
-fn as_nobody() {
+fn agent_works_in_container_as_nobody() {
     what_it_finds(User::Nobody);
 }
 
 /// All output of both streams is kept in order, although the agent does not read its prompt, which is longer than a
 /// pipe.
 #[test]
-fn ten_megabytes() {
+fn ten_megabytes_of_output_are_kept_in_order() {
     const LINES: usize = 100_000;
     let script = format!(
         "i=0; for i in $(seq {LINES}); do echo \"$i of the output, with words that make this line one hundred signs long, or about \
@@ -114,7 +114,7 @@ fn ten_megabytes() {
 
 /// The last output is not lost, even if the prompt is not read.
 #[test]
-fn last_words() {
+fn last_output_is_kept() {
     let mut scene = plain(User::Root, "echo first; echo last >&2; echo the end", &json!({}));
     scene.start();
     for prompt in ["", "a prompt"] {
@@ -134,7 +134,7 @@ fn last_words() {
 
 /// An agent that ignores SIGTERM is killed.
 #[test]
-fn deaf_to_all_words() {
+fn agent_that_ignores_signals_is_killed() {
     let script = "trap '' TERM INT; touch up; while :; do sleep 0.05; done";
     let mut scene = plain(User::Root, script, &json!({}));
     scene.start();
@@ -150,7 +150,7 @@ fn deaf_to_all_words() {
 /// The timeout counts from the start, and the start of a container takes time. So the test sets the timeout only when
 /// the agent is up.
 #[test]
-fn too_slow() {
+fn agent_in_container_times_out() {
     let script = "trap 'echo heard; exit 0' TERM; touch up; while :; do sleep 0.05; done";
     let mut scene = plain(User::Root, script, &json!({}));
     scene.start();
@@ -187,7 +187,7 @@ fn a_token_is_masked() {
 
 /// The config is in the agent's directory: it can be read, but the state and `.env` cannot.
 #[test]
-fn what_lies_in_the_workspace() {
+fn config_and_state_in_workspace_are_protected() {
     let script = "echo x >>cowhand.yaml || echo config-held; cat cowhand.yaml >/dev/null && echo config-read; ls \
                   .cowhand/store.db || echo state-held; grep -q canary .env || echo env-held; echo x >new && echo new";
     let mut scene = plain(User::Root, "true", &json!({"working_directory": "."}));

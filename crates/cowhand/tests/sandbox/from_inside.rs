@@ -79,18 +79,18 @@ fn speaks(user: User) {
 }
 
 #[test]
-fn as_root() {
+fn agent_reaches_only_endpoints_of_its_job_as_root() {
     speaks(User::Root);
 }
 
 #[test]
-fn as_nobody() {
+fn agent_reaches_only_endpoints_of_its_job_as_nobody() {
     speaks(User::Nobody);
 }
 
 /// An agent without fleet tools has no job socket.
 #[test]
-fn whoever_needs_no_voice_has_none() {
+fn agent_without_fleet_tools_has_no_socket() {
     let script = "[ -e \"$COWHAND_SOCKET\" ] && echo found || echo none";
     let mut scene = Scene::new(User::Root, script, &json!({"sandbox": "bubblewrap"}));
     scene.start();

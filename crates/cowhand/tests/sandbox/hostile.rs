@@ -69,7 +69,7 @@ fn a_hostile_agent(kind: &str, user: User) {
 
 /// Without a sandbox, every attack of the same agent that does no lasting harm succeeds.
 #[test]
-fn without_a_sandbox_it_gets_out() {
+fn attacks_succeed_without_sandbox() {
     let scene = scene(User::Root, &json!("none"), "yes");
     let (_, said) = scene.run();
     for attempt in ATTEMPTS.iter().filter(|attempt| !matches!(**attempt, "config" | "starve" | "kill")) {

@@ -99,18 +99,18 @@ fn other_users_are_refused(user: User) {
 }
 
 #[test]
-fn other_users_are_refused_by_root() {
+fn fleet_of_root_refuses_other_users() {
     other_users_are_refused(User::Root);
 }
 
 #[test]
-fn other_users_are_refused_by_nobody() {
+fn fleet_of_nobody_refuses_other_users() {
     other_users_are_refused(User::Nobody);
 }
 
 /// The mode may have been changed by a mistake of an operator, or by an agent.
 #[test]
-fn a_state_folder_that_is_closed_is_opened_again() {
+fn daemon_restores_mode_of_state_folder() {
     let (scene, job) = waiting(User::Nobody, &json!("none"));
     for closed in ["fleet/.cowhand", "fleet/.cowhand/attempts", "fleet/.cowhand/jobs"] {
         set_mode(&scene, closed, 0);
@@ -129,7 +129,7 @@ fn a_state_folder_that_is_closed_is_opened_again() {
 
 /// A mode that the daemon cannot restore is reported, and the daemon waits.
 #[test]
-fn a_closed_folder_above_is_named_and_waited_for() {
+fn closed_parent_folder_is_reported_and_waited_for() {
     let (scene, job) = waiting(User::Nobody, &json!("none"));
     set_mode(&scene, "fleet", 0);
     let advice = format!("restore the mode: `chmod 700 {}`", scene.path("fleet").display());
@@ -147,7 +147,7 @@ fn a_closed_folder_above_is_named_and_waited_for() {
 
 /// The keeper writes the end into a folder that somebody closed while no daemon ran.
 #[test]
-fn a_keeper_opens_its_folder_again() {
+fn keeper_restores_mode_of_state_folder() {
     let (mut scene, job) = waiting(User::Nobody, &json!("none"));
     assert!(scene.command(&["stop", "--keep-agents"]).status().unwrap().success());
     scene.daemon.take().unwrap().wait().unwrap();
@@ -174,11 +174,11 @@ fn an_agent_that_changes_modes(user: User) {
 }
 
 #[test]
-fn an_agent_in_landlock_stops_nobody_as_root() {
+fn modes_changed_by_landlock_agent_are_restored_as_root() {
     an_agent_that_changes_modes(User::Root);
 }
 
 #[test]
-fn an_agent_in_landlock_stops_nobody_as_nobody() {
+fn modes_changed_by_landlock_agent_are_restored_as_nobody() {
     an_agent_that_changes_modes(User::Nobody);
 }

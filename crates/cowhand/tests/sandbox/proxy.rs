@@ -69,18 +69,18 @@ fn by_proxy(user: User) {
 }
 
 #[test]
-fn as_root() {
+fn proxy_allows_only_listed_hosts_as_root() {
     by_proxy(User::Root);
 }
 
 #[test]
-fn as_nobody() {
+fn proxy_allows_only_listed_hosts_as_nobody() {
     by_proxy(User::Nobody);
 }
 
 /// The keeper runs the proxy, so the proxy continues while no daemon runs, and with the next daemon.
 #[test]
-fn a_daemon_that_dies() {
+fn proxy_continues_when_daemon_is_killed() {
     let open = server();
     let script = format!(
         "{ASK}touch up; while [ ! -e one ]; do sleep 0.05; done; ask 'GET http://{open}/alone'; touch asked; while [ ! -e two \
@@ -105,7 +105,7 @@ fn a_daemon_that_dies() {
 
 /// A setting that the kind does not support is an error of the config.
 #[test]
-fn landlock_knows_no_hosts() {
+fn landlock_refuses_hosts_in_config() {
     let sandbox = json!({"kind": "landlock", "network": {"hosts": ["api.example.com"]}});
     let scene = Scene::new(User::Root, "true", &json!({ "sandbox": sandbox }));
     let said = scene.command(&["config", "check"]).output().unwrap();
@@ -115,7 +115,7 @@ fn landlock_knows_no_hosts() {
 
 /// Landlock restricts ports: only TCP to the listed port is allowed.
 #[test]
-fn landlock_knows_ports() {
+fn landlock_allows_only_listed_ports() {
     for user in [User::Root, User::Nobody] {
         let (open, closed) = (server(), server());
         let script = format!(

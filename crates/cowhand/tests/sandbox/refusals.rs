@@ -30,7 +30,7 @@ fn agent(more: &Value) -> Scene {
 }
 
 #[test]
-fn without_the_program_there_is_no_bubblewrap() {
+fn bubblewrap_without_bwrap_program_is_refused() {
     let mut scene = agent(&json!({"sandbox": "bubblewrap"}));
     // The folder contains the needed programs, except bwrap.
     let folder = scene.path("programs");
@@ -53,7 +53,7 @@ fn without_the_program_there_is_no_bubblewrap() {
 
 /// An agent that waits for an answer that cannot reach it would wait for ever.
 #[test]
-fn nobody_asks_from_inside_of_landlock() {
+fn landlock_with_job_channel_is_refused() {
     let words = "lets no agent have one; `sandbox: bubblewrap` does";
     for more in [json!({"followups": {"max": 1}}), json!({"fleet_tools": true})] {
         let mut asked = json!({"sandbox": "landlock"});
@@ -66,7 +66,7 @@ fn nobody_asks_from_inside_of_landlock() {
 
 /// Landlock cannot exclude a part of a folder that it allows.
 #[test]
-fn landlock_cannot_keep_what_lies_in_the_workspace() {
+fn landlock_refuses_workspace_that_contains_config() {
     let mut scene = agent(&json!({"sandbox": "landlock", "working_directory": "."}));
     scene.write("fleet/agent.sh", "touch ../desk/ran");
     let why = refused(&mut scene);
@@ -83,7 +83,7 @@ fn landlock_cannot_keep_what_lies_in_the_workspace() {
 
 /// Namespaces can exclude a part of a folder: the config is readable, the state and `.env` are not there.
 #[test]
-fn bubblewrap_keeps_what_lies_in_the_workspace() {
+fn bubblewrap_protects_config_and_state_in_workspace() {
     let script = "echo x >>cowhand.yaml || echo config-held; cat cowhand.yaml >/dev/null && echo config-read; ls \
                   .cowhand/store.db || echo state-held; grep -q canary .env || echo env-held; echo x >new && echo new";
     let mut scene = agent(&json!({"sandbox": "bubblewrap", "working_directory": "."}));
@@ -101,7 +101,7 @@ fn bubblewrap_keeps_what_lies_in_the_workspace() {
 /// The agent's own files in the state folder are visible, wherever that is: the client of an ACP agent finds
 /// its private files.
 #[test]
-fn bubblewrap_leaves_an_agent_its_own_files() {
+fn bubblewrap_shows_agent_its_own_attempt_files() {
     let script = r#"
         hear() { IFS= read -r heard || exit 9; }
         say() { printf '%s\n' "$1"; }
@@ -153,12 +153,12 @@ fn no_name_of_the_config(kind: &str) {
 }
 
 #[test]
-fn no_name_of_the_config_is_made_in_bubblewrap() {
+fn agent_cannot_create_config_files_in_bubblewrap() {
     no_name_of_the_config("bubblewrap");
 }
 
 #[test]
-fn no_name_of_the_config_is_made_in_a_container() {
+fn agent_cannot_create_config_files_in_container() {
     no_name_of_the_config("docker");
 }
 
@@ -182,18 +182,18 @@ fn no_folder_of_the_config(kind: &str) {
 }
 
 #[test]
-fn no_folder_of_the_config_is_carried_off_in_bubblewrap() {
+fn agent_cannot_move_config_folder_in_bubblewrap() {
     no_folder_of_the_config("bubblewrap");
 }
 
 #[test]
-fn no_folder_of_the_config_is_carried_off_in_a_container() {
+fn agent_cannot_move_config_folder_in_container() {
     no_folder_of_the_config("docker");
 }
 
 /// An agent can redirect a link in a folder that it may write, and no mount can protect a link.
 #[test]
-fn a_config_behind_a_link_cannot_be_kept() {
+fn config_behind_link_is_refused() {
     for kind in ["bubblewrap", "landlock"] {
         let mut scene = agent(&json!({"sandbox": kind, "working_directory": "."}));
         fs::rename(scene.path("fleet/cowhand.yaml"), scene.path("outside/real.yaml")).unwrap();
@@ -206,7 +206,7 @@ fn a_config_behind_a_link_cannot_be_kept() {
 
 /// A link that one job redirects would affect the next.
 #[test]
-fn no_path_behind_a_link_that_the_agent_could_change() {
+fn path_behind_link_in_workspace_is_refused() {
     for kind in ["bubblewrap", "landlock"] {
         for key in ["write", "read"] {
             let mut scene = agent(&json!({"sandbox": {"kind": kind, key: ["data"]}}));
@@ -219,7 +219,7 @@ fn no_path_behind_a_link_that_the_agent_could_change() {
 
 /// The sockets of container engines, also of rootless ones, give the rights of their user.
 #[test]
-fn no_agent_is_given_a_socket_of_an_engine() {
+fn socket_of_container_engine_is_refused() {
     for place in ["docker.sock", "podman/podman.sock"] {
         for kind in ["landlock", "bubblewrap"] {
             // The runtime folder in these tests is that of the scene.
@@ -234,7 +234,7 @@ fn no_agent_is_given_a_socket_of_an_engine() {
 }
 
 #[test]
-fn no_agent_is_given_keys_or_a_home() {
+fn keys_and_home_are_refused() {
     for (write, word) in [
         ("~/.ssh", "which no agent is given"),
         ("../home", "the home of this user"),
@@ -253,7 +253,7 @@ fn no_agent_is_given_keys_or_a_home() {
 
 /// A key that stays outside has to exist, and the settings of a schedule are checked too.
 #[test]
-fn doctor_tries_what_a_start_tries() {
+fn doctor_checks_start_of_each_schedule() {
     let schedules = json!({
         "well": {"type": "manual"},
         "wrong": {"type": "manual", "sandbox": {"kind": "bubblewrap", "read": ["~/.ssh"]}},
@@ -286,7 +286,7 @@ fn doctor_tries_what_a_start_tries() {
 
 /// The stricter sandbox of agent and schedule applies.
 #[test]
-fn a_schedule_can_only_tighten() {
+fn schedule_can_only_tighten_sandbox() {
     let schedules = json!({
         "tight": {"type": "interval", "interval": "1h", "enabled": false, "sandbox": "bubblewrap"},
         "loose": {"type": "interval", "interval": "1h", "enabled": false, "sandbox": "none"},

@@ -88,12 +88,12 @@ fn nobody_else_is_touched(user: User) {
 }
 
 #[test]
-fn nobody_else_is_touched_as_root() {
+fn landlock_protects_other_files_and_processes_as_root() {
     nobody_else_is_touched(User::Root);
 }
 
 #[test]
-fn nobody_else_is_touched_as_nobody() {
+fn landlock_protects_other_files_and_processes_as_nobody() {
     nobody_else_is_touched(User::Nobody);
 }
 
@@ -131,17 +131,17 @@ fn no_special_modes(sandbox: &str, user: User) {
 }
 
 #[test]
-fn no_file_has_the_rights_of_its_owner_in_bubblewrap_as_root() {
+fn setuid_modes_are_refused_in_bubblewrap_as_root() {
     no_special_modes("bubblewrap", User::Root);
 }
 
 #[test]
-fn no_file_has_the_rights_of_its_owner_in_bubblewrap_as_nobody() {
+fn setuid_modes_are_refused_in_bubblewrap_as_nobody() {
     no_special_modes("bubblewrap", User::Nobody);
 }
 
 #[test]
-fn no_file_has_the_rights_of_its_owner_in_a_container() {
+fn setuid_modes_are_refused_in_container() {
     no_special_modes("docker", User::Root);
 }
 
@@ -172,22 +172,22 @@ fn sockets_refused(sandbox: &serde_json::Value, user: User, answer: &str) {
 }
 
 #[test]
-fn a_network_of_its_own_has_no_other_families_as_root() {
+fn bubblewrap_refuses_other_socket_families_as_root() {
     sockets(&json!("bubblewrap"), User::Root);
 }
 
 #[test]
-fn a_network_of_its_own_has_no_other_families_as_nobody() {
+fn bubblewrap_refuses_other_socket_families_as_nobody() {
     sockets(&json!("bubblewrap"), User::Nobody);
 }
 
 /// The answer is that of Podman's filter to calls that it does not know.
 #[test]
-fn a_container_has_no_other_families() {
+fn container_refuses_other_socket_families() {
     sockets_refused(&json!("docker"), User::Root, "Function not implemented");
 }
 
 #[test]
-fn a_network_with_a_proxy_has_no_other_families() {
+fn bubblewrap_with_proxy_refuses_other_socket_families() {
     sockets(&json!({"kind": "bubblewrap", "network": {"hosts": ["example.com"]}}), User::Nobody);
 }

@@ -44,22 +44,22 @@ fn reads(read: &str, user: User) {
 }
 
 #[test]
-fn the_folder_of_sockets_as_root() {
+fn run_folder_is_readable_in_bubblewrap_as_root() {
     reads("/run", User::Root);
 }
 
 #[test]
-fn the_folder_of_sockets_as_nobody() {
+fn run_folder_is_readable_in_bubblewrap_as_nobody() {
     reads("/run", User::Nobody);
 }
 
 #[test]
-fn everything_as_root() {
+fn root_folder_is_readable_in_bubblewrap_as_root() {
     reads("/", User::Root);
 }
 
 #[test]
-fn everything_as_nobody() {
+fn root_folder_is_readable_in_bubblewrap_as_nobody() {
     reads("/", User::Nobody);
 }
 
@@ -68,7 +68,7 @@ const BROKEN: &str = "#!/bin/sh\ncase \"$*\" in *enclosed*) echo \"bwrap: Can't 
     exec /usr/bin/bwrap \"$@\"\n";
 
 #[test]
-fn a_sandbox_that_cannot_be_made_is_no_exit_of_the_agent() {
+fn failure_of_bwrap_is_a_start_failure() {
     let mut scene = Scene::new(User::Root, "touch ran", &json!({"sandbox": "bubblewrap"}));
     scene.write("programs/bwrap", BROKEN);
     fs::set_permissions(scene.path("programs/bwrap"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -82,7 +82,7 @@ fn a_sandbox_that_cannot_be_made_is_no_exit_of_the_agent() {
 
 /// The agent's own output and exit code are not taken for those of bwrap.
 #[test]
-fn an_agent_that_speaks_like_bwrap() {
+fn agent_output_like_that_of_bwrap_is_no_start_failure() {
     let script = "echo \"bwrap: Can't mkdir /x\" >&2; exit 1";
     let mut scene = Scene::new(User::Root, script, &json!({"sandbox": "bubblewrap"}));
     scene.start();

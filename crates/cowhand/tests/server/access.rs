@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{Scene, answer, hex};
 
 #[tokio::test]
-async fn who_is_let_in() {
+async fn only_valid_tokens_are_accepted() {
     let scene = Scene::new();
     let good = scene.token("good", "read");
     let revoked = scene.token("gone", "admin");
@@ -60,7 +60,7 @@ async fn who_is_let_in() {
 }
 
 #[tokio::test]
-async fn each_scope_and_what_it_allows() {
+async fn each_endpoint_requires_its_scope() {
     let scene = Scene::new();
     let tokens = ["read", "operate", "admin"].map(|scope| scene.token(&format!("for-{scope}"), scope));
     // An allowed request may still find nothing, but is not refused for its scope.
@@ -99,7 +99,7 @@ async fn each_scope_and_what_it_allows() {
 }
 
 #[tokio::test]
-async fn only_by_our_names_and_from_our_pages() {
+async fn unknown_hosts_and_origins_are_refused() {
     let scene = Scene::new();
     let token = scene.token("t", "read");
     let port = scene.url.rsplit_once(':').unwrap().1;
@@ -133,7 +133,7 @@ async fn only_by_our_names_and_from_our_pages() {
 }
 
 #[tokio::test]
-async fn wrong_tokens_are_limited_and_right_ones_are_not() {
+async fn only_wrong_tokens_are_rate_limited() {
     let scene = Scene::new();
     let good = scene.token("good", "read");
     let mut last = None;
@@ -146,7 +146,7 @@ async fn wrong_tokens_are_limited_and_right_ones_are_not() {
 }
 
 #[tokio::test]
-async fn bodies_are_limited_and_mistakes_have_one_shape() {
+async fn large_and_invalid_bodies_are_refused() {
     let scene = Scene::new();
     let token = scene.token("t", "operate");
     let trigger =
@@ -161,7 +161,7 @@ async fn bodies_are_limited_and_mistakes_have_one_shape() {
 }
 
 #[tokio::test]
-async fn tokens_are_made_shown_once_and_revoked() {
+async fn tokens_are_created_shown_once_and_revoked() {
     let scene = Scene::new();
     let made = scene.token("ci", "operate");
     assert!(made.starts_with("cow_") && made.len() == 47, "{made}");

@@ -20,7 +20,7 @@ fn asked(scene: &Scene) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn every_way_in_leaves_its_name() {
+async fn audit_records_actor_of_each_kind_of_access() {
     let mut scene = Scene::new();
     let me = String::from_utf8(std::process::Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let me = format!("person {}", me.trim());

@@ -206,7 +206,7 @@ const SPEECHES: [(&str, &[&str]); 2] = [
 
 /// No line contains the whole secret, and the joined lines do not either.
 #[tokio::test]
-async fn a_secret_in_two_pieces() {
+async fn secret_split_over_two_messages_is_masked() {
     let mut scene = Scene::prepared(SPEAKERS);
     fs::create_dir(scene.path("bin")).unwrap();
     for (name, lines) in SPEECHES {

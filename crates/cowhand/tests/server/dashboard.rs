@@ -25,7 +25,7 @@ async fn enter(link: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn links_are_made_by_the_owner_and_by_admins() {
+async fn login_links_are_created_by_owner_and_admins() {
     let mut scene = Scene::new();
     let (code, out, said) = scene.run(&["dashboard"]);
     assert!(code == 0 && out.starts_with(&format!("{}/login/", scene.url)), "{out} {said}");
@@ -78,7 +78,7 @@ async fn pages_show_what_the_scope_allows() {
 
 /// The first page shows what does not fire, and tokens without a price are not shown as free.
 #[tokio::test]
-async fn the_first_page_tells_what_has_given_up() {
+async fn first_page_shows_schedules_that_do_not_fire() {
     let scene = Scene::of(
         r#"
 server: {listen: "127.0.0.1:0"}
@@ -105,7 +105,7 @@ agents:
 }
 
 #[tokio::test]
-async fn style_and_script_are_kept_by_browsers() {
+async fn assets_are_cached_by_browsers() {
     let scene = Scene::new();
     let page = scene.ask("GET", "/").send().await.unwrap().text().await.unwrap();
     let names: Vec<&str> = page.split('"').filter(|part| part.starts_with("/assets/")).collect();
@@ -124,7 +124,7 @@ async fn style_and_script_are_kept_by_browsers() {
 }
 
 #[tokio::test]
-async fn start_prints_a_link_on_a_terminal_and_nowhere_else() {
+async fn start_prints_login_link_only_on_terminal() {
     let mut scene = Scene::new();
     scene.kill();
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -150,7 +150,7 @@ async fn start_prints_a_link_on_a_terminal_and_nowhere_else() {
 
 /// The API and the page show the workspace of a job, and its hooks.
 #[tokio::test]
-async fn a_job_shows_its_workspace_its_changes_and_its_hooks() {
+async fn job_page_shows_workspace_diff_and_hooks() {
     let mut scene = Scene::prepared(
         r#"
 server: {listen: "127.0.0.1:0"}
@@ -211,7 +211,7 @@ agents:
 
 /// A link that could not be used is not used up.
 #[tokio::test]
-async fn a_link_outlives_a_store_that_is_away() {
+async fn login_link_stays_valid_while_store_is_away() {
     let mut server = Postgres::start();
     let fleet = format!(
         "store: {}\nserver: {{listen: \"127.0.0.1:0\"}}\nagents: [{{name: a, runtime: command, command: ['true']}}]\n",

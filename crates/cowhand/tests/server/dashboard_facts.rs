@@ -55,7 +55,7 @@ async fn all_waiting_jobs_are_counted() {
 }
 
 #[tokio::test]
-async fn addresses_that_lead_nowhere_get_a_page() {
+async fn wrong_addresses_get_an_error_page() {
     let scene = Scene::of(FLEET);
     let token = scene.token("reader", "read");
     let cases = [
@@ -87,7 +87,7 @@ async fn addresses_that_lead_nowhere_get_a_page() {
 }
 
 #[tokio::test]
-async fn a_cancelled_job_says_who_cancelled_it() {
+async fn cancelled_job_shows_who_cancelled_it() {
     let scene = Scene::of(FLEET);
     let token = scene.token("boss", "admin");
     let mut jobs = Vec::new();
@@ -146,7 +146,7 @@ async fn the_ledger_shows_how_jobs_ended() {
 
 /// The page of a removed agent shows its remaining jobs, and all links to it work.
 #[tokio::test]
-async fn an_agent_that_left_has_a_page() {
+async fn removed_agent_has_a_page() {
     let scene = Scene::of(FLEET);
     let token = scene.token("reader", "read");
     assert_eq!(scene.run(&["trigger", "busy"]).0, 0);
@@ -181,7 +181,7 @@ async fn an_agent_that_left_has_a_page() {
 
 /// A firing was accepted and cannot be prepared. Then its schedule is removed from the config, and later its agent.
 #[tokio::test]
-async fn a_firing_without_a_job_stays_on_the_pages() {
+async fn firing_of_removed_schedule_stays_on_pages() {
     const HEAD: &str = "server: {listen: \"127.0.0.1:0\"}\nagents:\n";
     const OTHER: &str = "  - {name: other, runtime: command, command: ['true']}\n";
     const AGENT: &str = "  - name: a\n    runtime: command\n    command: ['true']\n";

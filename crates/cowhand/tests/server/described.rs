@@ -55,7 +55,7 @@ fn run(scene: &Scene, token: &str, config: &str) {
 
 /// Runs once with existing names and ids, and once with generated ones.
 #[test]
-fn every_answer_is_as_it_is_described() {
+fn answers_match_openapi_document() {
     let scene = Scene::new();
     let token = scene.token("tester", "admin");
     let (code, job, said) = scene.run(&["trigger", "worker", "by-hand", "--wait", "--json"]);
@@ -73,7 +73,7 @@ fn every_answer_is_as_it_is_described() {
 }
 
 #[tokio::test]
-async fn the_description_is_served_where_it_says() {
+async fn openapi_document_is_served_and_its_endpoints_need_a_token() {
     let scene = Scene::new();
     let token = scene.token("reader", "read");
     let (status, document) = answer(scene.ask("GET", "/api/v1/openapi.json").bearer_auth(&token)).await;

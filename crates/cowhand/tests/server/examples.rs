@@ -56,7 +56,7 @@ fn is_bug(payload: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn all_are_taken_filtered_and_templated() {
+async fn github_examples_are_accepted_filtered_and_rendered() {
     let scene = Scene::of(FLEET);
     let examples = examples();
     assert!(examples.len() > 300, "{}", examples.len());

@@ -181,12 +181,12 @@ fn most() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_one_is_a_job_once_on_sqlite() {
+async fn each_delivery_becomes_one_job_on_sqlite() {
     flood(None, most()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_one_is_a_job_once_on_postgres() {
+async fn each_delivery_becomes_one_job_on_postgres() {
     let postgres = Postgres::start();
     flood(Some(&postgres.url()), most()).await;
 }

@@ -11,7 +11,7 @@ use crate::{FLEET, NEW, OLD, Scene, answer, hmac};
 const BODY: &[u8] = br#"{"action":"opened","issue":{"number":7}}"#;
 
 #[tokio::test]
-async fn every_scheme_right_wrong_stale_and_truncated() {
+async fn signatures_of_each_scheme_are_checked() {
     let scene = Scene::new();
     let now = Timestamp::now().as_second();
     let old = now - 301;
@@ -69,7 +69,7 @@ async fn every_scheme_right_wrong_stale_and_truncated() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_delivery() {
+async fn each_delivery_gets_its_status() {
     let scene = Scene::new();
     let said = |status: u16, word: &str| (status, word.to_owned());
     for (schedule, id, event, body, expected) in [
@@ -108,7 +108,7 @@ async fn what_becomes_of_a_delivery() {
 }
 
 #[tokio::test]
-async fn gitlab_names_its_deliveries() {
+async fn event_uuid_of_gitlab_identifies_delivery() {
     let scene = Scene::new();
     let send = async |id: &str| {
         let request = scene.deliver("hook", BODY).header("x-gitlab-token", NEW);
@@ -119,7 +119,7 @@ async fn gitlab_names_its_deliveries() {
 }
 
 #[tokio::test]
-async fn unsigned_deliveries_are_for_this_machine() {
+async fn unsigned_deliveries_are_accepted_only_on_loopback() {
     let mut scene = Scene::new();
     assert_eq!(answer(scene.deliver("unsigned", BODY)).await.0, 202);
     scene.kill();
@@ -130,7 +130,7 @@ async fn unsigned_deliveries_are_for_this_machine() {
 }
 
 #[tokio::test]
-async fn too_much_is_refused() {
+async fn large_bodies_and_many_wrong_secrets_are_refused() {
     let scene = Scene::new();
     let head = "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\n";
     assert_eq!(scene.raw(format!("{head}content-length: 1000000000\r\n\r\n").as_bytes()), 413);
@@ -150,7 +150,7 @@ async fn too_much_is_refused() {
 }
 
 #[tokio::test]
-async fn what_was_taken_outlives_the_daemon() {
+async fn accepted_deliveries_survive_kill_of_daemon() {
     let mut scene = Scene::new();
     let mut taken = Vec::new();
     for round in 0..3 {
@@ -167,7 +167,7 @@ async fn what_was_taken_outlives_the_daemon() {
 }
 
 #[tokio::test]
-async fn two_hundred_at_once_are_one_job() {
+async fn concurrent_duplicate_deliveries_make_one_job() {
     let scene = Scene::new();
     let sent = (0..200).map(|_| answer(scene.github("hook", "same", "push", BODY)));
     let mut statuses: Vec<u16> = join_all(sent).await.into_iter().map(|(status, _)| status).collect();
@@ -177,7 +177,7 @@ async fn two_hundred_at_once_are_one_job() {
 }
 
 #[tokio::test]
-async fn slack_is_told_what_it_asks_only_if_it_signs() {
+async fn challenge_of_slack_is_answered_only_if_signed() {
     let scene = Scene::new();
     let body = br#"{"type":"url_verification","challenge":"c-4711","token":"x"}"#;
     let time = Timestamp::now().as_second().to_string();
@@ -195,7 +195,7 @@ async fn slack_is_told_what_it_asks_only_if_it_signs() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_not_set_is_told_before_anybody_tries() {
+async fn missing_webhook_secret_is_reported_before_first_delivery() {
     let mut scene = Scene::new();
     let said = "its deliveries are refused, because no secret is set: NOT_THERE";
     let (_, why, _) = scene.run(&["why", "worker/unset"]);
@@ -217,7 +217,7 @@ async fn a_secret_that_is_not_set_is_told_before_anybody_tries() {
 }
 
 #[tokio::test]
-async fn an_unsigned_webhook_outside_of_loopback_is_told_before_anybody_tries() {
+async fn unsigned_webhook_outside_loopback_is_reported() {
     let mut scene = Scene::prepared(FLEET);
     scene.start_anywhere();
     let (status, _) = answer(scene.deliver("unsigned", BODY)).await;
@@ -320,7 +320,7 @@ async fn pass_the_pause(scene: &mut Scene) {
 
 /// Deliveries of a paused schedule are kept; when the pause ends, one of them runs first.
 #[tokio::test]
-async fn what_comes_during_a_pause_waits_for_its_end() {
+async fn deliveries_during_pause_wait_for_its_end() {
     let mut scene = Scene::of(&fragile("1h"));
     let ran = |scene: &Scene| std::fs::read_to_string(scene.path("ran")).unwrap_or_default().lines().count();
     assert_eq!(answer(scene.github("hook", "d1", "issues", BODY)).await.0, 202);
@@ -366,7 +366,7 @@ async fn what_comes_during_a_pause_waits_for_its_end() {
 
 /// A delivery that is not prepared yet waits for the end of the pause, and is shown so.
 #[tokio::test]
-async fn what_waits_for_the_end_of_a_pause_is_not_being_prepared() {
+async fn delivery_during_pause_is_not_shown_as_being_prepared() {
     let scene = Scene::of(&fragile("1h"));
     assert_eq!(answer(scene.github("asking", "d1", "issues", BODY)).await.0, 202);
     pause(&scene);
@@ -381,7 +381,7 @@ async fn what_waits_for_the_end_of_a_pause_is_not_being_prepared() {
 
 /// A delivery to a schedule with `when_command` is prepared only after the pause.
 #[tokio::test]
-async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
+async fn delivery_with_when_command_waits_for_end_of_pause() {
     let scene = Scene::of(&fragile("3s"));
     assert_eq!(answer(scene.github("asking", "d1", "issues", BODY)).await.0, 202);
     let until = pause(&scene);
@@ -415,7 +415,7 @@ agents:
 /// A delivery that was accepted while the schedule was on runs, whichever way the schedule is turned off. A firing by
 /// the clock is skipped.
 #[tokio::test]
-async fn a_delivery_without_a_job_runs_although_its_schedule_is_turned_off() {
+async fn accepted_delivery_runs_after_schedule_is_disabled() {
     for in_file in [false, true] {
         let scene = Scene::of(&unprepared(true, "no-such-program"));
         let why =

@@ -68,7 +68,7 @@ async fn is_well(scene: &Scene, what: &str) {
 }
 
 #[tokio::test]
-async fn no_name_leads_anywhere_else() {
+async fn path_tricks_are_refused() {
     let scene = Scene::of(FLEET);
     let long = "a".repeat(5_000);
     for path in [
@@ -115,7 +115,7 @@ async fn no_name_leads_anywhere_else() {
 }
 
 #[tokio::test]
-async fn a_form_on_somebody_elses_page_changes_nothing() {
+async fn cross_site_forms_are_refused() {
     let scene = Scene::of(FLEET);
     let token = scene.token("t", "admin");
     for (path, body) in
@@ -164,7 +164,7 @@ fn gigabyte(scene: &Scene, is_announced: bool) -> (usize, Option<u16>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gigabyte_is_not_taken() {
+async fn body_of_a_gigabyte_is_refused() {
     let scene = Scene::of(FLEET);
     for is_announced in [true, false] {
         let sent: Vec<_> = std::thread::scope(|scope| {
@@ -218,7 +218,7 @@ async fn drip(scene: &Scene, head: &str, bytes: &str, came: &AtomicUsize) -> (Du
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_slow_on_purpose_is_let_go() {
+async fn slow_clients_are_disconnected() {
     let scene = Scene::of(FLEET);
     let announced = "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n";
     let chunked =
@@ -285,7 +285,7 @@ async fn most_kept<T>(scene: &Scene, doing: impl Future<Output = T>) -> (T, usiz
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_connections() {
+async fn ten_thousand_connections_are_limited() {
     let scene = Scene::of(FLEET);
     let (wanted, before) = (many(10_000), kept(&scene));
     let open = async |sources: usize| -> Vec<TcpStream> {

@@ -55,7 +55,7 @@ fn filled(path: &str, job: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
+async fn job_token_opens_only_endpoints_of_its_job() {
     let scene = Scene::of(FLEET);
     let admin = scene.token("all", "admin");
     let ((one, token), (other, _)) = (up(&scene, "one"), up(&scene, "other"));
@@ -128,7 +128,7 @@ async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_does_not_take_is_refused() {
+async fn unknown_parameters_and_invalid_bodies_are_refused() {
     let scene = Scene::of(FLEET);
     let admin = scene.token("all", "admin");
     let (_, description) = answer(scene.ask("GET", "/api/v1/openapi.json").bearer_auth(&admin)).await;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{OLD, Scene, hmac};
 
 #[tokio::test]
-async fn start_and_status_say_where() {
+async fn start_and_status_show_address_of_server() {
     let mut scene = Scene::new();
     let status =
         |scene: &Scene| -> Value { serde_json::from_str(&scene.run(&["status", "--json"]).1).unwrap() };
@@ -53,7 +53,7 @@ fn head(body: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_closes_ends_what_is_under_way() {
+async fn stop_finishes_begun_request_and_closes_idle_connection() {
     let mut scene = Scene::new();
     let connect = || {
         let stream = TcpStream::connect(scene.place()).unwrap();
@@ -96,7 +96,7 @@ async fn streams_end_with_the_server() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_stopping_takes_no_deliveries() {
+async fn stopping_daemon_refuses_deliveries() {
     let scene = Scene::of(
         r#"
 server: {listen: "127.0.0.1:0"}
@@ -131,7 +131,7 @@ agents:
 
 /// The default port may be in use by another program; a chosen port has to be used.
 #[test]
-fn a_second_fleet_takes_a_free_port_if_none_was_chosen() {
+fn second_fleet_uses_free_port_if_none_is_configured() {
     // The port is bound by this test, or by another program on this machine.
     let taken = TcpListener::bind("127.0.0.1:3232");
     let fleet = "agents: [{name: a, runtime: command, command: ['true']}]\n";

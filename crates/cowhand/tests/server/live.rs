@@ -67,7 +67,7 @@ impl Stream {
 }
 
 #[tokio::test]
-async fn the_log_goes_on_where_a_client_left_off() {
+async fn event_stream_continues_after_last_event_id() {
     let mut scene = Scene::new();
     let token = scene.token("reader", "read");
     let mut early = Stream::open(&scene, &token, "/api/v1/events?after=0", None).await;
@@ -95,7 +95,7 @@ async fn the_log_goes_on_where_a_client_left_off() {
 }
 
 #[tokio::test]
-async fn a_job_is_heard_to_its_end_and_no_further() {
+async fn output_stream_ends_with_its_job() {
     let scene = Scene::new();
     let token = scene.token("reader", "read");
     let (_, job, _) =
@@ -132,7 +132,7 @@ async fn a_job_is_heard_to_its_end_and_no_further() {
 
 /// A client that is slow, or does not read at all, costs the daemon no more than a page of memory.
 #[tokio::test]
-async fn a_thousand_clients_cost_little() {
+async fn thousand_stream_clients_need_little_memory() {
     let scene = Scene::new();
     let token = scene.token("reader", "read");
     let memory = |what: &str| -> u64 {
@@ -156,7 +156,7 @@ async fn a_thousand_clients_cost_little() {
 
 /// Lines of output have no id: a client reconnects with the number of the last event.
 #[tokio::test]
-async fn output_comes_with_the_events_if_asked_for() {
+async fn event_stream_includes_output_on_request() {
     let scene = Scene::new();
     let token = scene.token("reader", "read");
     let mut plain = Stream::open(&scene, &token, "/api/v1/events", None).await;

@@ -33,7 +33,7 @@ fn value(text: &str, sample: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn the_fleet_in_numbers() {
+async fn metrics_count_jobs_firings_tokens_and_cost() {
     let mut scene = Scene::new();
     let token = scene.token("prometheus", "read");
     assert_eq!(answer(scene.ask("GET", "/metrics")).await.0, 401);
@@ -81,7 +81,7 @@ async fn the_fleet_in_numbers() {
 
 /// Names that dashboards and alerts use do not change by accident.
 #[tokio::test]
-async fn the_names() {
+async fn metric_names_do_not_change() {
     let scene = Scene::new();
     let token = scene.token("prometheus", "read");
     let text = metrics(&scene, &token).await;
@@ -90,7 +90,7 @@ async fn the_names() {
 }
 
 #[tokio::test]
-async fn hooks_are_counted_by_what_became_of_them() {
+async fn hooks_are_counted_by_outcome() {
     let scene = Scene::of(
         r#"
 server: {listen: "127.0.0.1:0"}
@@ -125,7 +125,7 @@ agents:
 
 /// Metrics of budgets, providers, asks and breakers.
 #[tokio::test]
-async fn what_holds_agents_back() {
+async fn metrics_show_budgets_providers_asks_and_pauses() {
     // Use a zone in which it is about noon, so that no day ends during the test.
     let hours = 12 - jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
     let zone = format!("Etc/GMT{}{}", if hours > 0 { '-' } else { '+' }, hours.abs());

@@ -15,7 +15,7 @@ const TOLD: &str = r#"{"type":"assistant","content":"a","model":"m","usage":{"in
 {"type":"assistant","content":"b","model":"n","usage":{"input_tokens":18446744073709551615,"output_tokens":7,"cost_usd":1e300}}"#;
 
 #[tokio::test]
-async fn absurd_figures_are_the_same_everywhere() {
+async fn huge_usage_numbers_are_limited_everywhere() {
     let scene = Scene::of(FLEET);
     let token = scene.token("reader", "read");
     let (code, job, said) = scene.run(&["trigger", "worker", "-p", TOLD, "--wait", "--json"]);
@@ -40,7 +40,7 @@ async fn absurd_figures_are_the_same_everywhere() {
 }
 
 #[tokio::test]
-async fn every_refusal_has_one_shape() {
+async fn every_refusal_is_a_problem_document() {
     let scene = Scene::of(FLEET);
     let token = scene.token("boss", "admin");
     for (method, path, code) in [
@@ -64,7 +64,7 @@ async fn every_refusal_has_one_shape() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn refusal_names_missing_field() {
     let scene = Scene::of(FLEET);
     let token = scene.token("boss", "admin");
     let (_, job, _) = scene.run(&["trigger", "worker", "-p", "x", "--wait", "--json"]);

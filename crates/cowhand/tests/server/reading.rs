@@ -9,7 +9,7 @@ async fn get(scene: &Scene, token: &str, path: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn health_is_told_without_a_token() {
+async fn health_endpoints_need_no_token() {
     let scene = Scene::new();
     for path in ["/healthz", "/readyz"] {
         assert_eq!(answer(scene.ask("GET", path)).await, (200, json!("ok\n")), "{path}");
@@ -30,7 +30,7 @@ async fn health_is_told_without_a_token() {
 }
 
 #[tokio::test]
-async fn the_timeline_tells_what_was_and_what_will_be() {
+async fn timeline_shows_past_and_planned_firings() {
     let scene = Scene::new();
     let token = scene.token("reader", "read");
     assert_eq!(scene.run(&["trigger", "worker", "by-hand", "--wait"]).0, 0);
@@ -64,7 +64,7 @@ async fn the_timeline_tells_what_was_and_what_will_be() {
 }
 
 #[tokio::test]
-async fn usage_adds_up_what_agents_say() {
+async fn usage_sums_reported_costs_and_tokens() {
     let scene = Scene::new();
     let token = scene.token("reader", "read");
     let said = r#"{"type":"result","subtype":"success","is_error":false,"result":"done","num_turns":2,"total_cost_usd":0.5,"modelUsage":{"big":{"inputTokens":10,"outputTokens":5,"costUSD":0.4},"small":{"inputTokens":1,"outputTokens":1,"costUSD":0.1}}}"#;
@@ -90,7 +90,7 @@ async fn usage_adds_up_what_agents_say() {
 }
 
 #[tokio::test]
-async fn nodes_config_and_search() {
+async fn nodes_config_and_job_search_are_served() {
     let scene = Scene::new();
     let token = scene.token("reader", "read");
     let (_, nodes) = get(&scene, &token, "/api/v1/nodes").await;

@@ -41,7 +41,7 @@ async fn shown(scene: &Scene, trusted: &[u8]) -> Result<(u16, Vec<u8>), reqwest:
 }
 
 #[tokio::test]
-async fn it_is_spoken_and_its_files_are_read_again() {
+async fn tls_is_served_and_certificate_is_reloaded() {
     let mut scene = Scene::prepared(FLEET);
     let first = certify(&scene, 2090);
     scene.start(&[]);
@@ -89,7 +89,7 @@ async fn it_is_spoken_and_its_files_are_read_again() {
 }
 
 #[tokio::test]
-async fn files_that_are_no_good_are_told_before_anything_runs() {
+async fn start_refuses_invalid_certificate_files() {
     let scene = Scene::prepared(FLEET);
     let start = |expected: &str| {
         let (code, out, said) = scene.run(&["start"]);

@@ -42,7 +42,7 @@ fn looks(scene: &Scene) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pollers_with_an_hour_to_wait_look_at_once() {
+async fn delivery_about_repository_triggers_polls_at_once() {
     let fake = FakeLists::with_issues(0).await;
     let mut scene = Scene::prepared(&fleet(&fake.url));
     std::fs::write(scene.path(".env"), "GITHUB_TOKEN=token\n").unwrap();

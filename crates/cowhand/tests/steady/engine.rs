@@ -27,7 +27,7 @@ fn agent(folder: &TempDir) -> Agent {
 
 /// There is one thread for everything, so that blocking it would block the test.
 #[tokio::test]
-async fn an_engine_that_does_not_answer_holds_up_nobody() {
+async fn silent_container_engine_does_not_block_fleet() {
     let folder = TempDir::new().unwrap();
     let options = Options {
         agents: AgentSource::Given(Roster::of(vec![agent(&folder)])),

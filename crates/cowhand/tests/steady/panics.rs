@@ -7,7 +7,7 @@ use crate::{Scene, processes};
 const WORK: &str = "echo $COWHAND_JOB_ID >> starts; echo working; echo done";
 
 #[tokio::test]
-async fn after_a_panic_the_attempt_is_taken_up_again() {
+async fn attempt_continues_after_panic() {
     for place in ["workspace-made", "launched", "looked", "ended", "read", "settled"] {
         let mut scene = Scene::new(WORK);
         assert!(scene.start(&format!("panic:{place}")), "{}", scene.read("log"));
@@ -27,7 +27,7 @@ async fn after_a_panic_the_attempt_is_taken_up_again() {
 
 /// A job that panics each time is not held for ever, and nothing of it is left.
 #[tokio::test]
-async fn what_panics_each_time_is_given_up() {
+async fn job_fails_after_repeated_panics() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; echo working; sleep 1000");
     assert!(scene.start("panic:looked:1000"));
     let store = scene.store().await;

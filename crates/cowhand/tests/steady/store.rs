@@ -9,7 +9,7 @@ use crate::{Scene, kill_all_of, processes};
 
 /// While an attempt that never began cannot be requeued, the daemon retries.
 #[tokio::test]
-async fn what_cannot_be_given_back_yet_is_not_held_for_ever() {
+async fn requeue_is_retried_until_store_accepts_it() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts");
     scene.start("claimed");
     scene.wait_for_death();
@@ -31,7 +31,7 @@ async fn what_cannot_be_given_back_yet_is_not_held_for_ever() {
 /// A power cut may remove the folder of an attempt that has begun. Its recorded usage is kept, and it does
 /// not run a second time.
 #[tokio::test]
-async fn what_has_spent_money_has_begun() {
+async fn attempt_with_recorded_usage_does_not_run_again() {
     let line = r#"{"type":"assistant","content":"x","usage":{"input_tokens":7,"cost_usd":0.25}}"#;
     let mut scene = Scene::new(&format!("echo $COWHAND_JOB_ID >> starts; echo '{line}'; sleep 1000"));
     assert!(scene.start(""), "{}", scene.read("log"));
@@ -60,7 +60,7 @@ async fn what_has_spent_money_has_begun() {
 /// Without the store, the open asks of an agent are unknown. But the agent cannot ask either, so a hanging agent is
 /// ended.
 #[tokio::test]
-async fn who_hangs_is_ended_while_the_store_is_away() {
+async fn hanging_agent_times_out_while_store_is_away() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; sleep 1000");
     let fleet = scene.read("cowhand.yaml").replace("jitter: 0", "jitter: 0, timeout: 12s");
     fs::write(scene.path("cowhand.yaml"), fleet).unwrap();

@@ -18,7 +18,7 @@ fn inside(span: &Value, parent: &Value) {
 }
 
 #[test]
-fn a_job_with_a_tool_call() {
+fn trace_of_job_contains_attempt_and_tool_spans() {
     let collector = Collector::new();
     let mut scene = Scene::traced(&collector);
     fs::write(scene.path("hold"), "").unwrap();
@@ -93,7 +93,7 @@ fn a_job_with_a_tool_call() {
 }
 
 #[test]
-fn a_failed_job_and_one_that_was_tried_again() {
+fn traces_show_failures_retries_and_links() {
     let collector = Collector::new();
     let scene = Scene::traced(&collector);
     let broken = scene.job(&["broken"]);
@@ -125,7 +125,7 @@ fn a_failed_job_and_one_that_was_tried_again() {
 }
 
 #[test]
-fn a_job_that_never_began() {
+fn trace_of_cancelled_pending_job_has_no_attempt() {
     let collector = Collector::new();
     let scene = Scene::traced(&collector);
     let running = scene.begin(&["waiter"]);
@@ -142,7 +142,7 @@ fn a_job_that_never_began() {
 }
 
 #[test]
-fn the_report_to_a_work_source_is_part_of_it() {
+fn trace_contains_report_to_work_source() {
     let collector = Collector::new();
     let fleet = format!(
         "traces: {{endpoint: '{}/'}}\nserver: {{enabled: false}}\nagents:\n  - name: worker\n    runtime: command\n    \
@@ -170,7 +170,7 @@ fn the_report_to_a_work_source_is_part_of_it() {
 }
 
 #[test]
-fn a_daemon_that_dies_meanwhile_takes_nothing_along() {
+fn traces_survive_kill_of_daemon() {
     let collector = Collector::new();
     let mut scene = Scene::traced(&collector);
     let job = scene.begin(&["waiter"]);
@@ -195,7 +195,7 @@ fn a_daemon_that_dies_meanwhile_takes_nothing_along() {
 }
 
 #[test]
-fn there_is_an_end_to_the_tool_calls() {
+fn number_of_tool_spans_is_limited() {
     let collector = Collector::new();
     let call = r#"'{"type":"tool_use","tool_name":"sh","tool_use_id":"%s","input":"canary"}\n'"#;
     let answer = r#"'{"type":"tool_result","tool_use_id":"%s","result":"canary"}\n'"#;

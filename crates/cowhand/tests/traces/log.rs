@@ -18,7 +18,7 @@ fn lines(log: &str) -> Vec<Value> {
 }
 
 #[test]
-fn each_line_is_an_object() {
+fn each_log_line_is_a_json_object() {
     let mut scene = Scene::prepared(AGENTS).with("OTEL_EXPORTER_OTLP_ENDPOINT", "canary:4317");
     scene.start(&["--log-format", "json"]);
     let job = scene.job(&["coder", "by-hand"]);
@@ -47,7 +47,7 @@ fn each_line_is_an_object() {
 }
 
 #[test]
-fn so_is_the_last_word_of_a_daemon_that_cannot_start() {
+fn error_of_failed_start_is_a_json_object() {
     let scene = Scene::prepared("agents: [{name: a, env: {A: canary-env}, colour: red}]\n");
     let (code, out, said) = scene.run(&["start", "--log-format", "json"]);
     assert_eq!((code, out.as_str()), (Some(3), ""));

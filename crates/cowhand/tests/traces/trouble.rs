@@ -4,7 +4,7 @@ use crate::collector::{Collector, Mood, names};
 use crate::{AGENTS, Scene};
 
 #[test]
-fn one_that_is_away_costs_its_traces_and_nothing_else() {
+fn unreachable_collector_loses_only_traces() {
     let address = Collector::nowhere();
     let mut scene = Scene::traced_to(&format!("http://{address}"));
     let lost = scene.job(&["broken"]);
@@ -20,7 +20,7 @@ fn one_that_is_away_costs_its_traces_and_nothing_else() {
 }
 
 #[test]
-fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
+fn only_temporary_errors_of_collector_are_retried() {
     let collector = Collector::new();
     let scene = Scene::traced(&collector);
     for code in [429, 503] {
@@ -44,7 +44,7 @@ fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
 }
 
 #[test]
-fn one_that_is_slow_or_silent_holds_nobody_up() {
+fn slow_or_silent_collector_does_not_block_fleet() {
     let collector = Collector::new();
     let mut scene = Scene::traced(&collector);
     collector.turn(Mood::Slow);
@@ -79,7 +79,7 @@ fn one_that_is_slow_or_silent_holds_nobody_up() {
 }
 
 #[test]
-fn the_usual_variables_and_their_end() {
+fn otel_variables_apply_unless_config_has_traces() {
     let collector = Collector::new();
     let mut scene = Scene::prepared(AGENTS)
         .with("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("{}/otlp", collector.url()))
@@ -113,7 +113,7 @@ fn the_usual_variables_and_their_end() {
 }
 
 #[test]
-fn settings_that_are_no_good_are_a_warning() {
+fn invalid_otel_endpoint_is_a_warning() {
     let mut scene = Scene::prepared(AGENTS).with("OTEL_EXPORTER_OTLP_ENDPOINT", "canary:4317");
     scene.start(&[]);
     scene.until_logged("no traces are sent: OTEL_EXPORTER_OTLP_ENDPOINT is no web address");

@@ -38,7 +38,7 @@ impl TaskSource for Source {
 }
 
 #[tokio::test]
-async fn polling() {
+async fn polling_strategies_keep_contract() {
     let day = Duration::from_hours(24);
     for source in [Source::Answers, Source::Fails, Source::Hangs] {
         for immediately in [true, false] {
@@ -49,7 +49,7 @@ async fn polling() {
 }
 
 #[tokio::test]
-async fn timers() {
+async fn timer_strategies_keep_contract() {
     let home = Home::sqlite();
     for trigger in [
         r#"{"type":"interval","interval":"1h"}"#,
@@ -67,7 +67,7 @@ async fn timers() {
 
 /// The event strategy needs the setting of a fleet, which the test gets through a custom type.
 #[tokio::test]
-async fn events() {
+async fn event_strategy_keeps_contract() {
     let home = Home::sqlite();
     let handed: Arc<Mutex<Option<Setting>>> = Arc::default();
     let keep = Arc::clone(&handed);
@@ -85,7 +85,7 @@ async fn events() {
 
 /// Runs the trigger type of the example: a letter fires once, and again when it is put back.
 #[tokio::test]
-async fn a_type_from_outside_this_crate() {
+async fn custom_trigger_type_fires_for_each_letter() {
     let home = Home::sqlite();
     let inbox = home.path().join("in");
     std::fs::create_dir(&inbox).unwrap();
@@ -115,14 +115,14 @@ async fn a_type_from_outside_this_crate() {
 fn moves_between_tasks<T: Send + Sync + 'static>() {}
 
 #[test]
-fn they_can_be_boxed_and_moved() {
+fn strategies_and_sources_are_send_and_sync() {
     moves_between_tasks::<Box<dyn TriggerStrategy>>();
     moves_between_tasks::<Box<dyn TaskSource>>();
 }
 
 /// The runner must not depend on the types that it runs.
 #[test]
-fn the_runner_knows_no_type_by_its_name() {
+fn runner_does_not_depend_on_trigger_types() {
     let runner = include_str!("../../../engine/src/daemon/triggers/runner.rs");
     assert!(!runner.contains("TriggerConfig") && !runner.contains("type_name"));
 }

@@ -31,7 +31,7 @@ async fn deliver(fleet: &Fleet, schedule: &str, delivery: Delivery) -> Result<De
 }
 
 #[tokio::test]
-async fn each_once_and_only_what_is_wanted() {
+async fn each_delivery_fires_once_if_filter_allows_it() {
     let home = Home::sqlite();
     let hook = r#"{"type":"webhook","secret":"x","events":["issues"]}"#;
     let mut agent =
@@ -85,7 +85,7 @@ async fn each_once_and_only_what_is_wanted() {
 
 /// Many deliveries at once, each several times, give one job for each id.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burst_loses_nothing() {
+async fn burst_of_repeated_deliveries_makes_one_job_each() {
     let home = Home::sqlite();
     let agent =
         with_schedule(home.idle_agent("a"), "hook", r#"{"type":"webhook","allow_unsigned":true}"#, "x");

@@ -131,17 +131,17 @@ async fn a_session(event: &str) {
 }
 
 #[tokio::test]
-async fn a_session_begins() {
+async fn session_start_fires_schedule() {
     a_session("session_start").await;
 }
 
 #[tokio::test]
-async fn a_session_ends() {
+async fn session_end_fires_schedule() {
     a_session("session_end").await;
 }
 
 #[tokio::test]
-async fn a_context_is_cleared() {
+async fn context_clear_fires_schedules() {
     let home = Home::sqlite();
     let own = r#"{"type":"agent_lifecycle","event":"context_clear"}"#;
     let of_other = r#"{"type":"agent_lifecycle","event":"context_clear","agent":"coder"}"#;
@@ -158,7 +158,7 @@ async fn a_context_is_cleared() {
 
 /// Runs the verb of the real program.
 #[tokio::test]
-async fn clear_on_the_command_line() {
+async fn clear_verb_fires_schedule() {
     let home = Home::sqlite();
     let schedule = "{type: agent_lifecycle, event: context_clear, prompt: 'Begin anew.'}";
     let agent = format!("{{name: coder, runtime: command, command: [cat], schedules: {{s: {schedule}}}}}");
@@ -182,7 +182,7 @@ async fn clear_on_the_command_line() {
 
 /// The circle was not checked, since a program provides the agents.
 #[tokio::test]
-async fn a_circle_comes_to_an_end() {
+async fn circle_of_dispatch_results_ends() {
     let home = Home::sqlite();
     let waits_for = |other: &str| format!(r#"{{"type":"dispatch_result","schedule":"{other}/s"}}"#);
     let one = with_schedule(home.agent("ping"), "s", &waits_for("pong"), "{{metadata.chain_length}}");
@@ -204,7 +204,7 @@ async fn a_circle_comes_to_an_end() {
 
 /// An idle listener does not query the store again and again.
 #[tokio::test]
-async fn a_listener_is_quiet() {
+async fn idle_listener_does_not_query_store_repeatedly() {
     let home = Home::sqlite();
     let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"dispatch_result"}"#, "x");
     let fleet = home.start(vec![agent], Registry::default()).await;

@@ -53,7 +53,7 @@ fn shown(tasks: &[Task]) -> String {
 }
 
 #[tokio::test]
-async fn both_ways_give_equal_issues() {
+async fn rest_and_gh_give_equal_issues() {
     let (home, fake) = (Home::sqlite(), fake().await);
     let labels = || vec!["agent".to_owned(), "BUG".to_owned()];
     let of = |access: &GithubAccess| {
@@ -69,7 +69,7 @@ async fn both_ways_give_equal_issues() {
 }
 
 #[tokio::test]
-async fn both_ways_give_equal_pull_requests() {
+async fn rest_and_gh_give_equal_pull_requests() {
     let (home, fake) = (Home::sqlite(), fake().await);
     let of = |access: &GithubAccess| {
         GithubPullRequestSource::new(access, vec![], PullState::Open, &setting()).unwrap()
@@ -82,7 +82,7 @@ async fn both_ways_give_equal_pull_requests() {
 }
 
 #[tokio::test]
-async fn gh_that_fails_says_why() {
+async fn failure_of_gh_is_reported() {
     let home = Home::sqlite();
     let program = home.path().join("gh");
     std::fs::write(&program, "#!/bin/sh\necho 'gh auth login first' >&2\nexit 4\n").unwrap();
@@ -99,7 +99,7 @@ async fn gh_that_fails_says_why() {
 
 /// A `gh` process that never answers ends with the shutdown.
 #[tokio::test]
-async fn gh_keeps_the_contract() {
+async fn gh_source_keeps_trigger_contract() {
     let home = Home::sqlite();
     let program = home.path().join("gh");
     std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
@@ -110,7 +110,7 @@ async fn gh_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn all_pages_the_oldest_first_and_unchanged_ones_for_nothing() {
+async fn all_pages_are_read_oldest_first_at_low_cost() {
     let fake = FakeLists::with_issues(300).await;
     let source =
         GithubIssueSource::new(&access(&fake.url), vec!["agent".into()], IssueState::Open, &setting())
@@ -127,7 +127,7 @@ async fn all_pages_the_oldest_first_and_unchanged_ones_for_nothing() {
 
 /// An issue that is closed during the reading moves the others up; none of them may seem to be removed.
 #[tokio::test]
-async fn a_list_that_moves_while_it_is_read_loses_nothing() {
+async fn list_that_changes_while_read_loses_no_issue() {
     let fake = FakeLists::with_issues(250).await;
     fake.world.lock().unwrap().goes = Some(5);
     let source = GithubIssueSource::new(&access(&fake.url), vec![], IssueState::Open, &setting()).unwrap();
@@ -145,7 +145,7 @@ fn trigger(kind: &str, url: &str, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_label_taken_away_and_put_back_is_new() {
+async fn issue_fires_again_when_label_is_put_back() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(2).await);
     let labelled = trigger("github_issues", &fake.url, r#","labels":["agent"]"#);
     let agent = with_schedule(home.idle_agent("a"), "s", &labelled, "#{{issue.number}} {{title}}");
@@ -172,7 +172,7 @@ async fn a_label_taken_away_and_put_back_is_new() {
 }
 
 #[tokio::test]
-async fn a_push_is_new_for_those_who_ask_for_it() {
+async fn push_fires_again_only_with_on_push() {
     let (home, fake) = (Home::sqlite(), fake().await);
     let prompt = "{{head_ref}} {{metadata.head_sha}}";
     let agent =
@@ -190,7 +190,7 @@ async fn a_push_is_new_for_those_who_ask_for_it() {
 }
 
 #[tokio::test]
-async fn trouble_is_shown_and_a_missing_token_is_for_a_person() {
+async fn http_error_is_retried_and_missing_token_is_not() {
     let (home, fake) = (Home::sqlite(), fake().await);
     fake.world.lock().unwrap().refuses = Some(404);
     let agent = with_schedule(home.idle_agent("a"), "away", &trigger("github_issues", &fake.url, ""), "x");

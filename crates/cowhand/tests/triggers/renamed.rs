@@ -103,7 +103,7 @@ async fn jobs_that_run_meanwhile_end_well(home: Home) {
 
 /// Enabling the schedule fires for all items again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turned_on_it_begins_anew() {
+async fn enabled_renamed_schedule_fires_for_all_items_again() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(2).await);
     let fleet = home.start(vec![called(home.idle_agent("a"), "old", &fake, None)], Registry::default()).await;
     becomes("two jobs wait", async || count(&fleet, JobStatus::Pending).await == 2).await;
@@ -140,7 +140,7 @@ async fn a_wrong_former_name_changes_nothing() {
 
 /// Adoption keeps the later generation of the sightings of both schedules, so an item that comes back is new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_back_later_fires() {
+async fn returning_item_fires_after_adoption() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
     let comes_back = async |fleet: &Fleet, schedule: &str| {
         let before = ledger(fleet, id("a", schedule)).await.len();
@@ -166,7 +166,7 @@ async fn what_comes_back_later_fires() {
 
 /// A schedule with another list is new, and so is a schedule beside the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_new_is_not_taken_for_renamed() {
+async fn new_schedule_is_not_taken_for_renamed() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
     let old = called(home.idle_agent("a"), "old", &fake, None);
     let fleet = home.start(vec![old.clone()], Registry::default()).await;

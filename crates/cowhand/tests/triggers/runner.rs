@@ -44,7 +44,7 @@ async fn every_task_is_dispatched_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_handed_on_before_a_restart_is_not_dispatched_after_it() {
+async fn task_dispatched_before_restart_is_not_dispatched_again() {
     let home = Home::sqlite();
     for _ in 0..3 {
         let script = Script::of([tasks(&["a", "b"])]);
@@ -56,7 +56,7 @@ async fn what_is_handed_on_before_a_restart_is_not_dispatched_after_it() {
 }
 
 #[tokio::test]
-async fn nothing_at_once_never_spins() {
+async fn empty_answers_are_delayed_by_backoff() {
     let home = Home::sqlite();
     let empties = std::iter::repeat_with(|| tasks(&[])).take(6);
     let script = Script::of(empties.chain([tasks(&["a"])]));
@@ -70,7 +70,7 @@ async fn nothing_at_once_never_spins() {
 }
 
 #[tokio::test]
-async fn an_error_is_shown_and_tried_again_after_a_pause() {
+async fn error_of_strategy_is_shown_and_retried() {
     let home = Home::sqlite();
     // The error stays until the strategy is called again and has answered.
     let word = Arc::new(Notify::new());
@@ -92,7 +92,7 @@ async fn an_error_is_shown_and_tried_again_after_a_pause() {
 }
 
 #[tokio::test]
-async fn a_fatal_error_is_a_state_until_a_person_enables_it() {
+async fn fatal_error_stays_until_schedule_is_enabled() {
     let home = Home::sqlite();
     let script = Script::of([tasks(&["a"]), Step::Fatal("no such folder")]);
     let fleet = started(&home, &script).await;
@@ -115,7 +115,7 @@ async fn a_fatal_error_is_a_state_until_a_person_enables_it() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_said_in_the_schedules_state() {
+async fn unknown_trigger_name_is_an_error_state() {
     let home = Home::sqlite();
     let trigger = r#"{"type":"custom","name":"nobody"}"#;
     let agent = with_schedule(home.idle_agent("clerk"), "s", trigger, "x");
@@ -129,7 +129,7 @@ async fn an_unknown_name_is_said_in_the_schedules_state() {
 }
 
 #[tokio::test]
-async fn a_panic_is_caught_and_a_new_strategy_goes_on() {
+async fn strategy_is_replaced_after_panic() {
     let home = Home::sqlite();
     let word = Arc::new(Notify::new());
     let later = Step::Later(Arc::clone(&word), vec![task("a")]);
@@ -149,7 +149,7 @@ async fn a_panic_is_caught_and_a_new_strategy_goes_on() {
 }
 
 #[tokio::test]
-async fn off_on_changed_and_unchanged() {
+async fn strategy_is_replaced_only_when_its_trigger_changes() {
     let home = Home::sqlite();
     let script = Script::default();
     let fleet = started(&home, &script).await;
@@ -182,7 +182,7 @@ async fn off_on_changed_and_unchanged() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_listen_is_dropped() {
+async fn strategy_that_ignores_shutdown_is_dropped() {
     let home = Home::sqlite();
     let script = Script::of([Step::Hang]);
     let fleet = started(&home, &script).await;
@@ -192,7 +192,7 @@ async fn one_that_does_not_listen_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_filter_lets_through_what_it_says_and_writes_down_the_rest() {
+async fn filter_passes_matching_tasks_and_records_the_rest() {
     let home = Home::sqlite();
     let labelled = |id: &str, label: &str| Task { labels: vec![label.to_owned()], ..task(id) };
     let script = Script::of([Step::Tasks(vec![labelled("a", "docs"), labelled("b", "Bug")])]);
@@ -209,7 +209,7 @@ async fn a_filter_lets_through_what_it_says_and_writes_down_the_rest() {
 
 /// The due times of an interval continue even if its filter never lets it through.
 #[tokio::test]
-async fn a_filter_holds_for_the_clock_too() {
+async fn filter_applies_to_interval() {
     let home = Home::sqlite();
     let mut agent = with_schedule(home.agent("clerk"), "s", r#"{"type":"interval","interval":"1h"}"#, "x");
     agent.schedules[0].filter = serde_json::from_str(r#"{"title":"never"}"#).unwrap();
@@ -223,7 +223,7 @@ async fn a_filter_holds_for_the_clock_too() {
 }
 
 #[tokio::test]
-async fn hostile_tasks_are_data() {
+async fn hostile_text_of_tasks_is_escaped_and_cut() {
     let home = Home::sqlite();
     let titled = |id: &str, title: &str| Task { title: title.to_owned(), ..task(id) };
     let hostile = vec![
@@ -251,7 +251,7 @@ async fn hostile_tasks_are_data() {
 
 /// A wait that the source requests has priority over the backoff of the runner.
 #[tokio::test]
-async fn a_wish_of_the_outside_is_heard() {
+async fn retry_after_of_source_overrides_backoff() {
     use cowhand::trigger::{Registry, TriggerStrategy};
     struct Limited(u32);
     #[async_trait::async_trait]

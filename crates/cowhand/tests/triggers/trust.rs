@@ -120,7 +120,7 @@ async fn strangers_are_refused_and_confined(home: Home) {
 
 /// A comment on a pull request does not contain its origin, so GitHub is asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forks_are_found_out() {
+async fn pull_requests_from_forks_are_not_trusted() {
     let home = Home::sqlite();
     let pull = |number: u64, head: Value| {
         json!({"number": number, "created_at": "2026-01-01T00:00:00Z", "user": {"login": "ann"}, "title": "P",
@@ -169,7 +169,7 @@ async fn forks_are_found_out() {
 /// An author is neither trusted nor refused because GitHub is not available: the check is repeated, also
 /// after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_asked_waits() {
+async fn delivery_waits_while_permission_cannot_be_read() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     {
         let mut world = fake.world.lock().unwrap();
@@ -200,7 +200,7 @@ async fn what_cannot_be_asked_waits() {
 /// Trust also applies to polled lists and to chat messages. A chat knows no permissions, so only `allow_authors`
 /// counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_and_chats() {
+async fn trust_applies_to_lists_and_chats() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     let by = |number: u64, author: &str| {
         let mut issue = issue(number);
@@ -251,7 +251,7 @@ async fn lists_and_chats() {
 
 /// A stranger's job reaches only its directory, and so do the jobs that follow from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_confined_stay_so() {
+async fn confinement_applies_to_jobs_that_follow() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     for folder in ["desk", "outside"] {
         let folder = home.path().join(folder);
@@ -306,7 +306,7 @@ async fn the_confined_stay_so() {
 /// Files that a stranger's job writes to the settings of its program, or to a work source, are not visible to
 /// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_leave_nothing_to_be_trusted() {
+async fn files_of_strangers_are_hidden_from_trusted_jobs() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     let write = |name: &str, text: &str| {
         let path = home.path().join(name);

@@ -83,7 +83,7 @@ async fn github() -> FakeLists {
 }
 
 #[tokio::test]
-async fn from_the_library() {
+async fn each_trigger_type_fires_from_the_library() {
     let (home, github) = (Home::sqlite(), github().await);
     let script = Script::of([tasks(&["a"])]);
     let mut agent = home.agent("a");
@@ -97,7 +97,7 @@ async fn from_the_library() {
 }
 
 #[tokio::test]
-async fn from_yaml() {
+async fn each_trigger_type_fires_from_yaml() {
     let (home, github) = (Home::sqlite(), github().await);
     let script = Script::of([tasks(&["a"])]);
     // JSON is valid YAML.

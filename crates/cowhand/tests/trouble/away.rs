@@ -25,7 +25,7 @@ fn socket(url: &str) -> PathBuf {
 }
 
 #[test]
-fn a_stop_waits_for_a_server_that_is_away_once_and_says_so() {
+fn stop_waits_limited_time_for_silent_store_server() {
     let mut server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
     fleet.start();
@@ -57,7 +57,7 @@ fn a_stop_waits_for_a_server_that_is_away_once_and_says_so() {
 /// A stop does not wait for connections that were open when the server became silent, nor for the timeout of agents
 /// that have already ended.
 #[test]
-fn a_stop_does_not_wait_for_open_connections_nor_for_agents_that_have_ended() {
+fn stop_does_not_wait_for_open_connections_or_ended_agents() {
     let server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
     fleet.start();
@@ -93,7 +93,7 @@ fn a_stop_does_not_wait_for_open_connections_nor_for_agents_that_have_ended() {
 
 /// A refused connection is an answer. cowhand waits only for a server that is silent.
 #[test]
-fn a_server_that_refuses_connections_is_named_with_its_refusal() {
+fn refused_connection_to_store_server_is_reported() {
     let mut server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
     fleet.start();
@@ -110,7 +110,7 @@ fn a_server_that_refuses_connections_is_named_with_its_refusal() {
 
 /// Each request to a daemon whose store is away takes a while.
 #[test]
-fn doctor_asks_for_the_status_once() {
+fn doctor_requests_status_once() {
     let fleet = Fleet::prepared();
     fs::create_dir(fleet.path().join(".cowhand")).unwrap();
     let daemon = UnixListener::bind(fleet.path().join(".cowhand/sock")).unwrap();
@@ -138,7 +138,7 @@ fn doctor_asks_for_the_status_once() {
 
 /// Verbs and `start` name the address of a server that accepts connections and never answers.
 #[test]
-fn a_server_that_never_answers_is_named() {
+fn error_names_silent_store_server() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let verbs = [&["status"][..], &["jobs"], &["start", "--no-server"], &["start", "-d", "--no-server"]];

@@ -43,7 +43,7 @@ fn files_of(fleet: &Fleet, extension: &str) -> Vec<PathBuf> {
 
 /// A backup of a working daemon is restored in an empty folder: history, keys of deliveries and output.
 #[test]
-fn a_backup_of_a_live_daemon_comes_back_elsewhere() {
+fn backup_of_running_fleet_is_restored_elsewhere() {
     let mut fleet = busy(3);
     let saved = fleet.path().join("saved.db");
     let name = saved.to_str().unwrap().to_owned();
@@ -81,7 +81,7 @@ fn a_backup_of_a_live_daemon_comes_back_elsewhere() {
 
 /// The replaced store is kept, and can be restored by the same verb.
 #[test]
-fn restore_keeps_what_it_replaces() {
+fn restore_keeps_replaced_store() {
     let mut fleet = busy(1);
     let saved = fleet.path().join("saved.db");
     good(&fleet.run(&["backup", "--no-output", saved.to_str().unwrap()]));
@@ -114,7 +114,7 @@ fn restore_is_refused_while_a_daemon_runs() {
 }
 
 #[test]
-fn restore_looks_at_the_file_first() {
+fn restore_refuses_invalid_backup_files() {
     let mut fleet = busy(2);
     let saved = fleet.path().join("saved.db");
     good(&fleet.run(&["backup", saved.to_str().unwrap()]));
@@ -167,7 +167,7 @@ fn sql_new(file: &std::path::Path, text: &'static str) {
 }
 
 #[test]
-fn a_fleet_without_a_store_has_nothing_to_back_up() {
+fn backup_without_store_is_refused() {
     let fleet = Fleet::prepared();
     let saved = fleet.path().join("saved.db");
     refused(&fleet.run(&["backup", saved.to_str().unwrap()]), 5, &["no store"]);
@@ -175,7 +175,7 @@ fn a_fleet_without_a_store_has_nothing_to_back_up() {
 }
 
 #[test]
-fn a_backup_without_a_daemon() {
+fn backup_works_without_daemon() {
     let mut fleet = busy(1);
     stop(&mut fleet);
     let saved = fleet.path().join("saved.db");
@@ -185,7 +185,7 @@ fn a_backup_without_a_daemon() {
 }
 
 #[test]
-fn a_server_is_backed_up_by_its_own_programs() {
+fn backup_of_postgres_store_is_refused() {
     let server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
     fleet.start();
@@ -199,7 +199,7 @@ fn a_server_is_backed_up_by_its_own_programs() {
 
 /// The store and the folder for temporary files are on a read-only disk, so the backup is created beside its target.
 #[test]
-fn a_backup_is_made_from_a_read_only_disk() {
+fn backup_works_on_read_only_disk() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
     fleet.start();
     assert_eq!(deliver(fleet.place(), "a/hook", "1").unwrap().status, 202);

@@ -19,7 +19,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_config_in_a_folder_that_may_not_be_searched_is_not_called_missing() {
+fn config_in_closed_folder_is_a_permission_error() {
     let folder = tempfile::tempdir().unwrap();
     set_mode(folder.path(), 0o755);
     let above = folder.path().join("above");
@@ -40,7 +40,7 @@ fn a_config_in_a_folder_that_may_not_be_searched_is_not_called_missing() {
 
 /// The folder above the state folder is closed while a daemon of another user than root runs.
 #[test]
-fn a_folder_closed_above_the_state_folder_is_named() {
+fn closed_folder_above_state_folder_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     set_mode(folder.path(), 0o755);
     let fleet = folder.path().join("fleet");

@@ -37,7 +37,7 @@ fn refused(output: &Output, exit: i32, words: &[&str]) {
 }
 
 #[test]
-fn a_bad_config_is_refused_before_anything_is_made() {
+fn invalid_config_is_refused_before_state_folder_is_created() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("cowhand.yaml"), "agents: [{nam: a}]\n").unwrap();
     refused(&start(folder.path()), 3, &["unknown key `nam`", "did you mean `name`?"]);
@@ -46,7 +46,7 @@ fn a_bad_config_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named() {
+fn error_names_state_folder_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -60,7 +60,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn a_store_that_is_no_database_is_left_as_it_is() {
+fn invalid_store_file_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
     std::fs::create_dir(folder.path().join(".cowhand")).unwrap();
@@ -121,7 +121,7 @@ fn a_log_that_cannot_be_written_does_not_end_the_daemon() {
 
 /// The fleet's own disk is full for a time: the daemon continues, and afterwards every job is settled.
 #[test]
-fn a_full_disk_is_survived() {
+fn daemon_survives_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("disk");
     std::fs::create_dir(&place).unwrap();
@@ -199,7 +199,7 @@ fn a_failure_on_a_full_disk_names_the_disk() {
 /// With 64 file descriptors a daemon cannot start all jobs at once. This shortage is not a failure of a job: every job
 /// runs in turn, none fails, and no schedule pauses.
 #[test]
-fn many_jobs_with_few_file_descriptors_all_end_well() {
+fn many_jobs_complete_with_few_file_descriptors() {
     use std::fmt::Write as _;
     const JOBS: usize = 144;
     let folder = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ fn ask(folder: &Path, arguments: &[&str]) -> String {
 /// The folder of attempts is full: a job that cannot start for this reason waits and shows it, and it counts
 /// neither for its schedule nor for its item.
 #[test]
-fn a_job_waits_while_there_is_no_room_to_start_it() {
+fn job_waits_while_attempts_folder_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let (place, items) = (folder.path(), folder.path().join("items"));
     std::fs::create_dir(&items).unwrap();
@@ -374,7 +374,7 @@ fn open_to_others(folder: &Path, found: &mut Vec<String>) {
 const WAITER: &str = "agents:\n  - {name: waiter, runtime: command, command: [sh, -c, 'echo first; while [ ! -e go ]; do sleep 0.05; done; echo last']}\n  - {name: quick, runtime: command, command: [sh, -c, 'echo quick words']}\n";
 
 #[test]
-fn the_state_folder_is_for_its_owner_only() {
+fn state_folder_is_private_to_owner() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
@@ -405,7 +405,7 @@ fn the_state_folder_is_for_its_owner_only() {
 }
 
 #[test]
-fn a_state_folder_of_somebody_else_is_refused() {
+fn state_folder_of_other_user_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("cowhand.yaml"), FLEET).unwrap();
@@ -461,7 +461,7 @@ fn a_link_in_the_state_folder_is_refused() {
 
 /// Files that are removed under a running daemon are written again, with all earlier output.
 #[test]
-fn views_that_are_removed_are_made_again() {
+fn removed_views_are_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
@@ -486,7 +486,7 @@ fn views_that_are_removed_are_made_again() {
 
 /// A view cannot be written for a time; afterwards nothing of it is lost.
 #[test]
-fn a_view_that_cannot_be_written_holds_up_no_job() {
+fn unwritable_view_does_not_block_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
@@ -525,7 +525,7 @@ fn a_view_that_cannot_be_written_holds_up_no_job() {
 }
 
 #[test]
-fn a_record_that_was_changed_is_written_again() {
+fn changed_job_file_is_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();

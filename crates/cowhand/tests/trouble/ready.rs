@@ -11,7 +11,7 @@ fn ready(fleet: &Fleet) -> u16 {
 }
 
 #[test]
-fn a_full_disk_is_not_ready_and_is_logged_once() {
+fn daemon_on_full_disk_is_not_ready_and_logs_once() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
     fleet.start();
     assert_eq!(ready(&fleet), 200);
@@ -67,7 +67,7 @@ fn said(fleet: &Fleet, arguments: &[&str]) -> String {
 
 /// On a full disk, everything can still be read, and all verbs name the cause.
 #[test]
-fn a_full_disk_is_named_everywhere_and_can_be_read() {
+fn verbs_work_on_full_disk_and_report_it() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
     fleet.start();
     let token = said(&fleet, &["token", "create", "reader", "--scope", "read"]);
@@ -111,7 +111,7 @@ fn is_open(status: &str) -> bool {
 }
 
 #[test]
-fn a_state_folder_that_became_read_only_is_not_ready() {
+fn daemon_on_read_only_disk_is_not_ready() {
     let mut disk = None;
     let mut fleet = Fleet::on_disk(|namespace, place| {
         disk = Some(Ext4::mount(namespace, place.with_file_name("image"), place));
@@ -136,7 +136,7 @@ fn a_state_folder_that_became_read_only_is_not_ready() {
 
 /// `stop` ends the daemon and its agents on a disk that became read-only. The next start settles the job.
 #[test]
-fn a_daemon_on_a_disk_that_became_read_only_can_be_stopped() {
+fn daemon_on_read_only_disk_can_be_stopped() {
     let mut disk = None;
     let mut fleet = Fleet::on_disk(|namespace, place| {
         disk = Some(Ext4::mount(namespace, place.with_file_name("image"), place));
@@ -165,7 +165,7 @@ fn a_daemon_on_a_disk_that_became_read_only_can_be_stopped() {
 
 /// On a full disk, `stop` waits for the store only for a limited time, and reports how many outcomes are not written.
 #[test]
-fn a_stop_on_a_full_disk_says_what_is_not_written() {
+fn stop_on_full_disk_reports_unwritten_outcomes() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
     fleet.start();
     assert_eq!(deliver(fleet.place(), "waiter/hook", "runs").unwrap().status, 202);
@@ -189,7 +189,7 @@ fn a_stop_on_a_full_disk_says_what_is_not_written() {
 }
 
 #[test]
-fn a_server_that_only_reads_is_not_ready() {
+fn daemon_with_read_only_store_server_is_not_ready() {
     let server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
     fleet.start();

@@ -51,7 +51,7 @@ fn refuses_and_says_why(fleet: &Fleet, why: &str) {
 }
 
 #[test]
-fn a_store_that_was_unlinked_takes_no_deliveries_and_can_be_saved() {
+fn deleted_store_refuses_deliveries_and_can_be_backed_up() {
     let mut fleet = Fleet::started();
     assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
     wait_for("the first job to end", || ended(&fleet) == 1);
@@ -73,7 +73,7 @@ fn a_store_that_was_unlinked_takes_no_deliveries_and_can_be_saved() {
 }
 
 #[test]
-fn a_store_that_was_replaced_takes_no_deliveries() {
+fn replaced_store_refuses_deliveries() {
     let fleet = Fleet::started();
     assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
     let (file, copy) = (store_of(&fleet), fleet.path().join("copy"));
@@ -83,7 +83,7 @@ fn a_store_that_was_replaced_takes_no_deliveries() {
 }
 
 #[test]
-fn a_log_of_the_store_that_was_removed_counts_as_well() {
+fn store_without_its_wal_file_refuses_deliveries() {
     let fleet = Fleet::started();
     assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
     fs::remove_file(fleet.path().join(".cowhand/store.db-wal")).unwrap();
@@ -92,7 +92,7 @@ fn a_log_of_the_store_that_was_removed_counts_as_well() {
 }
 
 #[test]
-fn a_store_that_comes_back_takes_deliveries_again() {
+fn returned_store_accepts_deliveries_again() {
     let fleet = Fleet::started();
     assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
     let (file, away) = (store_of(&fleet), fleet.path().join("away"));
@@ -119,7 +119,7 @@ fn a_daemon_without_its_store_can_be_stopped() {
 }
 
 #[test]
-fn an_empty_file_is_no_empty_history() {
+fn empty_store_file_is_refused() {
     let fleet = Fleet::prepared();
     fs::create_dir(fleet.path().join(".cowhand")).unwrap();
     fs::write(store_of(&fleet), "").unwrap();
@@ -134,7 +134,7 @@ fn an_empty_file_is_no_empty_history() {
 
 /// `doctor` reports everything for which `start` fails, and both name the remedy.
 #[test]
-fn doctor_finds_what_start_refuses() {
+fn doctor_reports_damaged_store_that_start_refuses() {
     let mut fleet = Fleet::started();
     for number in 0..3 {
         assert_eq!(deliver(fleet.place(), "a/hook", &number.to_string()).unwrap().status, 202);

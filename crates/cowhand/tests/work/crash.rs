@@ -41,7 +41,7 @@ async fn is_whole(tasks: &Tasks, statuses: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_kill_at_any_moment_leaves_a_whole_file() {
+async fn killed_writer_leaves_complete_file() {
     for round in 0..ROUNDS {
         let tasks = Tasks::new(&[("large.md", &large())]);
         let mut child = child(&tasks).spawn().unwrap();
@@ -55,7 +55,7 @@ async fn a_kill_at_any_moment_leaves_a_whole_file() {
 }
 
 #[tokio::test]
-async fn a_death_between_writing_and_renaming_changes_nothing() {
+async fn writer_that_dies_around_rename_leaves_complete_file() {
     for (place, status) in [("work_file_written", "available"), ("work_file_replaced", "claimed")] {
         let tasks = Tasks::new(&[("large.md", &large())]);
         assert!(!child(&tasks).env("COWHAND_FAULT", place).output().unwrap().status.success());

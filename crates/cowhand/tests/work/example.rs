@@ -9,12 +9,12 @@
 mod own_work_source;
 
 #[tokio::test]
-async fn a_source_from_outside_is_used_like_a_built_in_one() {
+async fn custom_source_is_used_like_a_built_in_source() {
     let told = own_work_source::run().await.unwrap();
     assert_eq!(told, ["claimed list-2: Water the plants", "done: list-2 (success): They were dry."]);
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract() {
+async fn example_source_keeps_contract() {
     own_work_source::keeps_the_contract().await;
 }

@@ -12,7 +12,7 @@ const LOGIN: &str = "---\n# for the team\ntitle: \"Fix the login\"\nstatus: read
                      labels: [bug, Auth]\ncreated: 2026-01-31\nestimate: 3 days\n---\nUsers cannot log in.\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_keeps_the_contract() {
+async fn files_source_keeps_contract() {
     let files: Vec<_> = (0..6).map(|n| (format!("task-{n}.md"), format!("# Task {n}\n\nDo it.\n"))).collect();
     let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let tasks = Tasks::new(&files);
@@ -26,7 +26,7 @@ async fn it_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn a_claim_stands_in_the_file_and_nothing_else_changes() {
+async fn claim_changes_only_its_own_keys_in_file() {
     let tasks = Tasks::new(&[("login.md", LOGIN)]);
     let claim = tasks.source().claim_work(&id("files-login"), &claimant("job-1")).await.unwrap();
     let ClaimResult::Claimed(item) = claim else { panic!("{claim:?}") };
@@ -40,7 +40,7 @@ async fn a_claim_stands_in_the_file_and_nothing_else_changes() {
 }
 
 #[tokio::test]
-async fn success_failure_and_partial_are_written_below() {
+async fn each_outcome_is_appended_to_file() {
     for (outcome, status) in [
         (WorkOutcome::Success, "completed"),
         (WorkOutcome::Failure, "failed"),
@@ -76,7 +76,7 @@ async fn success_failure_and_partial_are_written_below() {
 }
 
 #[tokio::test]
-async fn a_release_undoes_the_claim_with_or_without_a_note() {
+async fn release_undoes_claim_with_or_without_note() {
     let tasks = Tasks::new(&[("login.md", LOGIN)]);
     let (source, item, by) = (tasks.source(), id("files-login"), claimant("job-1"));
     source.claim_work(&item, &by).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_release_undoes_the_claim_with_or_without_a_note() {
 }
 
 #[tokio::test]
-async fn a_claim_that_ran_out_is_available_again() {
+async fn item_with_expired_claim_is_available_again() {
     let tasks = Tasks::new(&[("a.md", "# A\n")]);
     let (source, item) = (tasks.source(), id("files-a"));
     let (first, second) = (claimant("job-1"), claimant("job-2"));
@@ -130,7 +130,7 @@ async fn a_claim_that_ran_out_is_available_again() {
 }
 
 #[tokio::test]
-async fn the_same_claimant_may_claim_again_and_work_again() {
+async fn same_claimant_may_claim_and_report_again() {
     let tasks = Tasks::new(&[("a.md", "# A\n")]);
     let (source, item, ann) = (tasks.source(), id("files-a"), claimant("ann"));
     for round in 1..=2 {
@@ -151,7 +151,7 @@ async fn the_same_claimant_may_claim_again_and_work_again() {
 }
 
 #[tokio::test]
-async fn filters_pages_and_totals() {
+async fn list_has_filters_pages_and_totals() {
     let files: Vec<(String, String)> = (0..25)
         .map(|n| {
             let (labels, priority) = (["[bug]", "[bug, ui]", "[]"][n % 3], ["high", "low"][n % 2]);
@@ -200,7 +200,7 @@ async fn filters_pages_and_totals() {
 
 /// The position of an item in the order depends on its first modification time, not on the last write of cowhand.
 #[tokio::test]
-async fn an_item_that_comes_back_keeps_its_age() {
+async fn released_item_keeps_its_creation_time() {
     let tasks = Tasks::new(&[("old.md", "# Old\n"), ("new.md", "# New\n")]);
     let old = std::fs::File::options().write(true).open(tasks.file("old.md")).unwrap();
     old.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_hours(1)).unwrap();

@@ -13,7 +13,7 @@ use cowhand_core::work::{ClaimFailureReason, ClaimResult, FetchOptions, ReleaseO
 use crate::{Tasks, at, claimant, id, names, refusal, result};
 
 #[tokio::test]
-async fn files_that_are_no_items_are_named_and_hide_nobody() {
+async fn invalid_files_are_reported_and_do_not_hide_items() {
     let tasks = Tasks::new(&[("good.md", "# Good\n")]);
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret.md"), "# Secret\n").unwrap();
@@ -73,7 +73,7 @@ async fn files_that_are_no_items_are_named_and_hide_nobody() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_there_is_named() {
+async fn error_names_missing_folder() {
     let source = FilesWorkSource::new("/nowhere/tasks", Clock::by_hand(at(0)));
     let by = claimant("job-1");
     let error = source.fetch_available_work(&FetchOptions::default()).await.unwrap_err();
@@ -87,7 +87,7 @@ async fn a_folder_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn another_sources_item_is_not_found() {
+async fn item_of_other_source_is_not_found() {
     let tasks = Tasks::new(&[("42.md", "# A\n")]);
     let source = tasks.source();
     assert_eq!(source.get_work(&id("github-42")).await.unwrap(), None);
@@ -97,7 +97,7 @@ async fn another_sources_item_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_person_edits_deletes_and_breaks_files_meanwhile() {
+async fn files_changed_by_person_during_job_are_handled() {
     let tasks = Tasks::new(&[("a.md", "# A\n"), ("b.md", "# B\n"), ("c.md", "# C\n")]);
     let (source, by) = (tasks.source(), claimant("job-1"));
     for item in ["files-a", "files-b", "files-c"] {
@@ -130,7 +130,7 @@ async fn a_person_edits_deletes_and_breaks_files_meanwhile() {
 }
 
 #[tokio::test]
-async fn what_agents_and_claimants_say_stays_text() {
+async fn text_of_agents_and_claimants_is_escaped() {
     let tasks = Tasks::new(&[("a.md", "# A\n")]);
     let (source, item) = (tasks.source(), id("files-a"));
     let by = claimant("x --> \n---\nstatus: available # \"{{ }}\" 🐄");
@@ -153,7 +153,7 @@ async fn what_agents_and_claimants_say_stays_text() {
 }
 
 #[tokio::test]
-async fn an_item_as_large_as_may_be_is_claimed_and_reported() {
+async fn item_of_largest_size_is_claimed_and_reported() {
     let tasks = Tasks::new(&[]);
     tasks.write("big.md", vec![b'x'; 1 << 20]);
     let (source, item, by) = (tasks.source(), id("files-big"), claimant("job-1"));
@@ -163,7 +163,7 @@ async fn an_item_as_large_as_may_be_is_claimed_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_files() {
+async fn ten_thousand_files_are_listed_and_claimed() {
     let tasks = Tasks::new(&[]);
     for n in 0..10_000 {
         tasks.write(&format!("t{n}.md"), format!("---\ncreated: 2026-01-01\n---\n# Task {n}\n"));

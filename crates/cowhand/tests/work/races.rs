@@ -17,7 +17,7 @@ const FILES: usize = 20;
 const FOLDER: &str = "COWHAND_TEST_RACE_FOLDER";
 
 #[test]
-fn eight_processes_race_for_twenty_files() {
+fn each_item_is_claimed_by_one_of_eight_processes() {
     let files: Vec<(String, String)> =
         (0..FILES).map(|n| (format!("t{n}.md"), format!("# Task {n}\n"))).collect();
     let tasks =

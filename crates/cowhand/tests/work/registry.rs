@@ -27,7 +27,7 @@ fn factory(_: &ConfiguredSource, setting: &SourceContext) -> Result<Arc<dyn Work
 }
 
 #[test]
-fn the_six_functions() {
+fn registry_registers_creates_and_removes_sources() {
     let mut registry = SourceRegistry::empty();
     assert!(registry.registered().is_empty());
     registry.register("queue", factory).unwrap();
@@ -42,7 +42,7 @@ fn the_six_functions() {
 }
 
 #[test]
-fn an_unknown_name_lists_the_known_ones() {
+fn unknown_source_name_lists_known_names() {
     let mut registry = SourceRegistry::empty();
     registry.register("queue", factory).unwrap();
     registry.register("board", factory).unwrap();
@@ -52,7 +52,7 @@ fn an_unknown_name_lists_the_known_ones() {
 }
 
 #[test]
-fn a_name_is_registered_once() {
+fn source_name_is_registered_once() {
     let mut registry = SourceRegistry::default();
     let error = registry.register("files", factory).unwrap_err();
     assert!(matches!(&error, WorkSourceError::Duplicate(name) if name == "files"));
@@ -64,7 +64,7 @@ fn a_name_is_registered_once() {
 }
 
 #[test]
-fn built_ins_are_there_and_never_overwrite() {
+fn built_in_sources_do_not_overwrite_registered_ones() {
     assert!(SourceRegistry::default().is_registered("files"));
     let mut registry = SourceRegistry::empty();
     registry.register("files", factory).unwrap();

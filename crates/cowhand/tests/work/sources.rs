@@ -51,7 +51,7 @@ fn claimed(next: &NextItem) -> &str {
 }
 
 #[tokio::test]
-async fn the_most_urgent_first_then_the_oldest() {
+async fn items_are_ordered_by_priority_then_age() {
     let file =
         |priority: &str, day: u8| format!("---\npriority: {priority}\ncreated: 2026-01-{day:02}\n---\n");
     let tasks = Tasks::new(&[
@@ -77,7 +77,7 @@ async fn the_most_urgent_first_then_the_oldest() {
 }
 
 #[tokio::test]
-async fn without_auto_claim_the_caller_claims() {
+async fn item_is_not_claimed_without_auto_claim() {
     let tasks = Tasks::new(&[("a.md", "# A\n"), ("b.md", "---\nlabels: [ui]\n---\n")]);
     let (sources, agent) = (sources(&tasks), agent(Some(files("."))));
     let fetch = FetchOptions { labels: vec!["ui".into()], ..FetchOptions::default() };
@@ -91,7 +91,7 @@ async fn without_auto_claim_the_caller_claims() {
 }
 
 #[tokio::test]
-async fn an_outcome_is_reported_and_an_item_released_by_agent() {
+async fn outcome_and_release_reach_source_of_agent() {
     let tasks = Tasks::new(&[("a.md", "# A\n"), ("b.md", "# B\n")]);
     let (sources, agent) = (sources(&tasks), agent(Some(files("."))));
     let (whose, by) = (SourceOwner::agent(&agent), claimant("job-1"));
@@ -114,7 +114,7 @@ async fn an_outcome_is_reported_and_an_item_released_by_agent() {
 }
 
 #[tokio::test]
-async fn the_source_of_a_schedule_is_its_own() {
+async fn schedule_uses_only_its_own_source() {
     let tasks = Tasks::new(&[]);
     for folder in ["agents", "schedules"] {
         std::fs::create_dir(tasks.file(folder)).unwrap();
@@ -139,7 +139,7 @@ async fn the_source_of_a_schedule_is_its_own() {
 }
 
 #[test]
-fn sources_are_made_once_for_as_long_as_the_config_has_them() {
+fn source_is_created_once_while_config_has_it() {
     let made = Arc::new(AtomicUsize::new(0));
     let (counted, mut registry) = (Arc::clone(&made), SourceRegistry::empty());
     registry
@@ -178,7 +178,7 @@ fn sources_are_made_once_for_as_long_as_the_config_has_them() {
 }
 
 #[test]
-fn a_source_that_cannot_be_made_is_tried_again_next_time() {
+fn failed_creation_of_source_is_retried() {
     let sources = WorkSources::new(Arc::new(SourceRegistry::empty()), SourceContext::new("/", |_| None));
     let agent = agent(Some(files("a")));
     for _ in 0..2 {
@@ -267,7 +267,7 @@ async fn next_of(source: Refusing) -> (Result<NextItem, WorkSourceError>, usize)
 }
 
 #[tokio::test]
-async fn a_lost_claim_tries_the_next_and_a_refusing_source_ends_it() {
+async fn lost_claim_tries_next_item_until_source_refuses() {
     use ClaimFailureReason::{AlreadyClaimed, InvalidState, NotFound, PermissionDenied, SourceError};
     for (reasons, tries, ending) in [
         (vec![], 1, Ok("refusing-0")),
@@ -294,7 +294,7 @@ async fn a_lost_claim_tries_the_next_and_a_refusing_source_ends_it() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_ends_is_an_error() {
+async fn endless_list_is_an_error() {
     let (next, claims) = next_of(Refusing { endless: true, ..Refusing::default() }).await;
     assert_eq!(next.unwrap_err().to_string(), "the list of refusing does not end: cursor \"3\"");
     assert_eq!(claims, 0);

@@ -42,7 +42,7 @@ fn killed_at(kind: &str, place: &str) {
 }
 
 #[test]
-fn killed_with_ten_at_work_all_go_on_and_nothing_is_left() {
+fn ten_jobs_continue_after_daemon_is_killed() {
     let script = "echo x > made; touch $SCENE/up.$COWHAND_JOB_ID; \
         while [ ! -e $SCENE/go ]; do sleep 0.05; done; test -e made";
     let settings = json!({

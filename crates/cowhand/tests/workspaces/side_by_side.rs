@@ -44,7 +44,7 @@ fn ten_jobs_each_commit_only_their_own_file() {
 }
 
 #[test]
-fn what_was_not_committed_is_in_the_diff_and_goes_with_the_workspace() {
+fn uncommitted_changes_are_in_diff_and_removed_with_workspace() {
     let script = "echo changed > README; git add README; echo again >> README; echo new > 'new file'; rm deep/file; \
         pwd; git rev-parse --abbrev-ref HEAD";
     let scene = Scene::started(script, &json!({}));
@@ -72,7 +72,7 @@ fn what_was_not_committed_is_in_the_diff_and_goes_with_the_workspace() {
 }
 
 #[test]
-fn a_long_diff_is_cut_and_says_so() {
+fn long_diff_is_cut_with_a_note() {
     let script = "i=0; while [ $i -lt 30000 ]; do echo \"line $i of a file that is far too long to be kept\"; \
         i=$((i+1)); done > long";
     let scene = Scene::started(script, &json!({}));
@@ -94,7 +94,7 @@ fn a_job_without_a_workspace_has_no_diff() {
 }
 
 #[test]
-fn clean_up_as_the_policy_says() {
+fn cleanup_policy_decides_which_workspaces_are_kept() {
     for (cleanup, exit, kept) in [
         ("always", 0, false),
         ("always", 1, false),
@@ -117,7 +117,7 @@ fn clean_up_as_the_policy_says() {
 }
 
 #[test]
-fn what_is_kept_is_limited_and_goes_with_its_job() {
+fn kept_workspaces_are_limited_in_size() {
     let script = "head -c 300000 /dev/zero > big; exit 1";
     let rules = json!({"isolation": {"kind": "worktree", "max_kept": "700KB"}});
     let scene = Scene::started(script, &rules);
@@ -135,7 +135,7 @@ fn what_is_kept_is_limited_and_goes_with_its_job() {
 }
 
 #[test]
-fn a_workspace_goes_with_its_job() {
+fn workspace_is_removed_with_its_job() {
     let scene = Scene::started("head -c 300000 /dev/zero > big; exit 3", &json!({}));
     let jobs: Vec<String> = (0..4).map(|_| scene.run()["id"].as_str().unwrap().to_owned()).collect();
     let run = |arguments: &[&str]| {
@@ -172,7 +172,7 @@ fn a_workspace_goes_with_its_job() {
 }
 
 #[test]
-fn a_clone_brings_its_commits_home() {
+fn commits_of_clone_are_fetched_into_repository() {
     let script = "git add -A; echo own > own; git add own; git commit --quiet -m own; \
         git config user.mark clone; git rev-parse --git-dir";
     let scene = Scene::started(script, &json!({"isolation": "clone"}));
@@ -190,7 +190,7 @@ fn a_clone_brings_its_commits_home() {
 }
 
 #[test]
-fn a_job_begins_with_the_base_and_in_the_same_place_below() {
+fn job_starts_at_base_and_in_same_subdirectory() {
     let scene = Scene::new("pwd > where; git log --format=%s -1 > last; cat where last", &json!({}));
     scene.git(&["checkout", "--quiet", "-b", "other"]);
     fs::write(scene.repository().join("README"), "second\n").unwrap();
@@ -209,7 +209,7 @@ fn a_job_begins_with_the_base_and_in_the_same_place_below() {
 }
 
 #[test]
-fn a_schedule_has_its_own_way() {
+fn schedule_overrides_isolation_of_agent() {
     let settings = json!({
         "isolation": {"kind": "worktree", "cleanup": "never"},
         "schedules": {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Scene, git, left_over, status_and_error, wait_until};
 
 #[test]
-fn where_no_workspace_can_be_made_the_job_fails_and_says_why() {
+fn job_fails_with_reason_if_workspace_cannot_be_created() {
     let nowhere = tempfile::tempdir().unwrap();
     let empty = tempfile::tempdir().unwrap();
     assert!(git(empty.path(), &["init", "--quiet"]).status().unwrap().success());
@@ -49,7 +49,7 @@ fn where_no_workspace_can_be_made_the_job_fails_and_says_why() {
 }
 
 #[test]
-fn set_up_comes_before_the_agent_and_can_be_cancelled() {
+fn setup_runs_before_agent_and_can_be_cancelled() {
     let setup = "echo ready > setup-was-here; echo $COWHAND_JOB_ID >> setup-was-here";
     let isolation = json!({"isolation": {"kind": "worktree", "setup": ["sh", "-c", setup]}});
     let scene = Scene::started("cat setup-was-here", &isolation);
@@ -77,7 +77,7 @@ fn set_up_comes_before_the_agent_and_can_be_cancelled() {
 }
 
 #[test]
-fn hooks_of_the_repository_are_not_run_by_us() {
+fn cowhand_does_not_run_hooks_of_repository() {
     let scene =
         Scene::new("echo x > made; git add made; git -c core.hooksPath=/dev/null commit -qm x", &json!({}));
     for hook in ["post-checkout", "reference-transaction", "pre-commit", "post-index-change"] {
@@ -101,7 +101,7 @@ fn hooks_of_the_repository_are_not_run_by_us() {
 }
 
 #[test]
-fn submodules_do_not_hold_a_workspace() {
+fn submodules_do_not_prevent_removal_of_workspace() {
     let script = "git -c protocol.file.allow=always submodule update --init --quiet && cat sub/README";
     let scene = Scene::new(script, &json!({}));
     let other = scene.root.join("other");
@@ -114,7 +114,7 @@ fn submodules_do_not_hold_a_workspace() {
 }
 
 #[test]
-fn an_agent_that_removes_locks_or_freezes_its_workspace() {
+fn damaged_or_locked_workspace_is_removed() {
     for script in [
         "rm -rf \"$PWD\"",
         "rm .git; ln -s / root",
@@ -132,7 +132,7 @@ fn an_agent_that_removes_locks_or_freezes_its_workspace() {
 }
 
 #[test]
-fn commits_outlive_a_workspace_that_its_agent_removed() {
+fn commits_survive_removal_of_workspace_by_agent() {
     let script = "echo x > made; git add made; git commit -qm made; rm -rf \"$PWD\"";
     let scene = Scene::started(script, &json!({}));
     let job = scene.run();
@@ -143,7 +143,7 @@ fn commits_outlive_a_workspace_that_its_agent_removed() {
 }
 
 #[test]
-fn a_retried_attempt_goes_on_in_the_same_workspace() {
+fn retried_attempt_uses_same_workspace() {
     let script = "if [ -e once ]; then echo twice; else echo x > once; exit 1; fi";
     let scene = Scene::started(script, &json!({"retry": {"max_attempts": 2, "backoff": "1s"}}));
     let job = scene.run();
@@ -156,7 +156,7 @@ fn a_retried_attempt_goes_on_in_the_same_workspace() {
 
 /// `doctor` reports git only if an agent needs it.
 #[test]
-fn the_doctor_looks_for_git() {
+fn doctor_reports_git_if_an_agent_needs_it() {
     let findings = |scene: &Scene, path: Option<&str>| {
         let mut command = scene.command(&["doctor", "--json"]);
         let said = command.envs(path.map(|path| ("PATH", path))).output().unwrap();
@@ -196,7 +196,7 @@ fn the_doctor_looks_for_git() {
 }
 
 #[test]
-fn no_agent_hides_what_it_changed() {
+fn diff_shows_changes_that_agent_tries_to_hide() {
     let hidden = [
         ("rm .git", true),
         ("echo 'gitdir: /nonexistent' > .git", true),
@@ -223,7 +223,7 @@ fn no_agent_hides_what_it_changed() {
 }
 
 #[test]
-fn a_forced_file_is_in_the_diff_and_an_ignored_one_is_not() {
+fn diff_contains_forced_file_but_not_ignored_file() {
     let script = "echo '*.log' > .gitignore; echo a > a.log; echo b > b.log; git add -f a.log";
     let scene = Scene::started(script, &json!({}));
     let job = scene.run();
@@ -235,7 +235,7 @@ fn a_forced_file_is_in_the_diff_and_an_ignored_one_is_not() {
 }
 
 #[test]
-fn ignore_rules_of_the_agent_hide_no_name_and_attributes_hide_no_text() {
+fn diff_reports_files_hidden_by_ignore_rules_or_attributes() {
     let exclude = "echo '*' >> \"$(git rev-parse --git-common-dir)/info/exclude\"";
     let attributes = "echo '* -diff' > \"$(git rev-parse --git-common-dir)/info/attributes\"";
     let own =
@@ -266,7 +266,7 @@ fn ignore_rules_of_the_agent_hide_no_name_and_attributes_hide_no_text() {
 }
 
 #[test]
-fn a_repository_inside_of_the_workspace_is_told() {
+fn diff_reports_repository_inside_workspace() {
     let script = "git init -q lib; mkdir lib/a; echo evil > lib/a/b; echo evil > lib/c; \
                   git -C lib add .; git -C lib commit -qm x; git init -q empty; echo x > empty/x";
     for kind in ["worktree", "clone"] {
@@ -282,7 +282,7 @@ fn a_repository_inside_of_the_workspace_is_told() {
 }
 
 #[test]
-fn a_submodule_that_was_changed_is_told() {
+fn diff_reports_changed_submodule() {
     let checkout = "git -c protocol.file.allow=always submodule update --init --quiet";
     for (script, told) in
         [(format!("{checkout}; echo mine >> sub/README"), true), ("echo mine >> README".to_owned(), false)]
@@ -303,7 +303,7 @@ fn a_submodule_that_was_changed_is_told() {
 }
 
 #[test]
-fn a_ref_that_leads_nowhere_holds_no_workspace() {
+fn broken_ref_does_not_prevent_removal_of_workspace() {
     let script =
         "echo 1111111111111111111111111111111111111111 > \"$(git rev-parse --git-common-dir)/refs/heads/zz\"";
     let scene = Scene::started(script, &json!({}));
@@ -316,7 +316,7 @@ fn a_ref_that_leads_nowhere_holds_no_workspace() {
 }
 
 #[test]
-fn objects_of_another_repository_are_told() {
+fn diff_reports_changed_alternates_file() {
     let script = "echo /elsewhere/objects > \"$(git rev-parse --git-common-dir)/objects/info/alternates\"";
     let scene = Scene::started(script, &json!({}));
     let job = scene.run();

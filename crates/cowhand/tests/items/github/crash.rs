@@ -50,7 +50,7 @@ fn is_done(issue: &FakeIssue, comments: usize) -> bool {
 
 /// The agent has three places, so the issues are claimed together. The daemon dies at different steps of these claims.
 #[tokio::test]
-async fn several_are_claimed_together() {
+async fn daemon_dies_while_it_claims_several_issues() {
     let steps = [
         "item_taken:2",
         "github_marked",
@@ -93,7 +93,7 @@ async fn several_are_claimed_together() {
 }
 
 #[tokio::test]
-async fn claimed_run_and_reported() {
+async fn daemon_dies_at_each_step_of_claim_run_and_report() {
     let steps = [
         "item_taken",
         "github_marked",
@@ -140,7 +140,7 @@ async fn claimed_run_and_reported() {
 
 /// The first job kills itself, so its issue is released and done by a second job.
 #[tokio::test]
-async fn released() {
+async fn daemon_dies_at_each_step_of_release() {
     let steps =
         ["settled", "github_released", "github_release_unlabelled", "github_release_labelled", "told"];
     each(&steps, async |fault| {
@@ -161,7 +161,7 @@ async fn released() {
 
 /// A daemon that finds the claim of a dead fleet dies too.
 #[tokio::test]
-async fn put_back() {
+async fn daemon_dies_while_it_puts_back_expired_claim() {
     let steps =
         ["item_taken", "github_marked", "lapsed_taken_over", "github_released", "github_release_labelled"];
     each(&steps, async |fault| {

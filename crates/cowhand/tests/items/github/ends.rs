@@ -16,7 +16,7 @@ const NO_WORK: fn(&Fact) -> bool =
     |fact| matches!(fact, Fact::ScheduleSkipped { reason: SkipReason::NoWork, .. });
 
 #[tokio::test]
-async fn issues_are_worked_on_by_priority_then_age_and_closed_with_their_pull_requests() {
+async fn issues_are_worked_on_by_priority_and_age_and_closed() {
     let hub = Hub::new("cat; echo Opened https://github.com/my-org/my-repo/pull/70", "", OFTEN).await;
     hub.fake.add(1, &["ready", "bug"]);
     hub.fake.add(2, &["ready"]);
@@ -63,7 +63,7 @@ async fn issues_are_worked_on_by_priority_then_age_and_closed_with_their_pull_re
 }
 
 #[tokio::test]
-async fn a_failure_that_the_agent_reports_is_reported_and_left_for_a_person() {
+async fn failed_issue_is_reported_and_left_for_a_person() {
     let hub = Hub::new("echo it does not compile; exit 3", "", BY_HAND).await;
     hub.fake.add(7, &["ready"]);
     let fleet = hub.started().await;
@@ -81,7 +81,7 @@ async fn a_failure_that_the_agent_reports_is_reported_and_left_for_a_person() {
 }
 
 #[tokio::test]
-async fn a_failure_is_released_until_the_issue_failed_too_often() {
+async fn failed_issue_is_retried_until_max_item_attempts() {
     let hub = Hub::new("exit 3", ", on_failure: release, max_item_attempts: 3", OFTEN).await;
     hub.fake.add(7, &["ready"]);
     let fleet = hub.started().await;
@@ -98,7 +98,7 @@ async fn a_failure_is_released_until_the_issue_failed_too_often() {
 
 /// The job is cancelled, or lost with its keeper; the ready label is put back or not.
 #[tokio::test]
-async fn an_unexpected_end_releases_with_a_comment() {
+async fn cancelled_or_lost_job_releases_issue_with_comment() {
     for (more, labels) in [("", &["ready"][..]), (", cleanup_on_failure: false", &[])] {
         for is_cancelled in [true, false] {
             let script = format!("echo $PPID $$ > pids; {WAIT}");
@@ -146,7 +146,7 @@ async fn kill(hub: &Hub) {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_lost_to_another_fleet_tries_the_next_issue() {
+async fn lost_claim_tries_next_issue() {
     // The schedule is triggered by hand, because a poll would try the first issue again, and hold its row for a moment.
     let hub = Hub::new("cat", "", BY_HAND).await;
     hub.fake.add(1, &["ready"]);
@@ -173,7 +173,7 @@ async fn a_claim_that_is_lost_to_another_fleet_tries_the_next_issue() {
 }
 
 #[tokio::test]
-async fn a_report_that_fails_is_told_later_and_changes_nothing() {
+async fn failed_report_is_sent_later() {
     let hub = Hub::new(WAIT, "", BY_HAND).await;
     hub.fake.add(7, &["ready"]);
     let fleet = hub.started().await;
@@ -206,7 +206,7 @@ async fn a_report_that_fails_is_told_later_and_changes_nothing() {
 
 /// A rate limit lasts longer than the client waits: the schedule shows it, and its end.
 #[tokio::test]
-async fn a_poller_that_is_parked_says_until_when() {
+async fn rate_limited_poll_shows_end_of_limit() {
     let hub = Hub::new("cat", "", OFTEN).await;
     hub.fake.add(7, &["ready"]);
     let reset = hub.fake.world().now + minutes(30);

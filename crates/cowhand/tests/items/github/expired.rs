@@ -7,7 +7,7 @@ use super::{Hub, OFTEN, foreign, minutes, said};
 use crate::{jobs, stop, until};
 
 #[tokio::test]
-async fn what_a_dead_fleet_has_left_is_put_back_and_done() {
+async fn expired_claims_of_dead_fleet_are_put_back_and_done() {
     let hub = Hub::new("cat", "", OFTEN).await;
     // The claimant of issue 1 died after the changes of both labels, that of issue 2 between them.
     hub.fake.add(1, &["agent-working", "bug"]);

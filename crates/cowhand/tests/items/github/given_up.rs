@@ -13,7 +13,7 @@ use crate::{jobs, stop, until};
 const TWICE: &str = ", on_failure: release, max_item_attempts: 2";
 
 #[tokio::test]
-async fn a_label_that_a_person_sets_starts_the_count_anew() {
+async fn action_of_person_resets_failure_count_of_issue() {
     // More jobs fail in the same way than the default breaker allows.
     let schedule = format!("{OFTEN}, breaker: {{failures: 0}}");
     let hub = Hub::new("exit 3", TWICE, &schedule).await;

@@ -26,7 +26,7 @@ async fn hub(trust: &str) -> Hub {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn issues_of_strangers_are_left_alone_and_the_ledger_says_why() {
+async fn issues_of_strangers_are_skipped_with_reason_in_ledger() {
     let hub = hub("min_permission: write").await;
     let fleet = hub.started().await;
     let mut events = fleet.subscribe_after(0);

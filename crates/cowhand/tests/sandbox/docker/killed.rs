@@ -49,7 +49,7 @@ impl Running {
 }
 
 #[test]
-fn who_stands_for_it() {
+fn container_ends_when_agent_process_is_killed() {
     let running = Running::new();
     kill(&running.who("agent.json"));
     running.failed();
@@ -57,7 +57,7 @@ fn who_stands_for_it() {
 
 /// The process that represents the container continues to its end.
 #[test]
-fn the_keeper() {
+fn container_continues_when_keeper_is_killed() {
     let running = Running::new();
     kill(&running.who("keeper.json"));
     running.scene.write("desk/go", "");
@@ -69,7 +69,7 @@ fn the_keeper() {
 
 /// A job without a keeper can be cancelled too.
 #[test]
-fn the_keeper_and_then_a_cancel() {
+fn job_without_keeper_can_be_cancelled() {
     let running = Running::new();
     kill(&running.who("keeper.json"));
     let said = running.scene.command(&["cancel", &running.id]).output().unwrap();
@@ -81,7 +81,7 @@ fn the_keeper_and_then_a_cancel() {
 }
 
 #[test]
-fn both_of_them() {
+fn container_ends_when_keeper_and_agent_process_are_killed() {
     let running = Running::new();
     let agent = running.who("agent.json");
     kill(&running.who("keeper.json"));
@@ -90,7 +90,7 @@ fn both_of_them() {
 }
 
 #[test]
-fn everybody() {
+fn next_start_removes_container_after_all_were_killed() {
     let mut running = Running::new();
     let agent = running.who("agent.json");
     running.scene.kill_daemon();
@@ -103,7 +103,7 @@ fn everybody() {
 
 /// The folder of the attempt is gone; the labels of the container still identify it.
 #[test]
-fn everybody_and_the_folder() {
+fn next_start_removes_container_without_attempt_folder() {
     let mut running = Running::new();
     let agent = running.who("agent.json");
     running.scene.kill_daemon();
@@ -118,7 +118,7 @@ fn everybody_and_the_folder() {
 
 /// The agent is not affected, and its job is reported once.
 #[test]
-fn the_daemon() {
+fn container_continues_when_daemon_is_killed() {
     let mut running = Running::new();
     running.scene.kill_daemon();
     assert_eq!(running.scene.engine().containers().len(), 1);
@@ -133,7 +133,7 @@ fn the_daemon() {
 
 /// The agent ends while no daemon runs.
 #[test]
-fn the_daemon_until_after_the_end() {
+fn container_that_ended_without_daemon_is_settled() {
     let mut running = Running::new();
     running.scene.kill_daemon();
     running.scene.write("desk/go", "");
@@ -147,7 +147,7 @@ fn the_daemon_until_after_the_end() {
 /// Containers of Podman continue without the engine. A container that cannot be reached is ended, with or without the
 /// engine.
 #[test]
-fn the_engine() {
+fn container_is_ended_when_engine_is_killed() {
     let mut running = Running::new();
     running.scene.podman.as_mut().unwrap().kill();
     let (job, said) = running.scene.ended(&running.id);

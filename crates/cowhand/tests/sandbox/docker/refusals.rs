@@ -20,7 +20,7 @@ fn at(socket: &std::path::Path, image: &str) -> Scene {
 }
 
 #[test]
-fn no_image() {
+fn missing_image_is_refused() {
     let podman = Podman::new(User::Root);
     let mut scene = at(&podman.socket(), "registry.example/not-there:7");
     let why = refused(&mut scene);
@@ -39,7 +39,7 @@ fn no_image() {
 }
 
 #[test]
-fn what_doctor_says() {
+fn doctor_shows_engine_and_its_version() {
     let podman = Podman::new(User::Root);
     let scene = at(&podman.socket(), IMAGE);
     let doctor = scene.command(&["doctor"]).output().unwrap();
@@ -50,7 +50,7 @@ fn what_doctor_says() {
 }
 
 #[test]
-fn no_engine() {
+fn missing_engine_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("sock");
     let why = refused(&mut at(&socket, IMAGE));
@@ -66,7 +66,7 @@ fn no_engine() {
 
 /// The environment names the engine, if the config does not.
 #[test]
-fn where_the_engine_is() {
+fn docker_host_names_the_engine() {
     let podman = Podman::new(User::Root);
     let scene = |host: String| {
         let agent = json!({"sandbox": {"kind": "docker", "image": IMAGE}});
@@ -81,7 +81,7 @@ fn where_the_engine_is() {
 }
 
 #[test]
-fn a_closed_door() {
+fn closed_engine_socket_is_refused() {
     let podman = Podman::new(User::Root);
     fs::set_permissions(podman.socket(), fs::Permissions::from_mode(0o600)).unwrap();
     let sandbox = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
@@ -118,14 +118,14 @@ fn engine(
 const PING: (&str, &str) = ("_ping", "HTTP/1.1 200 OK\r\nApi-Version: 1.52\r\nContent-Length: 2\r\n\r\nOK");
 
 #[test]
-fn an_engine_that_does_not_answer() {
+fn silent_engine_is_refused() {
     let (_folder, socket) = engine(None);
     let why = refused(&mut at(&socket, IMAGE));
     assert!(why.contains("does not answer within 10 s"), "{why}");
 }
 
 #[test]
-fn an_engine_that_is_none() {
+fn socket_without_docker_api_is_refused() {
     for (answer, word) in [
         (&[("", "SSH-2.0-OpenSSH\r\n")][..], "is not understood"),
         (&[("", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")][..], "names no version of the Docker API"),
@@ -139,7 +139,7 @@ fn an_engine_that_is_none() {
 
 /// The message of the engine is shown, in any form.
 #[test]
-fn an_engine_that_refuses() {
+fn message_of_refusing_engine_is_shown() {
     for (status, body, word) in [
         (
             500,
@@ -158,7 +158,7 @@ fn an_engine_that_refuses() {
 
 /// The missing program is noticed only when it is started inside the container.
 #[test]
-fn a_program_that_is_not_in_the_image() {
+fn program_missing_in_image_fails_job() {
     let mut scene = plain(User::Root, "touch ran", &json!({"command": ["perl", "-e", "1"]}));
     scene.start();
     let (job, said) = scene.run();
@@ -169,7 +169,7 @@ fn a_program_that_is_not_in_the_image() {
 
 /// The mistake is noticed only when the engine creates the container. Nothing has run by then.
 #[test]
-fn a_container_that_cannot_be_made() {
+fn container_that_cannot_be_created_fails_job() {
     let mut scene =
         plain(User::Root, "touch ran", &json!({"docker": {"enabled": true, "tmpfs": ["/x:no-such-word"]}}));
     let why = refused(&mut scene);
@@ -179,7 +179,7 @@ fn a_container_that_cannot_be_made() {
 }
 
 #[test]
-fn what_it_is_not_given() {
+fn protected_paths_are_refused() {
     for (sandbox, word) in [
         (json!({"write": ["~/.ssh"]}), "which no agent is given"),
         (json!({"read": ["~/.ssh/id"]}), "which no agent is given"),
@@ -200,7 +200,7 @@ fn what_it_is_not_given() {
 /// With herdctl's key `docker` the config is accepted with a warning, and the job fails. With the key `sandbox` the
 /// config is refused.
 #[test]
-fn what_needs_a_way_out() {
+fn job_channel_and_acp_are_refused_in_container() {
     let acp: Value = json!({"runtime": "acp"});
     for (more, word) in
         [(json!({"followups": {"max": 1}}), "need a socket of the fleet"), (acp, "a client of cowhand's own")]

@@ -23,7 +23,7 @@ fn herdctl_at(podman: Podman, script: &str, docker: &Value) -> Scene {
 }
 
 #[test]
-fn herdctls_keys() {
+fn docker_keys_of_herdctl_are_applied() {
     let script = "id -u; id -g; cat /data/b; echo x >/data/x || echo data-held; echo x >x || echo desk-held; echo y \
                   >/more/y && echo more; mount | grep ' /cache '; echo $MODE; echo $A_TOKEN; touch /more/up; while [ ! -e \
                   /more/go ]; do sleep 0.05; done";
@@ -66,7 +66,7 @@ fn herdctls_keys() {
 
 /// Settings that are not supported are refused, and not replaced by others.
 #[test]
-fn herdctls_keys_that_cannot_be_had() {
+fn unsupported_docker_keys_of_herdctl_are_refused() {
     for (docker, word) in [
         (json!({"ports": ["80:80"]}), "`docker.ports`"),
         (json!({"host_config": {"Privileged": true}}), "`docker.host_config`"),
@@ -87,7 +87,7 @@ fn herdctls_keys_that_cannot_be_had() {
 
 /// A service on the loopback of this machine is reachable only in the network of the machine.
 #[test]
-fn networks() {
+fn container_network_setting_is_applied() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -112,7 +112,7 @@ fn networks() {
 
 /// The stricter sandbox of agent and schedule applies, and a container is stricter than namespaces.
 #[test]
-fn a_schedule_can_only_tighten() {
+fn schedule_can_only_tighten_sandbox() {
     let podman = Podman::new(User::Root);
     let docker = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
     let schedules = json!({

@@ -13,7 +13,7 @@ use crate::Scene;
 use surfaces::Surfaces;
 
 #[tokio::test]
-async fn everything_that_is_shown_agrees() {
+async fn all_surfaces_show_the_same_state() {
     let scene = fleet::driven().await;
     let token = scene.token("reader", "read");
     let surfaces = Surfaces { scene: &scene, token: &token };
@@ -38,7 +38,7 @@ async fn everything_that_is_shown_agrees() {
 }
 
 #[tokio::test]
-async fn advice_works_when_it_is_followed() {
+async fn advised_commands_work() {
     let scene = fleet::driven().await;
     advice::follow(&scene);
     std::fs::write(scene.path("go"), "").unwrap();
