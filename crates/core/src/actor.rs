@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_they_are_written_and_read() {
+    fn actors_have_a_json_form_and_a_text_form() {
         for (json, text) in [
             (r#"{"who":"person","uid":1000,"name":"jo"}"#, "jo"),
             (r#"{"who":"person","uid":1000}"#, "user 1000"),

@@ -315,7 +315,7 @@ mod tests {
 
     /// The attempt began at 100, and it is now 200.
     #[test]
-    fn how_long_it_waited() {
+    fn overlapping_waits_for_answers_count_once() {
         let open = |from, until| Ask {
             asked_at: at(from),
             expires_at: at(until),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flat_shape() {
+    fn an_ask_is_written_as_one_flat_json_object() {
         let mut ask = ask(AskSubject::Tool { tool: "Bash".into(), input: json!({ "command": "ls" }) });
         ask.answer(AskAnswer::Allow { message: None }, None, at(1)).unwrap();
         let written = serde_json::to_string(&ask).unwrap();

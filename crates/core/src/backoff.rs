@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_up_to_the_longest() {
+    fn waits_grow_up_to_a_maximum() {
         let seconds = SignedDuration::from_secs;
         let doubling = Backoff::doubling(seconds(15), seconds(900));
         let waits = [0, 1, 2, 3, 6, 7, 8, 40, u32::MAX].map(|failures| doubling.after(failures).as_secs());

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_schedule_pauses() {
+    fn repeated_failures_and_empty_runs_pause_a_schedule() {
         let usual = Breaker::default();
         let three = Breaker { failures: 3, ..usual };
         let off = Breaker { failures: 0, ..usual };

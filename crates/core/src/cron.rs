@@ -312,7 +312,7 @@ mod tests {
 
     /// The expressions that the seed documents explain. 1 January 2026 is a Thursday.
     #[test]
-    fn documented_expressions() {
+    fn documented_expressions_fire_at_the_documented_times() {
         for (expression, first, second) in [
             ("0 9 * * *", "2026-01-01T09:00:00Z", "2026-01-02T09:00:00Z"),
             ("0 8 * * *", "2026-01-01T08:00:00Z", "2026-01-02T08:00:00Z"),
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn shorthands_and_names_in_any_case() {
+    fn shorthands_are_accepted_in_any_case() {
         for (short, long) in [
             ("@hourly", "0 * * * *"),
             ("@Daily", "0 0 * * *"),

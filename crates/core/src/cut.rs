@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_on_character_boundaries_and_says_how_much() {
+    fn text_is_cut_at_character_boundaries_with_a_byte_count() {
         let long = "é".repeat(50);
         for (text, already, cap, expected) in [
             ("short", 0, 100, "short".to_owned()),

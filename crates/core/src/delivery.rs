@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_stay_apart() {
+    fn each_channel_and_thread_has_its_own_chat_key() {
         let chat = |channel: &str, thread: Option<&str>| {
             let Delivery::Chat(message) = message("x") else { unreachable!() };
             let (channel, thread) = (channel.to_owned(), thread.map(str::to_owned));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_received() {
+    fn deliveries_are_matched_to_triggers() {
         use Reception::{Ping, Unwanted, Wanted, WrongType};
         let opened = || webhook("issues", json!({"action": "opened"}));
         for (delivery, trigger, expected) in [
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slack_asks_first() {
+    fn the_slack_url_verification_challenge_is_recognized() {
         for (payload, expected) in [
             (json!({"type": "url_verification", "challenge": "c-1"}), Some("c-1")),
             (json!({"type": "event_callback", "challenge": "c-1"}), None),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_bring() {
+    fn deliveries_become_tasks_with_metadata() {
         let now: Timestamp = "2026-01-05T09:00:00Z".parse().unwrap();
         let payload = json!({
             "action": "labeled",

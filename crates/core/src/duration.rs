@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_units_at_most() {
+    fn durations_are_written_with_at_most_two_units() {
         let cases = include_str!("../../../tests/durations.json");
         let cases: Vec<(i64, String)> = serde_json::from_str(cases).unwrap();
         for (milliseconds, expected) in cases {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn before_and_after_now() {
+    fn times_are_written_relative_to_now() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let at = |milliseconds: i64| now + SignedDuration::from_millis(milliseconds);
         assert_eq!(from_now(now, at(-65_000)), "1m 5s ago");

@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_flat_shape() {
+    fn an_event_is_written_as_one_flat_json_object() {
         let event = Event {
             seq: 7,
             at: "2026-01-01T00:00:00Z".parse().unwrap(),

@@ -83,7 +83,7 @@ mod tests {
     use crate::trigger::Task;
 
     #[test]
-    fn what_passes() {
+    fn filters_match_labels_people_text_and_payload() {
         let metadata = [("author", "Octocat"), ("action", "opened"), ("head_ref", "main")];
         let task = Task {
             title: "Login fails".into(),

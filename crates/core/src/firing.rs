@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_of_a_firing() {
+    fn the_prompt_of_a_firing_is_rendered() {
         let (daily, once) = (
             r#"{"type":"cron","expression":"@daily"}"#,
             r#"{"type":"delay","run_at":"2026-01-05T09:00:00Z"}"#,
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_outside_the_hours_waits() {
+    fn a_delivery_outside_active_hours_waits() {
         let mut agent = Agent::new("coder".parse().unwrap());
         let trigger = serde_json::from_str(r#"{"type":"webhook","allow_unsigned":true}"#).unwrap();
         let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
@@ -216,7 +216,7 @@ mod tests {
 
     /// The fence's statement about the author of an item, by the `trust` of the agent and of its fleet.
     #[test]
-    fn whether_the_author_of_an_item_is_trusted() {
+    fn the_prompt_says_whether_the_author_of_an_item_is_trusted() {
         let item = |source: &str| -> WorkItem {
             let json = serde_json::json!({
                 "id": format!("{source}-1"), "source": source, "external_id": "1", "title": "Fix it",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_job_comes_from() {
+    fn the_occurrence_determines_the_trigger_type_of_a_job() {
         use crate::trigger::ChatPlatform::{Discord, Slack};
         let table = [
             (Occurrence::Manual("x"), TriggerType::Manual),

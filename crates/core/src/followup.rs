@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_comes_to_its_end() {
+    fn chains_of_follow_ups_are_limited() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let rules = |max, min_interval: Option<&str>, expires: Option<&str>| Followups {
             max,

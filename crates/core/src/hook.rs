@@ -262,7 +262,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn which_apply() {
+    fn hooks_apply_to_the_events_of_their_list() {
         use HookEvent::{Cancelled, Completed, Failed, Timeout};
         let outline = |list, events: &[HookEvent]| HookOutline {
             number: 1,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_true() {
+    fn conditions_of_hooks_are_evaluated() {
         let context = json!({"metadata": {"notify": true, "off": false, "zero": 0, "empty": "", "list": [],
             "deep": {"er": ["x"]}, "word": "no"}, "result": {"success": true}});
         for (path, expected) in [
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_hook_is_told() {
+    fn the_context_of_a_hook_describes_its_job() {
         let error = JobError { kind: ErrorKind::Timeout, message: "too long".into() };
         let job = ended(Outcome::Failed { reason: FailReason::Timeout, error, summary: None });
         let context = HookContext::of(&job, None, None, Some(json!({"a": 1}))).unwrap();

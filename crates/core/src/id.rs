@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn job_ids_are_checked_before_they_touch_a_path() {
+    fn invalid_job_ids_are_refused() {
         assert!("job-2024-01-19-abc123".parse::<JobId>().is_ok());
         for bad in [
             "",

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_five_messages_word_for_word() {
+    fn the_five_documented_errors_are_worded_exactly() {
         for (text, message) in [
             ("5", r#"Missing time unit. Expected format: "{number}{unit}""#),
             ("5.5m", "Decimal values are not supported"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused_with_a_reason() {
+    fn other_invalid_intervals_are_refused() {
         use IntervalError::{Empty, InvalidUnit, NotAnInterval, TooLong};
         for (text, error) in [
             ("", Empty),

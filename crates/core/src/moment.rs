@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_no_longer_than_its_length() {
+    fn a_clock_step_does_not_lengthen_a_wait() {
         let (start, length) = (moment(1_000, Some((BOOT, 50))), SignedDuration::from_secs(30));
         for (case, now, end) in [
             ("no step", moment(1_010, Some((BOOT, 60))), 1_030),

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_for_a_retry_is_one_that_an_attempt_can_end_with() {
+    fn every_retry_word_is_an_exit_reason_or_an_error_kind() {
         for word in RETRY_WORDS {
             let reason = word.parse::<crate::job::ExitReason>().is_ok();
             assert!(reason || word.parse::<crate::job::ErrorKind>().is_ok(), "{word}");
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn which_key_closes_a_schedule() {
+    fn the_key_that_closes_a_schedule_is_found() {
         let hours = r#""active_hours":{"start":"09:00","end":"17:00"}"#;
         for (timing, expected) in [
             ("{}".to_owned(), None),
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_checked_and_kept() {
+    fn active_hours_are_validated_and_written_unchanged() {
         for (json, error) in [
             (r#"{"start":"9","end":"17:00"}"#, "not a time of day"),
             (r#"{"start":"24:00","end":"17:00"}"#, "not a time of day"),

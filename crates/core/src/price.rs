@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_is_whole_or_none() {
+    fn the_cost_is_unknown_if_a_model_has_no_price() {
         let prices: Prices = serde_json::from_str(
             r#"{"big": {"input": 2, "cached_input": 0.5, "output": 10}, "small": {"input": 1, "output": 1}}"#,
         )

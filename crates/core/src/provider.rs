@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_it_opens() {
+    fn a_provider_opens_after_parking_and_start_interval() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
         let parked = |until| Parked {
             provider: "p".into(),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_keeps_nothing_closed() {
+    fn a_clock_set_back_does_not_keep_a_provider_closed() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
         let slot = ProviderSlot {
             provider: "p".into(),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_about_its_end_waits_longer_each_time() {
+    fn a_limit_without_a_reset_time_parks_longer_each_time() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
         let met = |before: Option<&Parked>, reset: Option<i64>, now: i64| {
             Parked::met(before, "claude".into(), "busy".into(), reset.map(at), at(now))

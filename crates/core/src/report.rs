@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_for_an_artifact() {
+    fn artifacts_are_names_or_paths_and_others_are_refused() {
         let commit = "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3";
         let name = |text: &str| Ok(Artifact::Name(text.to_owned()));
         let path = |text: &str| Ok(Artifact::Path(text.to_owned()));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_has_words_and_an_end() {
+    fn summaries_are_cleaned_and_limited() {
         assert_eq!(summary(" It\tworks.\r\n\u{0}\u{1b}Moo.\n").unwrap(), "It\tworks.\nMoo.");
         assert_eq!(summary(" \u{0}\n "), Err(ReportRefused::NoSummary));
         assert_eq!(summary(&"ü".repeat(MAX_SUMMARY_LENGTH)).unwrap().chars().count(), MAX_SUMMARY_LENGTH);

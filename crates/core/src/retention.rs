@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_and_why() {
+    fn excess_jobs_are_listed_with_their_reason() {
         for (case, policy, listed, expected) in [
             ("everything is kept", "{}", "a1@1 a2@2 a3@3", ""),
             (
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_counts_and_the_rest_comes_from_below() {
+    fn set_retention_keys_override_those_below() {
         let above = retention(r#"{"max_age":"1d"}"#);
         let below = retention(r#"{"max_age":"30d","max_bytes":"2GB"}"#);
         assert_eq!(above.over(below), retention(r#"{"max_age":"1d","max_bytes":"2GB"}"#));

@@ -516,7 +516,7 @@ mod tests {
     /// The strict sandbox allows the work and nothing else, even if the agent's own sandbox allows more. Stricter rules
     /// remain.
     #[test]
-    fn strangers_are_held_by_more() {
+    fn jobs_of_strangers_run_in_the_strict_sandbox() {
         use crate::sandbox::{Credentials, Reaches, SandboxKind};
         let held = |runtime: Runtime, sandbox: &str, trust: &str| {
             let mut agent = Agent::new("a".parse().unwrap());
@@ -553,7 +553,7 @@ mod tests {
     /// Keys that the agent does not set are closed, and its schedule can only close more. If the agent has no sandbox,
     /// its schedule decides.
     #[test]
-    fn a_schedule_opens_nothing() {
+    fn a_schedule_can_only_narrow_the_sandbox_of_its_agent() {
         use crate::sandbox::{Reaches, SandboxKind};
         let held = |agent: &str, schedule: &str| {
             let mut own = Agent::new("a".parse().unwrap());
@@ -585,7 +585,7 @@ mod tests {
 
     /// Both keys belong to the agent, and they complement each other.
     #[test]
-    fn a_container_has_two_keys() {
+    fn docker_and_sandbox_keys_of_an_agent_are_combined() {
         let agent = configured(
             r#"{"docker":{"enabled":true,"image":"i"},"sandbox":{"kind":"docker","read":["/books"]}}"#,
         );
@@ -594,7 +594,7 @@ mod tests {
 
     /// A container is stricter, so it remains, without the volumes of the machine.
     #[test]
-    fn strangers_in_a_container() {
+    fn the_strict_sandbox_keeps_a_container_without_volumes() {
         use crate::sandbox::{Reaches, SandboxKind};
         let agent = configured(
             r#"{"runtime":"command",
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_for_nearby_first() {
+    fn names_are_looked_up_in_the_own_fleet_first() {
         let agent = |name: &str, schedules: &[&str]| {
             let mut agent = Agent::new(name.parse().unwrap());
             let schedule =

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn off_and_on_again_keeps_history_and_makes_nothing_up() {
+    fn re_enabling_keeps_history_and_makes_up_no_firings() {
         let mut schedule = record();
         schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
         schedule.failed(at(20).into(), "boom".into());
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn skip_reasons_are_the_documented_five_and_ours() {
+    fn the_first_five_skip_reasons_are_the_documented_ones() {
         let words: Vec<&str> = SkipReason::ALL.iter().map(|reason| reason.as_str()).collect();
         let documented = ["unsupported_type", "disabled", "already_running", "at_capacity", "not_due"];
         assert_eq!(words[..5], documented);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn due_times_never_run_back() {
+    fn the_last_due_time_never_moves_back() {
         let mut schedule = record();
         schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
         schedule.passed(&Occurrence::Cron(at(5)).key(0), at(5));
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_noticed_and_counted_from() {
+    fn a_schedule_recounts_after_the_clock_is_set_back() {
         let boot = |second: i64| Some(BootTime::new(uuid::Uuid::from_u128(1), second * 1_000_000));
         let moment = |wall, second| Moment { wall: at(wall), boot: boot(second) };
         let mut schedule = record();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_we_are() {
+    fn only_own_host_names_are_accepted() {
         let server = ServerConfig {
             listen: "192.0.2.7:3232".parse().unwrap(),
             allowed_hosts: vec!["Fleet.example.org".into()],
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_its_files_are() {
+    fn relative_tls_paths_are_resolved_against_the_fleet_folder() {
         let tls = TlsConfig { certificate: "tls/a.pem".into(), key: "/etc/a.key".into() };
         let server = ServerConfig { tls: Some(tls), ..ServerConfig::default() }.below(Path::new("/fleet"));
         let tls = server.tls.unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_include_the_ones_before() {
+    fn each_scope_includes_the_lower_scopes() {
         assert!(Scope::Read < Scope::Operate && Scope::Operate < Scope::Admin);
         assert_eq!("operate".parse(), Ok(Scope::Operate));
         assert!("root".parse::<Scope>().is_err());

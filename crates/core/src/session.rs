@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expiries_as_herdctl_writes_them() {
+    fn expiries_of_herdctl_are_parsed() {
         for (text, expected) in [
             ("24h", Some(86_400)),
             ("1.5d", Some(129_600)),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_say_who_shares_a_session() {
+    fn the_session_policy_decides_the_session_key() {
         use SessionPolicy::{Continue, Fresh, PerChat, PerItem};
         let item = "file-1".parse().unwrap();
         for (policy, item, chat, expected) in [

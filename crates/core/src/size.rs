@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused_with_a_reason() {
+    fn invalid_sizes_are_refused() {
         use SizeError::{Empty, Negative, NotASize, NotWhole, TooLarge, UnknownUnit, Zero};
         for (text, error) in [
             ("", Empty),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn for_people() {
+    fn sizes_are_written_with_a_suitable_unit() {
         for (bytes, words) in [
             (0, "0 B"),
             (999, "999 B"),

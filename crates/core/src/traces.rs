@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_that_cannot_be() {
+    fn invalid_headers_are_refused() {
         let bad = |name: &str, value: &str| {
             let headers =
                 IndexMap::from([("ok".to_owned(), "1".to_owned()), (name.to_owned(), value.to_owned())]);

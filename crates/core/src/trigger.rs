@@ -303,7 +303,7 @@ mod tests {
     ];
 
     #[test]
-    fn golden_lines_round_trip_and_gain_nothing() {
+    fn golden_triggers_are_read_and_written_unchanged() {
         for (name, line) in GOLDEN {
             let trigger: TriggerConfig = serde_json::from_str(line).unwrap();
             assert_eq!(trigger.type_name(), name);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_due_while_nobody_watched_was_missed() {
+    fn due_times_during_suspension_or_a_clock_step_are_missed() {
         let seconds = |seconds| Some(SignedDuration::from_secs(seconds));
         let dues = [999, 1_000, 1_500, 4_000, 4_600];
         for (case, second, step, suspended, expected) in [
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn another_daemon_that_runs_longer_has_missed_less() {
+    fn a_daemon_that_runs_longer_covers_more_due_times() {
         let (start, later) = (reading(1_000, 500, 400), reading(4_600, 4_100, 410));
         let mut uptime = Uptime::since(start.now);
         uptime.observe(start);

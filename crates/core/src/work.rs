@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_checked_before_they_touch_a_path() {
+    fn invalid_work_item_ids_are_refused() {
         for (text, source, external_id) in [
             ("github-42", "github", "42"),
             ("files-fix-login.v2", "files", "fix-login.v2"),
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_items_shape() {
+    fn a_work_item_has_the_documented_json_form() {
         let value = serde_json::to_value(item("github-42", Priority::High, "2024-01-19T09:00:00Z")).unwrap();
         let expected = json!({
             "id": "github-42",
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn four_priorities_and_no_fifth() {
+    fn there_are_exactly_four_priorities() {
         use Priority::{Critical, High, Low, Medium};
         for (priority, word) in [(Critical, "critical"), (High, "high"), (Medium, "medium"), (Low, "low")] {
             assert_eq!(serde_json::to_value(priority).unwrap(), word);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn priority_by_whole_words() {
+    fn priority_is_derived_from_whole_words_of_labels() {
         use Priority::{Critical, High, Low, Medium};
         for (labels, priority) in [
             (&[][..], Medium),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line() {
+    fn items_are_ordered_by_priority_age_and_id() {
         use Priority::{Critical, High};
         let (early, late) = ("2024-01-19T09:00:00Z", "2024-01-20T09:00:00Z");
         for (case, items, first) in [
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_shapes() {
+    fn results_and_release_options_have_the_documented_json_form() {
         let result = WorkResult {
             outcome: WorkOutcome::Partial,
             summary: "half".into(),

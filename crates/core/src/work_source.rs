@@ -175,7 +175,7 @@ mod tests {
 
     /// Rows of the store hold sources as earlier versions wrote them: with null for a key that was not set.
     #[test]
-    fn stored_sources_stay_the_same() {
+    fn sources_stored_by_earlier_versions_are_read() {
         let unset = r#"{"type":"github","repo":"o/r","labels":{"ready":null,"in_progress":null},"exclude_labels":null,
             "cleanup_on_failure":null,"cleanup_in_progress":null,"api_url":null,"auth":{"token_env":null,"app":null}}"#;
         let unset: ConfiguredSource = serde_json::from_str(unset).unwrap();

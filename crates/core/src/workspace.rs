@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_have_their_job_in_their_names() {
+    fn branch_names_contain_the_job() {
         let (agent, job) = ("web.coder".parse().unwrap(), "job-2026-01-05-aaaaaa".parse().unwrap());
         for (template, expected) in [
             ("cowhand/{{agent}}/{{job}}", Ok("cowhand/web.coder/job-2026-01-05-aaaaaa")),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_rules_with_nothing_said() {
+    fn a_plain_kind_has_default_rules() {
         let read = |text: &str| serde_json::from_str::<Isolation>(text).unwrap().rules();
         assert_eq!(read("\"worktree\"").kind, IsolationKind::Worktree);
         let rules = read(r#"{"kind": "clone", "cleanup": "never"}"#);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_requests_are_stronger() {
+    fn repeated_stop_requests_escalate() {
         let now = Instant::now();
         let draining = Lifecycle::Draining { until: now + Duration::from_secs(5) };
         let finish = Stop::Finish { timeout: Duration::from_secs(5) };

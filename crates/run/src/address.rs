@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_the_internet() {
+    fn public_and_private_addresses_are_distinguished() {
         for public in [
             "1.1.1.1",
             "93.184.215.14",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_way_to_write_an_address() {
+    async fn private_addresses_are_refused_in_every_notation() {
         for private in [
             "http://127.0.0.1/",
             "http://localhost/",

@@ -388,7 +388,7 @@ mod tests {
     const UNIFIED: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
 
     #[test]
-    fn where_each_controller_is() {
+    fn the_cgroup_of_each_controller_is_found() {
         use Controller::{Cpu, Memory, Pids};
         let groups = "5:memory:/a/b\n1:cpu,cpuacct:/\n0::/";
         for (mounts, controller, expected) in [
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn version_two_needs_a_group_that_hands_on_controllers() {
+    fn cgroup_v2_without_delegation_is_refused() {
         let top = tempfile::tempdir().unwrap();
         let daemon = top.path().join("daemon");
         fs::create_dir(&daemon).unwrap();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_version_two() {
+    fn cgroup_v2_limits_are_written() {
         let group = tempfile::tempdir().unwrap();
         for file in ["memory.max", "memory.swap.max", "pids.max", "cpu.max"] {
             fs::write(group.path().join(file), "").unwrap();

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_group_is_found_on_every_kind_of_machine() {
+    fn the_own_cgroup_is_found_in_every_layout() {
         for (case, mounts, groups, expected) in [
             (
                 "unified",

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_are_told() {
+    fn the_last_lines_of_output_are_joined() {
         let long = "x".repeat(MAX_GATE_LINE_CHARS + 1);
         for (texts, expected) in [
             (["", ""], String::new()),

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_are_told_who_listen_to_that_job() {
+    fn only_subscribers_of_a_job_are_notified() {
         let growth = Growth::default();
         let [one, other]: [JobId; 2] =
             ["a", "b"].map(|end| format!("job-2026-01-01-aaaaa{end}").parse().unwrap());

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_whole_lines_and_begin_where_asked() {
+    fn parts_are_whole_lines_after_the_given_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job.jsonl");
         let mut early = Jsonl::after(path.clone(), 0);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_found_wherever_it_stands() {
+    fn the_final_output_is_found_anywhere_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job.jsonl");
         let found = |text: &str| {

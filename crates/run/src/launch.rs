@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_is_passed_on() {
+    fn only_named_variables_reach_the_agent() {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.program.env.insert("MODE".into(), "night".into());
         let own = [
@@ -262,7 +262,7 @@ mod tests {
 
     /// What strangers wrote is in it, so nothing in it may keep the agent from starting, or pass for another variable.
     #[test]
-    fn a_work_item_is_handed_over() {
+    fn a_work_item_is_passed_to_the_agent() {
         let agent = Agent::new("coder".parse().unwrap());
         let item = |title: &str| {
             let item = serde_json::json!({
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_of_herdctl_inherits_everything_but_not_into_a_sandbox() {
+    fn herdctl_agents_inherit_the_environment_except_in_a_sandbox() {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.inherits_environment = true;
         assert_eq!(inherited(&agent), ["GITHUB_TOKEN", "PATH", "SSH_AUTH_SOCK"]);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn herdctls_two_ways_to_start_claude_are_one() {
+    fn the_runtimes_sdk_and_cli_start_claude() {
         let mut agent = Agent::new("coder".parse().unwrap());
         let argv_in = |agent: &Agent, session: SessionChoice| {
             let (own, dotenv) = (std::iter::empty(), HashMap::new());

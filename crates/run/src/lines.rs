@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_encodings_and_lengths() {
+    fn line_ends_encodings_and_long_lines_are_handled() {
         let long = "é".repeat(60);
         let just = "x".repeat(100);
         for (bytes, expected) in [
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_any_length_takes_the_room_of_the_cap() {
+    fn the_memory_for_a_long_line_is_bounded() {
         let mut lines = LineBuffer::new(1000);
         for _ in 0..10_000 {
             assert_eq!(lines.next(&mut &[b'x'; 4096][..]), None);
@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_make_no_difference(bytes in bytes(), cuts in prop::collection::vec(0..400_usize, 0..20)) {
+        fn the_size_of_chunks_does_not_change_the_lines(bytes in bytes(), cuts in prop::collection::vec(0..400_usize, 0..20)) {
             let mut cuts: Vec<_> = cuts.into_iter().map(|at| at.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
@@ -138,7 +138,7 @@ mod tests {
 
         /// Against the plainest splitter there is, with a cap that nothing reaches.
         #[test]
-        fn nothing_is_lost_or_moved(bytes in bytes()) {
+        fn lines_match_those_of_a_simple_splitter(bytes in bytes()) {
             let mut expected: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
             if expected.last().is_some_and(|last| last.is_empty()) {
                 expected.pop();

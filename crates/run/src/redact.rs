@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_hidden_the_longest_first() {
+    fn the_longest_secret_is_masked_first() {
         let redactor = redactor(&["secret", "secret-and-more", "x", ""]);
         assert_eq!(redactor.redact("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
         assert!(matches!(redactor.redact("nothing"), Cow::Borrowed(_)));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn however_json_writes_them() {
+    fn secrets_are_masked_in_every_json_spelling() {
         let redactor = redactor(&["pa\"ss/wo\\rd<", "12345678"]);
         for (line, expected) in [
             (r#"{"a":"it is pa\"ss/wo\\rd<!"}"#, r#"{"a":"it is ***!"}"#),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_json_inside_of_a_text() {
+    fn secrets_with_json_escapes_are_masked_in_text() {
         let redactor = redactor(&["pa\"ss/wo<&rd", "schlüssel-😀-1", "canary-Tok99"]);
         for (text, expected) in [
             (r#"it says {"a":"pa\"ss\/wo\u003c\u0026rd"}"#, r#"it says {"a":"***"}"#),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_with_escapes_that_comes_in_pieces() {
+    fn an_escaped_secret_in_pieces_is_masked() {
         let redactor = redactor(&["pass/wörd<1>"]);
         for text in [r"a pass\/w\u00f6rd\u003c1> b", r"a pass\\/w\\u00f6rd\\u003c1> b", "a pass/wörd<1> b"] {
             for (cut, _) in text.char_indices() {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_nobody_sees_uncover_nothing() {
+    fn invisible_characters_do_not_reveal_secrets() {
         let redactor = redactor(&["canary-Tok99", "canary-Tok99-long"]);
         let token = format!("cow_{}", "a".repeat(43));
         for (text, expected) in [
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_came_to() {
+    fn secrets_in_outcomes_are_masked() {
         let redactor = redactor(&["canary"]);
         let error = JobError { kind: ErrorKind::Exit, message: "no canary".to_owned() };
         let summary = Some("a canary".to_owned());
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_several_lines_is_hidden_line_by_line() {
+    fn a_multi_line_key_is_masked_line_by_line() {
         let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----\n";
         let redactor = redactor(&[key]);
         assert_eq!(redactor.redact("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_disks_are_full() {
+    fn nearly_full_disks_are_recognized() {
         for (blocks, available, block_size, expected) in [
             (1000, 0, 4096, true),
             (1000, 15, 4096, true),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn which_errors_are_a_shortage() {
+    fn shortage_errors_are_recognized() {
         for (errno, expected) in [
             (Errno::MFILE, true),
             (Errno::NFILE, true),

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_write_wakes_and_only_its_own_folder() {
+    async fn a_write_wakes_only_the_watcher_of_its_folder() {
         let (busy, idle) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let watch = Watch::new();
         let (woken, asleep) = (watch.folder(busy.path()), watch.folder(idle.path()));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_watcher_we_look_more_often() {
+    fn an_unwatched_folder_is_polled_more_often() {
         let watch = Watch::new();
         let there = tempfile::tempdir().unwrap();
         assert_eq!(watch.folder(there.path()).poll_interval, WATCHED_POLL_INTERVAL);

@@ -228,7 +228,7 @@ fn acp() {
 /// Code, which keeps what only that program cares for. Two are read by nobody: `codex app-server` has a protocol of its
 /// own, and we start `codex exec`; and what the official crate's example prints are values of Rust, not frames.
 #[test]
-fn other_conversations() {
+fn a_recording_of_the_control_protocol_is_read() {
     let stdout = transcript("claude-control-protocol.txt");
     let stdout = stdout.into_iter().filter(|(ours, _)| !ours).map(|(_, line)| line).collect();
     let sample = Sample { stdout, stderr: Vec::new() };

@@ -66,7 +66,7 @@ impl Sample {
 }
 
 #[test]
-fn every_recording_maps_as_it_should() {
+fn every_recording_matches_its_snapshot() {
     for sample in samples() {
         let (messages, finish) = sample.read();
         let mut page = String::new();
@@ -114,7 +114,7 @@ fn texts(values: &[Value], key: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_tool_call_no_answer_and_no_word_is_lost() {
+fn no_tool_call_tool_result_or_text_is_lost() {
     for sample in samples() {
         let (input, (messages, _)) = (sample.input(), sample.read());
         let output: Vec<_> = messages.iter().map(|message| serde_json::to_value(message).unwrap()).collect();
@@ -157,7 +157,7 @@ fn no_tool_call_no_answer_and_no_word_is_lost() {
 
 /// Whatever a line held, its ids and its system keys can be found again, and so can the whole result.
 #[test]
-fn every_line_leaves_its_keys() {
+fn the_ids_and_keys_of_every_line_are_kept() {
     for sample in samples() {
         let (input, (messages, _)) = (sample.input(), sample.read());
         let output: Vec<_> = messages.iter().map(|message| serde_json::to_value(message).unwrap()).collect();

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_people() {
+    fn user_names_are_read_from_passwd() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nrubbish\n:x:7::\njo:x:1000:1000::/home/jo:/bin/sh\n";
         for (uid, expected) in [(0, Some("root")), (1000, Some("jo")), (7, None), (5, None)] {
             assert_eq!(name_of(passwd, uid).as_deref(), expected);

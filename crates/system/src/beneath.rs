@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out() {
+    fn links_special_files_and_paths_out_of_the_root_are_refused() {
         let folder = place();
         let root = Root::open(&folder.path().join("root")).unwrap();
         let link = NotOpened::Link.to_string();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_their_own_types() {
+    fn types_of_entries_do_not_follow_links() {
         let folder = place();
         let entries = Root::open(&folder.path().join("root")).unwrap().entries().unwrap();
         let kind = |name: &str| entries.iter().find(|(found, _)| found == name).map(|(_, kind)| *kind);

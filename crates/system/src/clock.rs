@@ -169,14 +169,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clocks_of_the_system_go_together() {
+    fn the_system_clocks_do_not_run_backwards() {
         let (first, second) = (Clock::System.reading(), Clock::System.reading());
         assert!(second.now.by_boot_clock(first.now).is_some_and(|passed| !passed.is_negative()));
         assert!(second.awake >= first.awake);
     }
 
     #[test]
-    fn a_clock_that_is_moved_by_hand_can_be_set_and_sleep() {
+    fn a_manual_clock_can_be_set_stepped_and_suspended() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let clock = Clock::by_hand(at(1_000));
         let start = clock.reading();

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_gets_its_mode_back() {
+    fn reopening_restores_the_mode_for_the_owner() {
         let folder = tempfile::tempdir().unwrap();
         let (inner, file) = (folder.path().join("inner"), folder.path().join("file"));
         fs::create_dir(&inner).unwrap();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_not_closed() {
+    fn a_missing_folder_is_not_reported_as_closed() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["", "none", "none/inside"] {
             assert_eq!(closed_folder(&folder.path().join(name)), None, "{name}");

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_said_is_kept() {
+    async fn the_message_of_a_panic_is_kept() {
         assert_eq!(caught(async { 1 }).await.unwrap(), 1);
         let number = 7;
         let message =
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_loop_is_begun_anew_until_it_ends_by_itself() {
+    async fn a_loop_is_restarted_after_each_panic() {
         let begun = AtomicU32::new(0);
         restart_on_panic("it", || async {
             assert!(begun.fetch_add(1, Ordering::Relaxed) == 2, "not yet");

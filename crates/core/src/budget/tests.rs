@@ -8,7 +8,7 @@ fn at(time: &str) -> Timestamp {
 }
 
 #[test]
-fn days_and_months_begin_where_people_live() {
+fn days_and_months_begin_at_midnight_of_the_time_zone() {
     // time zone, now, the day, its number of hours, the month
     let table = [
         (
@@ -113,7 +113,7 @@ fn days_and_months_begin_where_people_live() {
 }
 
 #[test]
-fn every_zone_has_days() {
+fn now_is_within_its_day_and_month_in_every_time_zone() {
     for now in
         ["1970-01-01T00:00:00Z", "2011-12-30T12:00:00Z", "2026-03-29T01:00:00Z", "9999-12-30T00:00:00Z"]
     {
@@ -158,7 +158,7 @@ fn reserved(own: Budget, fleet: Budget, spent: Spending, by_all: Spending, most:
 }
 
 #[test]
-fn what_an_attempt_reserves() {
+fn an_attempt_reserves_its_expected_cost() {
     let none = Budget::default();
     let day = |dollars| Budget { per_day_usd: Some(dollars), ..none };
     let job = |dollars, rest: Budget| Budget { per_job_usd: Some(dollars), ..rest };
@@ -189,7 +189,7 @@ fn what_an_attempt_reserves() {
 }
 
 #[test]
-fn a_second_attempt_has_what_the_first_left() {
+fn a_second_attempt_reserves_what_is_left_of_the_job_budget() {
     let limits = limits(Budget { per_job_usd: Some(1.0), ..Budget::default() }, Budget::default());
     let nothing = Spending::default();
     for (spent, expected) in [(0.0, 1_000_000), (0.75, 250_000), (1.0, 1), (7.0, 1)] {
@@ -199,7 +199,7 @@ fn a_second_attempt_has_what_the_first_left() {
 }
 
 #[test]
-fn what_nobody_told_counts_all_the_same() {
+fn unreported_cost_is_assumed() {
     let used = |input_tokens, cost_usd| ModelUsage { input_tokens, cost_usd, ..ModelUsage::default() };
     let usage = |models: &[(&str, ModelUsage)], total_cost_usd| {
         let per_model = models.iter().map(|(model, used)| ((*model).to_owned(), *used)).collect();
@@ -236,7 +236,7 @@ fn what_nobody_told_counts_all_the_same() {
 }
 
 #[test]
-fn tokens_are_budgets_too() {
+fn token_budgets_limit_attempts() {
     let own = Budget { per_day_tokens: Some(1_000), per_job_tokens: Some(400), ..Budget::default() };
     let limits = limits(own, Budget::default());
     let spent = |tokens| Spending { day: Amount { tokens, microdollars: 0 }, ..Spending::default() };
@@ -252,7 +252,7 @@ fn tokens_are_budgets_too() {
 }
 
 #[test]
-fn what_stops_an_attempt_under_way() {
+fn a_used_up_budget_stops_a_running_attempt() {
     let none = Budget::default();
     let own = Budget { per_job_usd: Some(1.0), per_day_usd: Some(5.0), ..none };
     let fleet = Budget { per_month_usd: Some(50.0), ..none };
@@ -283,7 +283,7 @@ fn what_stops_an_attempt_under_way() {
 }
 
 #[test]
-fn what_only_waits_for_others() {
+fn a_reservation_may_fit_after_running_attempts_end() {
     let limits = limits(Budget { per_day_usd: Some(5.0), ..Budget::default() }, Budget::default());
     let nothing = Spending::default();
     let over = |own: Spending| {
@@ -334,7 +334,7 @@ fn sentences() {
 }
 
 #[test]
-fn numbers_that_are_no_amounts() {
+fn invalid_and_huge_amounts_are_bounded() {
     for (dollars, expected) in [
         (f64::NAN, 0),
         (f64::NEG_INFINITY, 0),

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_as_people_write_them() {
+    fn amounts_of_money_and_tokens_are_formatted() {
         for (microdollars, expected) in [
             (0, "$0.00"),
             (50_000, "$0.05"),

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_for_editors() {
+    fn schemas_for_editors_match_the_snapshot() {
         insta::assert_json_snapshot!("fleet_schema", fleet_schema());
         let agent = agent_schema();
         assert_eq!(agent["$defs"]["PartialAgent"], fleet_schema()["$defs"]["PartialAgent"]);

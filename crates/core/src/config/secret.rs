@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_secrets() {
+    fn names_of_secret_variables_are_recognized() {
         for name in [
             "GITHUB_TOKEN",
             "my_secret",
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn users_in_addresses() {
+    fn credentials_in_urls_are_masked() {
         for (text, masked) in [
             ("https://me:pw@host/p@th", "https://***@host/p@th"),
             ("see https://a@b and http://c:d@e?f=@", "see https://***@b and http://***@e?f=@"),

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closest_words() {
+    fn the_closest_word_is_suggested() {
         let keys = ["prompt", "enabled", "type", "interval", "on"];
         for (word, expected) in [
             ("promt", Some("prompt")),

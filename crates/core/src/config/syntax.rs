@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_quote_is_left_open() {
+    fn an_unclosed_quote_is_located() {
         for (line, expected) in [
             ("a: \"x\"", None),
             ("a: \"x", Some(3)),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_in_a_text() {
+    fn a_colon_in_plain_text_gets_a_quoting_hint() {
         for (text, at, expected) in [
             ("a:\n  prompt: Fix: the bug # x", 16, Some("write `prompt: 'Fix: the bug'`")),
             ("s: {type: manual, prompt: Fix: this}", 29, Some("write `prompt: 'Fix: this'`")),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_write_instead() {
+    fn text_that_needs_quotes_gets_a_quoting_hint() {
         for (text, at, expected) in [
             ("cron: * * # x", 6, "write `cron: '* *'`"),
             ("s: {cron: @daily, a: b}", 10, "write `cron: '@daily'`"),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_as_it_was() {
+    fn an_event_shows_the_job_at_the_time_of_the_event() {
         let created = carried(Fact::JobCreated);
         assert_eq!((created.status, created.attempt, created.run_started_at), (JobStatus::Pending, 0, None));
         assert_eq!((created.error, created.summary, created.session_id), (None, None, None));

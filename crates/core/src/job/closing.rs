@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_source_is_told() {
+    fn the_outcome_decides_how_a_work_item_is_closed() {
         use ErrorKind::{Budget, Exit, Idle, Lost, RateLimited, Reported, Signal, StartFailed, Timeout};
         let job: JobId = "job-2026-01-05-abc123".parse().unwrap();
         let (report, release) = (ItemRules::default(), OnFailure::Release);
@@ -211,7 +211,7 @@ mod tests {
 
     /// The report of the agent counts together with the end of its process.
     #[test]
-    fn what_the_source_is_told_after_a_report() {
+    fn the_report_decides_how_a_work_item_is_closed() {
         use ReportedOutcome::{Done, Failed, NeedsPerson, NothingToDo, Partial};
         let job: JobId = "job-2026-01-05-abc123".parse().unwrap();
         let pull = "https://x.example/o/r/pull/7";

@@ -41,7 +41,7 @@ mod tests {
     use crate::job::ErrorKind;
 
     #[test]
-    fn what_two_failures_have_in_common() {
+    fn failures_that_differ_in_numbers_have_the_same_signature() {
         let signature = |message: &str| {
             super::signature(&JobError { kind: ErrorKind::Exit, message: message.to_owned() })
         };

@@ -34,7 +34,7 @@ fn failed(reason: FailReason, kind: ErrorKind) -> Outcome {
 }
 
 #[test]
-fn a_whole_life() {
+fn a_job_is_retried_and_completes() {
     let mut job = new_job();
     assert_eq!(job.status(), JobStatus::Pending);
     job.start(at(5)).unwrap();
@@ -49,7 +49,7 @@ fn a_whole_life() {
 }
 
 #[test]
-fn one_that_is_cancelled_between_attempts_says_how_the_last_one_failed() {
+fn a_job_cancelled_between_attempts_keeps_its_last_error() {
     let mut job = new_job();
     job.start(at(5)).unwrap();
     job.settle(failed(FailReason::Error, ErrorKind::Exit), &patient(), at(30)).unwrap();
@@ -63,14 +63,14 @@ fn one_that_is_cancelled_between_attempts_says_how_the_last_one_failed() {
 }
 
 #[test]
-fn one_that_never_ran_took_no_time() {
+fn a_job_that_never_ran_has_no_duration() {
     let mut job = new_job();
     job.cancel(Termination::NotStarted, at(79)).unwrap();
     assert_eq!(job.duration_seconds(), None);
 }
 
 #[test]
-fn what_is_not_known_yet_is_null() {
+fn unknown_fields_of_a_job_are_written_as_null() {
     let by_hand = NewJob {
         agent: "bragdoc-marketer".parse().unwrap(),
         trigger_type: TriggerType::Manual,
@@ -115,7 +115,7 @@ fn a_fork_names_its_parent() {
 }
 
 #[test]
-fn what_cannot_follow_is_refused_and_changes_nothing() {
+fn invalid_transitions_of_a_job_are_refused() {
     let mut pending = new_job();
     let before = pending.clone();
     assert_eq!(pending.set_session("s".into()), Err(Refused::NotRunning));
@@ -155,7 +155,7 @@ fn status_and_exit_reason_follow_from_the_outcome() {
 }
 
 #[test]
-fn words_are_the_same_in_json_and_in_rows() {
+fn enum_values_are_the_same_in_json_and_in_rows() {
     for status in JobStatus::ALL {
         assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         assert_eq!(status.as_str().parse::<JobStatus>().unwrap(), *status);
@@ -179,7 +179,7 @@ fn words_are_the_same_in_json_and_in_rows() {
 }
 
 #[test]
-fn a_record_that_nothing_could_have_written_is_refused() {
+fn an_inconsistent_job_record_is_refused() {
     let mut job = new_job();
     job.start(at(1)).unwrap();
     job.settle(failed(FailReason::Error, ErrorKind::Exit), &Retry::default(), at(2)).unwrap();
@@ -199,7 +199,7 @@ fn a_record_that_nothing_could_have_written_is_refused() {
 }
 
 #[test]
-fn what_never_began_waits_a_little_longer_each_time() {
+fn a_requeued_job_waits_longer_each_time() {
     let mut job = new_job();
     let full = NotBegun::Shortage("no space left on device".to_owned());
     // After the end of a daemon there is no wait.
@@ -214,7 +214,7 @@ fn what_never_began_waits_a_little_longer_each_time() {
 /// f: fails to begin as before, g: for another reason, s: because of a shortage, i: the daemon ends, b: begins and
 /// fails. The result counts how often in a row it had the same reason; `!` means too often.
 #[test]
-fn what_keeps_a_job_from_beginning_again_and_again_fails_it() {
+fn a_job_that_repeatedly_cannot_begin_fails() {
     for (story, expected) in [
         ("ffffff", "12345!"),
         ("gfffff", "112345"),
@@ -258,7 +258,7 @@ fn what_keeps_a_job_from_beginning_again_and_again_fails_it() {
 }
 
 #[test]
-fn what_never_began_does_not_count_for_retry() {
+fn requeued_attempts_do_not_count_for_retry() {
     let mut job = new_job();
     let retry = Retry { max_attempts: 2, ..patient() };
     let mut second = 0;
@@ -317,7 +317,7 @@ fn any_change() -> impl Strategy<Value = Change> {
 
 proptest! {
     #[test]
-    fn no_sequence_of_events_moves_a_terminal_job(changes in prop::collection::vec((any_change(), -10_i64..1_000), 1..40)) {
+    fn a_terminal_job_never_changes(changes in prop::collection::vec((any_change(), -10_i64..1_000), 1..40)) {
         let mut job = new_job();
         let mut ended: Option<Job> = None;
         for (change, second) in changes {

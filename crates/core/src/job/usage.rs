@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absurd_figures_have_one_bound() {
+    fn invalid_and_huge_usage_is_bounded() {
         let absurd = ModelUsage {
             input_tokens: u64::MAX,
             output_tokens: u64::MAX,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_add_up_model_by_model() {
+    fn usage_of_attempts_is_added_for_each_model() {
         let usage = |json: &str| serde_json::from_str::<JobUsage>(json).unwrap();
         let mut total =
             usage(r#"{"per_model":{"a":{"input_tokens":1,"output_tokens":2}},"total_cost_usd":0.5}"#);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_go_on_become_those_of_one_run() {
+    fn usage_of_a_run_is_the_difference_of_two_totals() {
         let usage = |json: &str| serde_json::from_str::<JobUsage>(json).unwrap();
         let before = usage(
             r#"{"per_model":{"a":{"input_tokens":10,"cost_usd":0.5},"b":{"output_tokens":5}},"total_cost_usd":0.5}"#,

@@ -10,7 +10,7 @@ fn read(line: &str) -> OutputMessage {
 }
 
 #[test]
-fn every_type_comes_out_as_it_went_in() {
+fn every_message_type_is_read_and_written_unchanged() {
     for line in [
         r#"{"type":"system","subtype":"init","content":"hi","timestamp":"2024-01-19T09:00:00Z"}"#,
         r#"{"type":"system"}"#,
@@ -25,7 +25,7 @@ fn every_type_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn blank_lines_are_skipped_and_bad_ones_say_what_was_expected() {
+fn blank_lines_are_skipped_and_invalid_lines_are_explained() {
     for blank in ["", "  ", "\r", "\t \n"] {
         assert_eq!(OutputMessage::read_line(blank), Ok(None));
     }
@@ -66,7 +66,7 @@ fn appending_sets_the_time_once() {
 }
 
 #[test]
-fn the_final_output_is_what_was_said_before_what_tools_answered() {
+fn the_final_output_prefers_assistant_text_to_tool_results() {
     for (case, lines, expected) in [
         ("nothing", &[][..], None),
         (
@@ -167,7 +167,7 @@ fn the_final_output_is_what_was_said_before_what_tools_answered() {
 }
 
 #[test]
-fn the_long_part_is_cut_and_its_neighbours_stay() {
+fn only_the_long_part_of_a_message_is_cut() {
     let long = "\"é\n".repeat(100_000);
     let many: Vec<_> = (0..100_000).collect();
     let keys: Map<String, Value> = (0..10_000).map(|n| (format!("key{n}"), json!(n))).collect();
@@ -263,7 +263,7 @@ fn without_empty_texts(mut message: Value) -> Value {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_on_the_way_through_a_line(message in message()) {
+    fn a_message_is_unchanged_after_writing_and_reading(message in message()) {
         let line = OutputMessage::from_json(message.clone()).unwrap().to_line(NO_CAP).unwrap();
         prop_assert!(!line.contains(['\n', '\r']));
         let back: Value = serde_json::from_str(&line).unwrap();
@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn capped_lines_fit_and_stay_messages(message in message(), cap in 0_usize..6000) {
+    fn capped_lines_fit_the_cap_and_remain_messages(message in message(), cap in 0_usize..6000) {
         let message = OutputMessage::from_json(message).unwrap();
         let line = message.to_line(cap).unwrap();
         prop_assert!(line.len() <= cap.max(OutputMessage::LEAST_CAP), "{} over {cap}", line.len());
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn any_line_gets_an_answer(line in any::<String>()) {
+    fn reading_any_line_does_not_panic(line in any::<String>()) {
         let _ = OutputMessage::read_line(&line);
     }
 }

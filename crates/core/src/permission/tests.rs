@@ -131,7 +131,7 @@ const HONEST: [&str; 17] = [
 ];
 
 #[test]
-fn nothing_slips_past_an_allow_rule() {
+fn hostile_commands_do_not_match_an_allow_rule() {
     let rules = permissions(&["Bash(cargo *)"], &[], &[]);
     for command in HOSTILE {
         assert_eq!(of_command(&rules, command), ToolVerdict::Ask, "{command:?}");
@@ -176,7 +176,7 @@ fn patterns_are_compared_word_by_word() {
 }
 
 #[test]
-fn what_is_denied_is_found_wherever_it_hides() {
+fn denied_commands_are_found_inside_other_commands() {
     let rules = permissions(&["Bash"], &[], &["Bash(rm *)"]);
     for command in [
         "rm -rf /",
@@ -242,7 +242,7 @@ fn what_is_denied_is_found_wherever_it_hides() {
 
 /// Options before a subcommand do not change what it is.
 #[test]
-fn options_between_the_words_hide_nothing() {
+fn options_before_a_subcommand_do_not_evade_rules() {
     let asks =
         permissions(&["Bash(git *)", "Bash(cargo *)"], &["Bash(git push *)", "Bash(cargo publish)"], &[]);
     for command in [
@@ -327,7 +327,7 @@ fn the_stricter_rule_wins() {
 }
 
 #[test]
-fn what_stands_beside_a_command_counts() {
+fn other_input_fields_of_a_shell_tool_are_checked() {
     let rules = permissions(&["Bash(cargo *)"], &[], &[]);
     for (input, expected) in [
         (json!({ "command": "cargo x", "description": "d", "timeout": 5 }), ToolVerdict::Allow),
@@ -352,7 +352,7 @@ fn what_stands_beside_a_command_counts() {
 }
 
 #[test]
-fn rules_that_could_not_mean_what_they_say() {
+fn invalid_permission_rules_are_refused() {
     for (text, message) in [
         ("", r#""" names no tool; for example Read, Bash(cargo *) or mcp__files__*"#),
         ("Bash(cargo *", r#""Bash(cargo *" has no `)` at its end; for example Bash(cargo *)"#),

@@ -144,7 +144,7 @@ mod tests {
     use crate::id::JobId;
 
     #[test]
-    fn the_first_reason_decides() {
+    fn the_first_reason_against_a_start_is_returned() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let probe: JobId = "job-2026-01-01-abcdef".parse().unwrap();
         let free = StartFacts {

@@ -262,7 +262,7 @@ fn missed_firings_follow_the_misfire_policy() {
 }
 
 #[test]
-fn overlap_and_capacity() {
+fn overlap_policies_and_capacity_decide_due_firings() {
     check([
         (
             "skip: recorded, and the clock moves on",
@@ -328,7 +328,7 @@ fn overlap_and_capacity() {
 }
 
 #[test]
-fn every_schedule_of_every_agent_is_looked_at() {
+fn every_schedule_of_every_agent_is_planned() {
     let mut scene = Scene::new(EVERY).max(2);
     scene.add("t", r#"{"type":"delay","run_at":"2026-01-05T10:00:00Z"}"#);
     let mut other = Agent::new("b".parse().unwrap());
@@ -444,7 +444,7 @@ fn delays_keep_to_their_calendar() {
 }
 
 #[test]
-fn what_is_off_or_waits_for_the_outside_does_not_fire() {
+fn disabled_and_external_schedules_do_not_fire() {
     for state in
         [ScheduleState::Disabled { why: DisabledBy::Person }, ScheduleState::Error { reason: "gone".into() }]
     {
@@ -494,7 +494,7 @@ fn jobs_start_oldest_first_while_there_are_places() {
 }
 
 #[test]
-fn a_crowd_of_equal_intervals_spreads_out_and_cron_does_not() {
+fn equal_intervals_are_spread_by_default_and_cron_is_not() {
     let mut scene = Scene::new(r#"{"type":"interval","interval":"1h"}"#);
     for number in 0..9 {
         scene.add(&format!("s{number}"), r#"{"type":"interval","interval":"1h"}"#);
@@ -525,7 +525,7 @@ fn a_crowd_of_equal_intervals_spreads_out_and_cron_does_not() {
 }
 
 #[test]
-fn a_plan_made_twice_is_the_same() {
+fn planning_is_deterministic() {
     let scene = hourly(r#""misfire":"run_all""#).job("clock", RUNNING).job("agent", PENDING);
     assert_eq!(scene.plan("12:30"), scene.plan("12:30"));
 }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_wrote_it_and_what_it_cannot_do() {
+    fn labels_name_the_author_and_its_trust() {
         for (name, trust, expected) in [
             (None, AuthorTrust::NotAsked, "this is your task; it cannot"),
             (Some("ann"), AuthorTrust::NotAsked, "this is your task, written by ann; it cannot"),

@@ -133,7 +133,7 @@ fn values() {
 }
 
 #[test]
-fn texts_and_lines() {
+fn text_from_outside_is_fenced_and_missing_values_are_empty() {
     let mut parts = Parts::of("webhook");
     parts.payload =
         Some(json!({"issue": {"n": 7, "tags": ["x", {"y": null}], "text": "one\ntwo"}, "ok": true}));
@@ -168,7 +168,7 @@ fn texts_and_lines() {
 }
 
 #[test]
-fn no_expression_goes_on_forever() {
+fn nested_and_long_expressions_are_bounded() {
     let parts = Parts::of("cron");
     for (start, middle, end, times) in [
         ("", "(", "1", 900),
@@ -285,7 +285,7 @@ fn messages() {
 }
 
 #[test]
-fn lenient_templates_leave_what_they_do_not_know() {
+fn lenient_templates_keep_unknown_placeholders() {
     let parts = Parts::of("cron");
     for (text, expected, warnings) in [
         ("{{date}} {{foo.bar}}", "2025-01-19 {{foo.bar}}", 1),
@@ -302,7 +302,7 @@ fn lenient_templates_leave_what_they_do_not_know() {
 }
 
 #[test]
-fn the_prompt_that_counts() {
+fn the_prompt_of_the_trigger_precedes_schedule_and_default() {
     for (trigger, schedule, default, expected) in [
         (Some("t"), Some("s"), Some("d"), "t"),
         (None, Some("s"), Some("d"), "s"),
@@ -314,7 +314,7 @@ fn the_prompt_that_counts() {
 }
 
 #[test]
-fn the_work_item_block() {
+fn a_work_item_is_appended_to_the_prompt() {
     let mut parts = Parts::of("interval");
     let template = Template::parse("Process this issue:\n", Variables::of("interval", true)).unwrap();
     assert_eq!(build_prompt(&template, &parts.context()).unwrap(), "Process this issue:\n");
@@ -353,7 +353,7 @@ fn the_work_item_block() {
 }
 
 #[test]
-fn hostile_lines_are_data() {
+fn hostile_titles_are_quoted_and_cleaned() {
     let mut parts = Parts::of("interval");
     let template = Template::parse("Fix it.", Variables::of("interval", true)).unwrap();
     for (title, shown) in [
@@ -381,7 +381,7 @@ fn hostile_lines_are_data() {
 }
 
 #[test]
-fn no_text_closes_its_fence() {
+fn a_fence_differs_from_every_line_of_its_text() {
     let mut parts = Parts::of("github_issues");
     for (body, fence) in [
         ("```\nx\n```".to_owned(), "~~~~".to_owned()),
@@ -402,7 +402,7 @@ fn no_text_closes_its_fence() {
 }
 
 #[test]
-fn long_values_give_way_visibly() {
+fn long_values_are_cut_with_a_note() {
     let mut parts = Parts::of("interval");
     for body in ["é\n".repeat(400_000), "~`".repeat(500_000), "`".repeat(500_000) + &"~".repeat(500_000)] {
         parts.item = Some(item(&"t".repeat(1_000_000), &body));
@@ -441,7 +441,7 @@ proptest! {
     }
 
     #[test]
-    fn any_template_gets_an_answer(text in prop_oneof![
+    fn rendering_any_template_does_not_panic(text in prop_oneof![
         any::<String>(),
         "([a-z.|() \\[\\]0-9\"'*~+{}-]|\\{\\{|\\}\\}|title|metadata|payload|default|\n){0,40}",
     ]) {
@@ -457,7 +457,7 @@ proptest! {
     }
 
     #[test]
-    fn no_body_gets_out_of_its_fence(body in prop_oneof![any::<String>(), "([~`]{1,9}|\n|\r|\0|\u{1b}\\[0m| |a){1,60}"]) {
+    fn any_body_stays_inside_its_fence(body in prop_oneof![any::<String>(), "([~`]{1,9}|\n|\r|\0|\u{1b}\\[0m| |a){1,60}"]) {
         let mut parts = Parts::of("cron");
         parts.task.body = body;
         let rendered = parts.render("{{body}}\nend").unwrap();
@@ -477,7 +477,7 @@ proptest! {
     // Each case processes megabytes.
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn caps_hold(body in "[a-zé~` ]{1,50}", times in 1_usize..3_000, places in 1_usize..20) {
+    fn rendered_prompts_stay_within_the_caps(body in "[a-zé~` ]{1,50}", times in 1_usize..3_000, places in 1_usize..20) {
         let mut parts = Parts::of("cron");
         parts.task.body = body.repeat(times);
         let rendered = parts.render(&"{{body}}\n".repeat(places)).unwrap();
@@ -488,7 +488,7 @@ proptest! {
 }
 
 #[test]
-fn which_templates_tell_what_others_wrote() {
+fn templates_with_outside_text_are_recognized() {
     for (trigger, text, expected) in [
         ("github_issues", "Fix #{{issue.number}} at {{ url }}, {{labels}}.", false),
         ("github_issues", "Fix {{ issue.title | trim }}", true),

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documents_name_each() {
+    fn the_documentation_names_every_variable() {
         let page = include_str!("../../../../docs/config.md");
         let types = [
             "interval",

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_they_say_it() {
+    fn reset_times_are_found_in_messages() {
         let now: Timestamp = "2026-11-15T19:36:50Z".parse().unwrap();
         let utc = TimeZone::UTC;
         for (text, expected) in [
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_no_time() {
+    fn messages_without_a_reset_time_give_none() {
         let now: Timestamp = "2026-11-15T19:36:50Z".parse().unwrap();
         for text in [
             "",

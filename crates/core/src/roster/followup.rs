@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_asked_who_has_not_said_so() {
+    fn follow_ups_need_the_consent_of_both_agents() {
         let agent = |name: &str, followups: &str| {
             let mut agent = Agent::new(name.parse().unwrap());
             agent.followups = serde_json::from_str(followups).unwrap();

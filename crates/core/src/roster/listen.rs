@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_jobs() {
+    fn dispatch_result_triggers_match_ended_jobs() {
         let any = r#"{"type":"dispatch_result"}"#;
         let failures = r#"{"type":"dispatch_result","status":"failed"}"#;
         let build = r#"{"type":"dispatch_result","source_workflow_id":"BUILD"}"#;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lives_of_sessions() {
+    fn agent_lifecycle_triggers_match_session_events() {
         let on = |event: &str| format!(r#"{{"type":"agent_lifecycle","event":"{event}"}}"#);
         let (start, end, clear) = (on("session_start"), on("session_end"), on("context_clear"));
         let of_other = r#"{"type":"agent_lifecycle","event":"session_end","agent":"web.coder"}"#;

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_done_once_and_armed_by_a_new_time() {
+    fn a_delay_fires_once_and_is_armed_again_by_a_new_time() {
         let first = schedule(r#"{"type":"delay","in":"10s"}"#);
         let mut record = ScheduleRecord::new(&agent(), &first, at(0));
         assert!(!record.reload(&first, at(5)), "the time counts from the first load");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_pass_while_the_config_has_it_off_are_not_made_up() {
+    fn due_times_while_disabled_in_the_config_are_not_made_up() {
         let on = schedule(r#"{"type":"cron","expression":"@hourly"}"#);
         let off = Schedule { enabled: false, ..on.clone() };
         let mut record = ScheduleRecord::new(&agent(), &on, at(0));

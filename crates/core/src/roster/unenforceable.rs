@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_kept_from_an_agent_keeps_it_from_starting() {
+    fn settings_that_a_runtime_cannot_enforce_are_found() {
         for (settings, key) in [
             (r#"{"runtime":"codex"}"#, None),
             (r#"{"runtime":"codex","permission_mode":"plan","allowed_tools":["Bash"]}"#, None),

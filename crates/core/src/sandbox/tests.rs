@@ -5,14 +5,14 @@ fn rules(text: &str) -> SandboxRules {
 }
 
 #[test]
-fn a_word_is_rules_with_nothing_said() {
+fn a_plain_kind_has_default_rules() {
     let asked = rules("\"landlock\"").asked();
     assert_eq!((asked.kind, &asked.network), (SandboxKind::Landlock, &Reaches::Nobody));
     assert_eq!(rules("\"none\"").asked().network, Reaches::Everybody);
 }
 
 #[test]
-fn the_stricter_wins() {
+fn the_stricter_sandbox_rules_win() {
     for (agent, schedule, expected) in [
         // Empty rules change nothing.
         (r#""landlock""#, r#""none""#, r#"{"kind":"landlock"}"#),
@@ -104,7 +104,7 @@ fn the_stricter_wins() {
 }
 
 #[test]
-fn what_no_machine_could_do() {
+fn contradictory_sandbox_rules_are_found() {
     for (text, word) in [
         (
             r#"{"kind":"landlock","network":{"hosts":["a.com"]}}"#,

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn firing_keys() {
+    fn each_occurrence_has_its_firing_key() {
         let at: Timestamp = "2026-04-01T09:00:00.25Z".parse().unwrap();
         for (occurrence, generation, key) in [
             (Occurrence::Cron(at), 0, "cron:2026-04-01T09:00:00Z"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_from_outside_are_short_and_mean_one_thing() {
+    fn long_or_unusual_ids_become_short_unique_keys() {
         let long = "x".repeat(1_000_000);
         let of = |id: &str| Occurrence::Custom(id).key(0);
         for id in [&long, "two\nlines", "a#1", "\u{1b}[31m"] {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_tells_of() {
+    fn tasks_have_the_firing_key_of_their_trigger() {
         let task = |id: &str| Task {
             source_id: id.into(),
             metadata: [("head_sha".to_owned(), "abc".to_owned())].into(),

@@ -32,7 +32,7 @@ fn logins(words: &TextOrigin) -> Vec<&str> {
 }
 
 #[test]
-fn whose_words_a_delivery_brings() {
+fn authors_are_found_in_the_payload_of_a_delivery() {
     for (payload, expected) in [
         (json!({"sender": {"login": "ann"}}), vec!["ann"]),
         (json!({"issue": {"user": {"login": "eve"}}, "sender": {"login": "ann"}}), vec!["eve", "ann"]),
@@ -82,7 +82,7 @@ fn whose_words_a_delivery_brings() {
 }
 
 #[test]
-fn a_repository_that_is_none_has_no_permissions() {
+fn invalid_repository_names_are_ignored() {
     for name in ["o", "o/", "/r", "o/r/../..", "../r", "o/r?x", "o/r#x", "o/ r", "ö/r", ""] {
         assert_eq!(delivered(json!({"repository": {"full_name": name}})).repo, None, "{name}");
     }
@@ -93,7 +93,7 @@ fn a_repository_that_is_none_has_no_permissions() {
 }
 
 #[test]
-fn where_commits_come_from() {
+fn forks_are_recognized_in_payloads() {
     let pull = |head: Value| json!({"pull_request": {"head": {"repo": head}, "base": {"repo": {"full_name": "O/R"}}}, "repository": {"full_name": "O/R"}});
     for (payload, expected) in [
         (pull(json!({"full_name": "o/r"})), Head::Own),
@@ -133,7 +133,7 @@ fn where_commits_come_from() {
 }
 
 #[test]
-fn who_is_trusted() {
+fn author_and_permission_decide_trust() {
     use RepoPermission::{Admin, Read, Triage, Write};
     let by = |login: Option<&str>, standing: AuthorPermission| TextOrigin {
         repo: Some("o/r".into()),
@@ -199,7 +199,7 @@ fn verdict_text(verdict: TrustVerdict) -> String {
 }
 
 #[test]
-fn forks_and_strangers_are_treated_as_is_said() {
+fn forks_and_strangers_are_treated_as_configured() {
     let of_fork = |login: &str| TextOrigin {
         head: Head::Fork(Some("eve/r".into())),
         ..delivered(json!({"sender": {"login": login}}))
@@ -245,7 +245,7 @@ fn forks_and_strangers_are_treated_as_is_said() {
 }
 
 #[test]
-fn permissions_count_where_they_are_said_to() {
+fn permissions_count_only_in_the_configured_repositories() {
     let of = |repo: &str| TextOrigin {
         repo: Some(repo.into()),
         authors: vec![Author {
@@ -270,7 +270,7 @@ fn permissions_count_where_they_are_said_to() {
 }
 
 #[test]
-fn what_cannot_be_proved_is_a_strangers() {
+fn text_without_a_proven_author_is_refused() {
     let unsigned = trigger(json!({"type": "webhook", "allow_unsigned": true}));
     let payload = Some(json!({"sender": {"login": "ann"}}));
     let words = TextOrigin::of(&unsigned, &FiringContext { payload, ..FiringContext::default() }).unwrap();
@@ -299,7 +299,7 @@ fn what_cannot_be_proved_is_a_strangers() {
 }
 
 #[test]
-fn only_what_is_needed_is_asked() {
+fn only_undecided_questions_of_trust_are_asked() {
     let words = delivered(json!({"issue": {"number": 7, "pull_request": {}, "user": {"login": "ann"}},
         "sender": {"login": "eve"}, "repository": {"full_name": "o/r"}}));
     let asked = |written: Value| words.open_questions(&[&trust(written)]).len();
@@ -317,7 +317,7 @@ fn only_what_is_needed_is_asked() {
 }
 
 #[test]
-fn authors_of_items() {
+fn the_author_of_a_work_item_is_checked() {
     let item = |metadata: Value| WorkItem {
         id: "github-7".parse().unwrap(),
         title: String::new(),
@@ -345,7 +345,7 @@ fn authors_of_items() {
 
 /// Letters that only look alike are different letters.
 #[test]
-fn names_are_plain() {
+fn lookalike_names_are_not_trusted() {
     let known = trust(json!({"allow_authors": ["kim"]}));
     assert!(known.knows("KIM"));
     for other in ["\u{212a}im", "kım", "kim ", "k\u{200b}im"] {
@@ -354,7 +354,7 @@ fn names_are_plain() {
 }
 
 #[test]
-fn what_follows_from_a_stranger() {
+fn derived_jobs_of_strangers_are_confined_or_refused() {
     let trusts = |written: &[Value]| written.iter().cloned().map(trust).collect::<Vec<_>>();
     for (written, expected) in [
         (trusts(&[]), "confined: eve"),

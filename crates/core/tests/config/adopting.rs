@@ -3,7 +3,7 @@
 use super::{lines, load_text};
 
 #[test]
-fn what_can_be_adopted() {
+fn only_former_names_of_schedules_can_be_adopted() {
     let messages = |schedules: &str| {
         let loaded = load_text(&format!("agents:\n  - name: a\n    schedules:\n{schedules}"));
         lines(&loaded).join("\n")

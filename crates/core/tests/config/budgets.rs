@@ -6,7 +6,7 @@ use super::mistakes::{agent, schedule};
 use super::{lines, load_text, rendered};
 
 #[test]
-fn keys_of_budgets_and_breakers() {
+fn keys_of_budgets_and_breakers_are_checked() {
     let report = |text: &str| {
         let loaded = load_text(text);
         let problems = lines(&loaded).into_iter().zip(&loaded.problems);

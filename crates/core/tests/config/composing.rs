@@ -7,7 +7,7 @@ use cowhand_core::work_source::ConfiguredSource;
 use jiff::SignedDuration;
 
 #[test]
-fn names_and_order() {
+fn agents_of_nested_fleets_have_prefixed_names_in_order() {
     let files = [
         (
             "/f/cowhand.yaml",
@@ -29,7 +29,7 @@ fn names_and_order() {
 }
 
 #[test]
-fn fleets_that_cannot_be() {
+fn invalid_fleets_are_refused() {
     let files = [
         (
             "cowhand.yaml",
@@ -148,7 +148,7 @@ agents:
 
 /// Layers that use different names of one key are merged.
 #[test]
-fn aliases_merge() {
+fn aliases_of_one_key_are_merged() {
     let root = "
 defaults: {workspace: there}
 agents:
@@ -179,7 +179,7 @@ fn errors_of_layers_keep_their_place() {
 }
 
 #[test]
-fn yaml_conveniences() {
+fn anchors_merge_keys_and_yaml_scalar_forms_are_accepted() {
     let text = "
 fleet: {name: &n x, description: *n}
 agents:
@@ -201,7 +201,7 @@ agents:
 }
 
 #[test]
-fn variables_come_before_types() {
+fn variables_are_expanded_before_types_are_checked() {
     let text = "agents:\n  - name: ${NAME}\n    max_turns: ${TURNS}\n    instances: {max_concurrent: \"${N:-2}\"}\n    model: ${EMPTY:-m}\n    description: $${NAME} ${EMPTY}\n";
     let loaded = load_files(&[("cowhand.yaml", text)], &[("NAME", "a"), ("TURNS", "7"), ("EMPTY", "")]);
     fine(&loaded);
@@ -227,7 +227,7 @@ fn an_empty_file_is_an_empty_fleet() {
 
 /// Paths are relative to the file that names them, also after a merge in which every layer may name one.
 #[test]
-fn a_folder_of_work_items_is_where_the_file_that_names_it_says() {
+fn work_source_paths_are_relative_to_the_file_that_names_them() {
     let files = [
         (
             "/fleet/cowhand.yaml",
@@ -256,7 +256,7 @@ fn a_folder_of_work_items_is_where_the_file_that_names_it_says() {
 
 /// `work_source: ~` removes the source that the agent would pass on.
 #[test]
-fn a_schedule_can_go_without_the_work_source_of_its_agent() {
+fn a_schedule_can_remove_the_work_source_of_its_agent() {
     let yaml = "
 agents:
   - name: a

@@ -30,7 +30,7 @@ fn every_documented_key_is_accepted() {
 }
 
 #[test]
-fn what_it_becomes() {
+fn a_herdctl_config_becomes_agents_and_schedules() {
     let loaded = everything("herdctl.yaml");
     let [full, helper] = loaded.roster.agents.as_slice() else { panic!("{:?}", loaded.roster.agents) };
     assert_eq!((full.name.as_str(), helper.name.as_str()), ("full", "sub.helper"));
@@ -65,14 +65,14 @@ fn a_work_source_inherits_key_by_key() {
 }
 
 #[test]
-fn where_cowhand_owns_the_file_the_same_mistakes_are_errors() {
+fn mistakes_that_herdctl_accepts_are_errors_in_cowhand_yaml() {
     let loaded = everything("cowhand.yaml");
     let errors: Vec<String> = lines(&loaded).into_iter().filter(|line| !line.contains("warning: ")).collect();
     insta::assert_snapshot!(errors.join("\n"));
 }
 
 #[test]
-fn where_herdctl_is_strict_so_are_we() {
+fn mistakes_that_herdctl_refuses_are_errors() {
     let text = "agent: []\nfleet: {nam: x}\nagents: [{path: a.yaml}]\nweb: {prot: 1}\n";
     let agent = "name: a\npermissions: {mode: plan}\ndocker: {network: host, memry: 1g}\n";
     let loaded = load_files(&[("herdctl.yaml", text), ("a.yaml", agent)], &[]);
@@ -80,7 +80,7 @@ fn where_herdctl_is_strict_so_are_we() {
 }
 
 #[test]
-fn cron_wins_over_its_old_name() {
+fn cron_takes_precedence_over_expression() {
     let agents = [
         "name: a\nschedules: {s: {type: cron, expression: '@weekly', cron: '@daily'}}",
         "name: b\nschedules: {s: {type: cron, cron: '@daily', expression: '@weekly'}}",

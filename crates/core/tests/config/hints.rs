@@ -41,7 +41,7 @@ fn cases() -> Vec<(&'static str, String)> {
 
 /// A file, every line of its report, and the correct form.
 #[test]
-fn what_would_be_right() {
+fn errors_show_the_correct_form() {
     let mut report = String::new();
     for (case, text) in cases() {
         let loaded = load_text(&text);

@@ -11,7 +11,7 @@ fn refused(text: &str, message: &str) {
 }
 
 #[test]
-fn alias_bombs() {
+fn alias_bombs_are_refused() {
     let mut laughs = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
     for level in 1..12 {
         let below = format!("*a{}", level - 1);
@@ -28,7 +28,7 @@ fn alias_bombs() {
 }
 
 #[test]
-fn deep_nesting() {
+fn deep_nesting_is_refused() {
     for text in ["[".repeat(200_000), "{a: ".repeat(50_000), "- ".repeat(100_000), "? ".repeat(100_000)] {
         refused(&text, "nested more than 64 levels deep");
     }
@@ -40,7 +40,7 @@ fn deep_nesting() {
 }
 
 #[test]
-fn many_and_large_values() {
+fn too_many_and_too_large_values_are_refused() {
     refused(&format!("a: [{}]", "x,".repeat(300_000)), "more than 200000 values");
     refused(&"#".repeat(5 << 20), "larger than 4 MiB");
     let long = format!("agents: [{{name: {}}}]", "n".repeat(1 << 20));
@@ -49,7 +49,7 @@ fn many_and_large_values() {
 
 /// Small files that become large when merged: each agent takes a copy of the defaults.
 #[test]
-fn a_bomb_of_defaults() {
+fn defaults_that_expand_too_much_are_refused() {
     let servers: Vec<String> = (0..5_000).map(|n| format!("s{n}: {{command: c}}")).collect();
     let agents: Vec<String> = (0..5_000).map(|n| format!("{{name: a{n}}}")).collect();
     let (servers, agents) = (servers.join(", "), agents.join(", "));
@@ -59,7 +59,7 @@ fn a_bomb_of_defaults() {
 
 /// Files that would take very long if every name were compared with every other, or every position searched anew.
 #[test]
-fn many_mistakes() {
+fn files_with_many_mistakes_are_checked_to_the_end() {
     let schedules: Vec<String> =
         (0..3_000).map(|n| format!("      s{n}: {{type: dispatch_result, schedule: x/{n}}}")).collect();
     let loaded = load_text(&format!("agents:\n  - name: a\n    schedules:\n{}", schedules.join("\n")));
@@ -72,7 +72,7 @@ fn many_mistakes() {
 
 /// Thirty files, each naming the next one ten times.
 #[test]
-fn a_crowd_of_fleets() {
+fn too_many_fleets_are_refused() {
     let names: Vec<String> = (0..30).map(|level| format!("{level}/c.yaml")).collect();
     let text = |level: usize| {
         let next = (0..10).map(|n| format!("{{path: ../{level}/c.yaml, name: f{n}}}"));
@@ -90,7 +90,7 @@ fn a_crowd_of_fleets() {
 }
 
 #[test]
-fn a_tower_of_fleets() {
+fn too_deeply_nested_fleets_are_refused() {
     let names: Vec<String> = (0..40).map(|level| format!("{level}/c.yaml")).collect();
     let texts: Vec<String> =
         (1..=40).map(|level| format!("fleets: [{{path: ../{level}/c.yaml, name: f}}]")).collect();

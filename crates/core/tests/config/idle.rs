@@ -38,7 +38,7 @@ fn command(more: &str) -> String {
 }
 
 #[test]
-fn what_only_the_root_file_can_say() {
+fn keys_of_the_root_file_are_reported_in_other_files() {
     let root = "fleets: [{path: sub/cowhand.yaml}]";
     for (sub, expected) in [
         ("agents: [{name: a, default_prompt: Go.}]", Nothing),
@@ -64,7 +64,7 @@ fn what_only_the_root_file_can_say() {
 }
 
 #[test]
-fn work_that_nothing_takes() {
+fn a_work_source_without_a_schedule_is_reported() {
     let source = "work_source: {type: files, path: tasks}";
     let own = "schedules: {s: {type: manual, work_source: {type: files, path: others}}}";
     all(&[
@@ -83,7 +83,7 @@ fn work_that_nothing_takes() {
 }
 
 #[test]
-fn keys_of_time_that_a_type_does_not_follow() {
+fn timing_keys_without_effect_on_a_type_are_reported() {
     let types = [
         ("type: cron, cron: '0 3 * * *'", [true, true, true, true]),
         ("type: interval, interval: 1h", [false, false, false, true]),
@@ -126,7 +126,7 @@ fn keys_of_time_that_a_type_does_not_follow() {
 
 /// An `overlap` in `defaults` is told of as one on the schedule itself, unless a `cron` schedule has a use for it.
 #[test]
-fn an_inherited_overlap_of_intervals() {
+fn an_inherited_overlap_without_effect_is_reported() {
     let interval = "{type: interval, interval: 1h, prompt: Go.}";
     let effect = "`overlap` has no effect on what an `interval` fires";
     let cases = [
@@ -148,7 +148,7 @@ fn an_inherited_overlap_of_intervals() {
 }
 
 #[test]
-fn sandboxes_that_hold_nothing() {
+fn sandbox_rules_without_a_sandbox_are_refused() {
     let kind = "needs a `kind` that can hold it";
     all(&[
         (command("sandbox: {kind: none, network: off}"), Error(kind)),
@@ -178,7 +178,7 @@ fn sandboxes_that_hold_nothing() {
 }
 
 #[test]
-fn sandboxes_in_which_nothing_starts() {
+fn sandboxes_in_which_no_agent_can_start_are_reported() {
     let socket = "lets no agent have one; `sandbox: bubblewrap` does";
     all(&[
         (command("sandbox: {kind: bubblewrap, write: [/]}"), Error("nothing of it would be left to protect")),
@@ -227,7 +227,7 @@ fn sandboxes_in_which_nothing_starts() {
 }
 
 #[test]
-fn what_a_runtime_cannot_keep() {
+fn rules_that_a_runtime_cannot_enforce_are_reported() {
     all(&[
         (command("permission_mode: ask"), Error("`runtime: command` does not, so it is not started")),
         (command("permission_mode: plan"), Error("`permission_mode` forbids something")),
@@ -247,7 +247,7 @@ fn what_a_runtime_cannot_keep() {
 }
 
 #[test]
-fn trust_that_decides_nothing() {
+fn invalid_or_ineffective_trust_is_reported() {
     all(&[
         (agent("trust: {min_permission: write, strangers: allow}"), Warning("lets everybody in")),
         (agent("trust: {allow_authors: [ann], strangers: allow}"), Warning("lets everybody in")),
@@ -263,7 +263,7 @@ fn trust_that_decides_nothing() {
 }
 
 #[test]
-fn permissions_that_allow_nothing() {
+fn permissions_without_effect_are_reported() {
     let asks = |permissions: &str| agent(&format!("permission_mode: ask\npermissions: {permissions}"));
     let both = |own: &str, schedule: &str| {
         asks(&format!("{own}\nschedules:\n  s: {{type: manual, permissions: {schedule}}}"))
@@ -299,7 +299,7 @@ fn permissions_that_allow_nothing() {
 }
 
 #[test]
-fn limits_that_are_never_reached() {
+fn unreachable_limits_are_reported() {
     let without = "does nothing without `empty_runs`";
     all(&[
         (agent("budget: {per_day_usd: 5, per_month_usd: 4}"), Warning("`per_day_usd` is more than `per_month_usd`")),
@@ -334,7 +334,7 @@ fn limits_that_are_never_reached() {
 }
 
 #[test]
-fn providers_that_nobody_uses() {
+fn unused_providers_are_reported() {
     let with = |provider: &str, agent: &str| {
         format!(
             "providers: {{{provider}: {{max_concurrent: 1}}}}\nagents: [{{name: a, default_prompt: Go.{agent}}}]"
@@ -353,7 +353,7 @@ fn providers_that_nobody_uses() {
 }
 
 #[test]
-fn words_of_other_programs() {
+fn words_of_other_programs_get_a_hint() {
     let milliseconds = "of a hook it is in milliseconds";
     all(&[
         (agent("sandbox: off"), Error("`none` means that nothing holds it")),
@@ -379,7 +379,7 @@ fn words_of_other_programs() {
 }
 
 #[test]
-fn a_schedule_opens_nothing_that_its_agent_closes() {
+fn a_schedule_that_widens_its_agents_sandbox_is_reported() {
     let both = |agents: &str, own: &str| {
         command(&format!("sandbox: {agents}, schedules: {{s: {{type: manual, sandbox: {own}}}}}"))
     };

@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_over_something_is_something(a in trees()) {
+    fn merging_with_an_empty_map_changes_nothing(a in trees()) {
         let nothing = Node::empty_map(nowhere());
         if a.entries().is_some() {
             prop_assert_eq!(merge(a.clone(), nothing.clone()), a.clone());
@@ -223,17 +223,17 @@ proptest! {
     }
 
     #[test]
-    fn any_text_gets_an_answer(text in any::<String>()) {
+    fn loading_any_text_gives_a_report(text in any::<String>()) {
         answers(&text);
     }
 
     #[test]
-    fn any_config_gets_an_answer(text in configs()) {
+    fn loading_any_config_gives_a_report(text in configs()) {
         answers(&text);
     }
 
     #[test]
-    fn any_yaml_like_text_gets_an_answer(text in yaml_like()) {
+    fn loading_any_yaml_like_text_gives_a_report(text in yaml_like()) {
         answers(&text);
     }
 }

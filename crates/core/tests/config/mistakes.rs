@@ -41,7 +41,7 @@ fn twelve_mistakes_in_fifty_agents() {
 }
 
 #[test]
-fn fifty_agents_without_mistakes() {
+fn fifty_agents_without_mistakes_are_accepted() {
     let loaded = load_text(&fifty_agents(&[]));
     assert_eq!(rendered(&loaded), "\nok: 50 agents, 50 schedules");
 }
@@ -115,7 +115,7 @@ fn sandboxes() {
 }
 
 #[test]
-fn keys_of_hooks() {
+fn invalid_keys_of_hooks_are_refused() {
     let problems = |hook: &str| {
         let hook = format!("hooks: {{after_run: [{{{hook}}}]}}");
         load_text(&format!("agents:\n  - name: a\n    {hook}\n")).errors()
@@ -138,7 +138,7 @@ fn keys_of_hooks() {
 
 /// The remaining mistakes: a file, and every line of its report.
 #[test]
-fn one_by_one() {
+fn each_mistake_is_reported_with_its_position_and_help() {
     let mut report = String::new();
     for (case, text) in [wrong_forms(), wrong_values()].concat() {
         let loaded = load_text(&text);
@@ -320,7 +320,7 @@ fn a_line_with_a_secret_is_not_quoted() {
 
 /// One missing variable is one error, wherever it is used.
 #[test]
-fn undefined_variables() {
+fn each_undefined_variable_is_reported_once() {
     let text = "agents:
   - name: ${A}
   - path: ${B}/a.yaml
@@ -369,7 +369,7 @@ fn a_shared_file_is_reported_once() {
 }
 
 #[test]
-fn circles_of_schedules() {
+fn circles_of_schedules_are_refused() {
     let text = "agents:
   - name: a
     schedules:
@@ -392,7 +392,7 @@ fn circles_of_schedules() {
 }
 
 #[test]
-fn whoever_waits_for_anyone_waits_for_everyone() {
+fn a_schedule_that_listens_to_all_results_can_form_a_circle() {
     let text = "agents:
   - name: a
     schedules:
@@ -410,7 +410,7 @@ fn whoever_waits_for_anyone_waits_for_everyone() {
 }
 
 #[test]
-fn a_command_and_its_runtime_belong_together() {
+fn command_and_runtime_must_match() {
     let loaded = load_text(
         "agents:
   - {name: a, runtime: command}

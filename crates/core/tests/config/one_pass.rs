@@ -30,7 +30,7 @@ agents:
 ";
 
 #[test]
-fn all_errors_at_once() {
+fn all_errors_are_reported_in_one_pass() {
     let found = lines(&load_text(ALL_AT_ONCE)).join("\n");
     let expected = "\
 cowhand.yaml:3:5 unknown key `descripton`
@@ -54,7 +54,7 @@ cowhand.yaml:24:75 there is no agent `nobody`";
 
 /// An agent or schedule with an error still counts as existing when it is named.
 #[test]
-fn what_is_broken_is_not_missing() {
+fn invalid_agents_and_schedules_are_not_reported_as_missing() {
     let text = "\
 agents:
   - {name: broken, max_turns: many, schedules: {s: {type: manual}, bad: {type: cron, cron: x}}}
@@ -73,7 +73,7 @@ agents:
 
 /// Two schedules that listen to all results start each other only if one outcome starts both.
 #[test]
-fn results_for_anyone() {
+fn schedules_that_start_each_other_are_refused() {
     let circles = |schedules: &str| {
         let text = format!("agents:\n  - name: a\n    default_prompt: Go.\n    schedules:\n{schedules}");
         let loaded = load_text(&text);

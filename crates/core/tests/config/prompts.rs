@@ -31,7 +31,7 @@ fn unknown_variables_are_errors_at_their_prompt() {
 }
 
 #[test]
-fn herdctl_has_no_templates_so_they_stay_as_they_are() {
+fn unknown_variables_in_herdctl_prompts_are_warnings() {
     let text = "agents: [{path: a.yaml}]\n";
     let agent =
         "name: a\nschedules: {s: {type: cron, cron: '@daily', prompt: 'Use {{ handlebars }} here'}}\n";

@@ -150,7 +150,7 @@ fn work_sources() {
 }
 
 #[test]
-fn a_work_source_can_be_short() {
+fn a_short_work_source_gets_defaults() {
     let loaded = load_text("agents: [{name: a, work_source: {type: github, repo: o/r}}]");
     fine(&loaded);
     let ConfiguredSource::Github { repo, labels, exclude_labels, cleanup_on_failure, auth, .. } =
@@ -166,7 +166,7 @@ fn a_work_source_can_be_short() {
 
 /// The same lines in YAML and in JSON.
 #[test]
-fn trigger_lines() {
+fn documented_trigger_lines_are_accepted() {
     let text = r#"agents:
   - name: a
     schedules:

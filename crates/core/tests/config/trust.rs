@@ -3,7 +3,7 @@
 use super::{lines, load_text};
 
 #[test]
-fn keys_of_trust() {
+fn keys_of_trust_are_checked() {
     let problems = |agent: &str| {
         let loaded = load_text(&format!("agents:\n  - {{name: a, {agent}}}\n"));
         (loaded.errors(), lines(&loaded).join("\n"))
@@ -57,7 +57,7 @@ fn keys_of_trust() {
 
 /// Each warning names the authors, and the key to set. Setting it, or not using their text, ends the warning.
 #[test]
-fn strangers_that_give_orders_are_warned_of() {
+fn prompts_with_text_of_strangers_are_reported() {
     let problems = |schedule: &str, agent: &str| {
         let text = format!("agents:\n  - {{name: a, schedules: {{s: {{{schedule}}}}}{agent}}}\n");
         let loaded = load_text(&text);

@@ -3,7 +3,7 @@
 use super::{lines, load_files};
 
 #[test]
-fn host_and_port_are_the_servers() {
+fn web_host_and_port_set_the_listen_address() {
     let agent = "agents: [{name: a, default_prompt: Go.}]\n";
     for (text, listen, word) in [
         ("web: {enabled: true}", "127.0.0.1:3232", ""),
@@ -40,7 +40,7 @@ fn host_and_port_are_the_servers() {
 }
 
 #[test]
-fn an_unsigned_webhook_is_warned_of_where_it_is_refused() {
+fn a_refused_unsigned_webhook_is_reported() {
     let agent = |secret: &str| {
         format!("agents: [{{name: a, schedules: {{s: {{type: webhook, prompt: x{secret}}}}}}}]\n")
     };

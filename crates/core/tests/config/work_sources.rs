@@ -15,7 +15,7 @@ fn problems(file: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn sources_of_nothing() {
+fn work_sources_that_yield_no_items_are_reported() {
     let source = |source: &str| agent(&format!("work_source: {{{source}}}\n{POLL}"));
     for (text, expected) in [
         ("type: github, repo: o/r", ""),
@@ -60,7 +60,7 @@ fn sources_of_nothing() {
 }
 
 #[test]
-fn the_agents_repository_counts_where_its_source_names_none() {
+fn a_work_source_without_a_repository_uses_that_of_its_agent() {
     let text =
         format!("agents:\n  - name: a\n    repo: o/r\n    work_source: {{type: github}}\n    {POLL}\n");
     for file in ["cowhand.yaml", "herdctl.yaml"] {
@@ -82,7 +82,7 @@ fn the_agents_repository_counts_where_its_source_names_none() {
 }
 
 #[test]
-fn agents_with_nothing_to_do() {
+fn agents_with_nothing_to_do_are_reported() {
     let warned = |lines: &str| {
         let problems = problems("cowhand.yaml", &agent(lines));
         problems.iter().any(|line| line.contains("warning: `a` has nothing to do"))

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::{fine, lines, load_text};
 
 #[test]
-fn isolation_is_a_word_or_a_map_that_is_merged() {
+fn isolation_maps_are_merged_and_plain_kinds_replace_them() {
     let loaded = load_text(
         "
 defaults:
@@ -49,7 +49,7 @@ agents:
 }
 
 #[test]
-fn a_schedule_says_for_itself_what_its_jobs_have() {
+fn a_schedule_can_override_the_isolation_of_its_agent() {
     let loaded = load_text(
         "
 agents:
@@ -92,7 +92,7 @@ agents:
 }
 
 #[test]
-fn what_isolation_does_not_take() {
+fn invalid_isolation_settings_are_refused() {
     for (isolation, says) in [
         ("tree", "`tree`"),
         ("{base: main}", "kind"),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_dates() {
+    fn times_and_dates_of_filters_are_parsed() {
         let zone = TimeZone::system();
         let local = |text: &str| zone.to_timestamp(text.parse::<DateTime>().unwrap()).unwrap();
         let since = |text: &str| text.parse::<SinceTime>().map(|SinceTime(at)| at);

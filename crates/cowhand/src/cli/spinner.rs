@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_never_reaches_the_edge() {
+    fn a_spinner_line_is_narrower_than_the_terminal() {
         let table = [
             ("⠋ stopping 3s", 80, "⠋ stopping 3s"),
             ("0123456789", 11, "0123456789"),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gives_up_what_matters_least() {
+    fn a_table_is_shortened_to_the_width_of_the_terminal() {
         let long = "a-very-long-name-of-an-agent-in-the-north";
         let rows = [
             [
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_does_without_columns_and_not_without_ids() {
+    fn a_narrow_terminal_drops_columns_and_keeps_ids() {
         let head = ["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"];
         for (schedule, terminal, expected) in [
             ("every-weekday-morning", 40, "abc123  backend-re…-the-north  completed"),

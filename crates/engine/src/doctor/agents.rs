@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_program_cannot_be_started() {
+    fn the_reason_why_a_program_cannot_start_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path();
         std::fs::write(directory.join("plain"), "#!/bin/sh\n").unwrap();

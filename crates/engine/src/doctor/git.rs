@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_git() {
+    fn old_and_unknown_versions_of_git_are_warnings() {
         for (output, expected) in [
             (Ok("git version 2.39.5"), ("2.39.5", false)),
             (Ok("git version 2.50.1 (Apple Git-155)"), ("2.50.1", false)),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hooks_without_a_variable_or_a_public_address() {
+    fn hooks_without_a_variable_or_a_public_address_are_found() {
         for (hook, expected) in [
             (r#"{"type":"shell","command":"x"}"#, None),
             (r#"{"type":"webhook","url":"https://example.com/x"}"#, None),

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_named_that_exist_and_are_not_passed() {
+    fn existing_variables_that_are_not_passed_are_named() {
         let agent = |name: &str, config: serde_json::Value| {
             Agent::from_config(name.parse().unwrap(), serde_json::from_value(config).unwrap())
         };

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disabled_schedules_and_last_runs() {
+    fn disabled_schedules_and_last_runs_are_read() {
         let text = "fleet: {}\nagents:\n  coder:\n    status: idle\n    schedules:\n      \
             hourly: {last_run_at: 2026-08-01T10:00:00.123Z, next_run_at: null, status: idle, last_error: boom}\n      \
             nightly: {status: disabled}\n  sub.other: {status: idle}\n";
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_says_where() {
+    fn errors_name_the_position_in_the_file() {
         for (text, why) in [
             (
                 "agents: {coder: {schedules: {hourly: {last_run_at: yesterday}}}}",

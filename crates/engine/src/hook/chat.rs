@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn slack_answers() {
+    fn slack_answers_become_hook_results() {
         let answered = |body: &str| {
             slack_result(&Reply { status: StatusCode::OK, retry_after: None, body: body.to_owned() })
         };

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_of_the_file() {
+    fn only_a_small_regular_file_with_valid_json_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let work_dir = folder.path().canonicalize().unwrap();
         let path = work_dir.join("metadata.json");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn files_outside_of_the_directory() {
+    fn files_outside_of_the_directory_are_not_read_through_links() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);

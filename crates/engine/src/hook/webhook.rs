@@ -79,7 +79,7 @@ mod tests {
 
     /// GitHub documents this secret, body and signature.
     #[test]
-    fn signed_as_github_does_it() {
+    fn the_signature_is_the_one_that_github_documents() {
         assert_eq!(
             signature(b"It's a Secret to Everybody", b"Hello, World!"),
             "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_in_addresses() {
+    fn passwords_are_found_in_urls() {
         for (value, expected) in [
             ("postgres://me:hunter22@db/x", Some("hunter22")),
             ("https://me:p@ss:word@host", Some("p@ss:word")),

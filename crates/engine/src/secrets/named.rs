@@ -59,7 +59,7 @@ mod tests {
 
     /// The test takes all keys from the schema, so that it covers new keys.
     #[test]
-    fn every_key_of_the_schema_that_names_a_variable() {
+    fn every_schema_key_for_a_secret_variable_is_found() {
         fn keys(schema: &Value, found: &mut BTreeSet<String>) {
             match schema {
                 Value::Object(fields) => {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_fleet() {
+    fn variables_with_secrets_are_found_in_a_fleet() {
         let config = serde_json::from_value(json!({
             "work_source": {"type": "github", "repo": "o/r", "auth": {"token_env": "ONE", "app": {"id": "1", "private_key_env": "TWO"}}},
             "chat": {"discord": {"bot_token_env": "THREE", "guilds": []}},

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn address_and_headers_of_the_collector() {
+    fn config_and_variables_set_collector_address_and_headers() {
         const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         const ONLY: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";

@@ -201,7 +201,7 @@ mod tests {
 
     /// `gh` gives the same answer for a person without permission and for a repository that its login cannot see.
     #[tokio::test]
-    async fn who_cannot_look_knows_nothing_of_anybody() {
+    async fn permissions_in_an_invisible_repository_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let unknown = "echo 'gh: Not Found (HTTP 404)' >&2; exit 1";
         for (of_person, of_repo, expected) in [

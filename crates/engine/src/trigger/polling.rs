@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_formula() {
+    async fn the_poll_interval_grows_with_errors_up_to_a_limit() {
         let (source, failures) = source(0);
         let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
         assert_eq!(seconds(&mut polling).await, (0, true), "the first poll is at once");
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_documented_order_can_be_had() {
+    async fn the_first_poll_can_wait_for_the_interval() {
         let (source, _) = source(0);
         let mut polling = PollingStrategy::new(source, Duration::from_mins(1)).poll_immediately(false);
         assert_eq!(seconds(&mut polling).await, (60, true));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wish_of_the_outside_counts_instead() {
+    async fn a_requested_wait_replaces_the_poll_interval() {
         let (source, _) = source(1);
         let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
         let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn woken_out_of_turn() {
+    async fn wakes_cause_early_polls_at_a_limited_rate() {
         let (source, failures) = source(0);
         let wake = watch::Sender::new(());
         let mut polling = PollingStrategy::new(source, Duration::from_hours(1)).woken_by(wake.subscribe());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wake_does_not_break_a_promise_to_wait() {
+    async fn a_wake_does_not_shorten_a_requested_wait() {
         let (source, _) = source(1);
         let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
         let wake = watch::Sender::new(());

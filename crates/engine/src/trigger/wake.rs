@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn turns_are_apart() {
+    async fn wakes_of_a_schedule_have_a_minimum_interval() {
         let wakes = Wakes::default();
         let id = ScheduleId::of(&"a".parse().unwrap(), &"s".parse().unwrap());
         assert_eq!(wakes.turn(id), Some(Duration::ZERO));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_same_however_they_are_written() {
+    fn repository_names_are_compared_without_case() {
         let wakes = Wakes::default();
         let (ours, other) = (wakes.of("Octocat/Hello"), wakes.of("octocat/other"));
         wakes.wake("octocat/hello");

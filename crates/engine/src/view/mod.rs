@@ -288,7 +288,7 @@ output_file: job-2024-01-19-abc123.jsonl
 "#;
 
     #[test]
-    fn the_documented_record_reads_and_writes_in_its_form() {
+    fn the_documented_job_record_is_read_and_written_unchanged() {
         let read: JobRecord = serde_json::from_value(serde_json::json!({
             "id": "job-2024-01-19-abc123",
             "agent": "bragdoc-marketer",

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_allowed_is_refused() {
+    fn tool_calls_without_permission_are_refused() {
         let shell = json!({"toolCallId": "1", "name": "Bash", "kind": "execute", "title": "git push"});
         let edit = json!({"toolCallId": "1", "kind": "edit", "_meta": {"claudeCode": {"toolName": "Write"}}});
         let read = json!({"toolCallId": "1", "kind": "read", "_meta": {"toolName": "read_file"}});
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_before_counts() {
+    fn earlier_updates_of_a_tool_call_are_remembered() {
         let mut permissions = PermissionJudge::new(rules(&json!({"allowed": ["Bash"]})));
         permissions.update_call(&json!({"toolCallId": "7", "name": "Bash", "kind": "execute"}));
         let asked = permissions.update_call(&json!({"toolCallId": "7", "title": "ls", "name": "Read"}));

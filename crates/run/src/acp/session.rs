@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_found_where_the_agent_tells_them() {
+    fn modes_are_read_from_both_forms_of_the_answer() {
         let option = json!({"configOptions": [
             {"id": "m", "category": "mode", "currentValue": "build", "options": [{"value": "build"}, {"value": "plan"}]},
         ]});
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_object_is_a_yes() {
+    fn an_empty_object_means_a_supported_capability() {
         let answer = json!({"agentCapabilities": {"loadSession": false, "sessionCapabilities": {"fork": {}, "resume": null}}});
         let agent = AgentInfo { name: String::new(), answer };
         assert!(agent.can("sessionCapabilities/fork"));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_told_apart() {
+    fn frames_are_classified() {
         let error = |code, message: &str, data| RpcError { code, message: message.to_owned(), data };
         for (line, expected) in [
             (r#"{"jsonrpc":"2.0","id":3,"result":{}}"#, RpcFrame::Answer { id: 3, answer: Ok(json!({})) }),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_known() {
+    fn error_texts_contain_message_and_data() {
         for (error, expected) in [
             (
                 json!({"code": -32603, "message": "Internal error", "data": {"details": "429"}}),

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_masked_word_is_no_part_of_a_command() {
+    fn masked_words_in_commands_become_placeholders() {
         let of_item =
             "(the id contains a secret and is masked in this text; `cowhand work list --all` shows it)";
         let of_name =

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_masked_and_names_are_not() {
+    fn texts_are_masked_and_names_are_not() {
         let redactor = Redactor::of(vec!["canary".to_owned(), "1234567".to_owned()]);
         let item = json!({"id": "files-canary", "title": "A canary", "labels": ["canary", "x"],
             "metadata": {"own": {"canary": ["a canary"]}}, "url": "file:///canary.md"});
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_in_advice_can_be_typed() {
+    fn commands_in_advice_contain_no_masked_words() {
         let redactor = Redactor::of(vec!["canary".to_owned()]);
         let command = "`cowhand work retry files-canary` tries it again";
         let mut view = json!({"message": command, "prompt": command, "why": ["a canary"]});

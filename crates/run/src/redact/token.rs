@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_long_enough() {
+    fn tokens_are_found_only_if_long_enough() {
         let secret = "aB3_-".repeat(9);
         let job = format!("cowjob_job-2026-01-05-aaaaaa.1.{secret}");
         for (text, expected) in [
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_become_one() {
+    fn the_beginning_of_a_token_is_recognized() {
         for (text, expected) in [
             ("a c", Some(2)),
             ("a cowj", Some(2)),

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_and_their_places() {
+    fn escapes_are_decoded_with_their_positions() {
         for (text, expected) in [
             (r"a\/b", "a/b"),
             (r"a\u002Fb\u002f", "a/b/"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_that_go_on() {
+    fn unfinished_escapes_are_recognized() {
         for (text, expected) in [
             ("plain", None),
             (r"a\", Some(1)),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_message_of_ours_or_text() {
+    fn lines_are_parsed_as_messages_or_kept_as_text() {
         let mut reader = Reader::command();
         for (line, expected) in [
             ("building…", json!({"type": "system", "content": "building…"})),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_usage_counts_as_documented() {
+    fn invalid_and_huge_usage_is_bounded() {
         let usage = |line: &str| finish(&[line], &[], &ExitStatus::Code { code: 0 }).usage.unwrap().bounded();
         let line = |usage: &str| format!(r#"{{"type":"system","subtype":"usage","usage":{usage}}}"#);
         for (figure, expected) in
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_what_is_known() {
+    fn failures_name_the_exit_status_and_the_last_line() {
         let reported_failure =
             r#"{"type":"result","is_error":true,"result":"tests are red","total_cost_usd":0.5}"#;
         let code = |code| ExitStatus::Code { code };

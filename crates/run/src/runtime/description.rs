@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_is_not_there() {
+    fn a_missing_session_is_recognized_in_stderr() {
         let id = "11111111-2222-3333-4444-555555555555";
         for (runtime, stderr, expected) in [
             (Runtime::Claude, include_str!("../../tests/samples/claude/resume-missing.stderr"), true),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_person_goes_on() {
+    fn each_runtime_has_its_command_to_continue_a_session() {
         for (runtime, expected) in [
             (Runtime::Claude, Ok("claude --resume s-1")),
             (Runtime::Codex, Ok("codex resume s-1")),
@@ -250,7 +250,7 @@ mod tests {
 
     /// Core, which checks configs, cannot look at the descriptions.
     #[test]
-    fn core_knows_who_asks_and_whose_key_can_stay_outside() {
+    fn core_agrees_with_the_descriptions_of_the_runtimes() {
         use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
         for runtime in [Acp, Claude, Codex, Command, Gemini, Opencode] {
             let about = description(runtime);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused_in_words() {
+    fn unsupported_session_choices_are_refused() {
         let fork = |of: &str| SessionChoice::Fork { of: of.to_owned(), as_id: None };
         let resume = |id: &str| SessionChoice::Resume(id.to_owned());
         for (runtime, session, expected) in [

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_become_a_whole_before_anything_else_is_told() {
+    fn pieces_become_one_message_before_the_next_message() {
         let mut reader = Reader::gemini();
         let piece = |text: &str| {
             format!(r#"{{"type":"message","role":"assistant","content":"{text}","delta":true}}"#)
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_speech_stays_small_in_memory() {
+    fn the_memory_for_a_long_answer_is_bounded() {
         let mut gemini = Gemini::default();
         let piece =
             json!({"type": "message", "role": "assistant", "content": "x".repeat(1000), "delta": true})
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_nobody_has_seen_yet_are_kept() {
+    fn unknown_lines_are_kept() {
         for (line, expected) in [
             ("  ", json!([])),
             (

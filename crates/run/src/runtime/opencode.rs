@@ -201,7 +201,7 @@ mod tests {
     use crate::runtime::Reader;
 
     #[test]
-    fn lines_nobody_has_seen_yet_are_kept() {
+    fn unknown_lines_are_kept() {
         for (line, expected) in [
             ("  ", json!([])),
             ("Hello", json!([{"type": "system", "content": "Hello"}])),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn its_exit_and_its_errors_decide() {
+    fn exit_status_and_errors_decide_the_outcome() {
         let step = r#"{"type":"step_finish","part":{"tokens":{"input":7,"output":2,"reasoning":1,"cache":{"read":3,"write":4}},"cost":0}}"#;
         let busy =
             r#"{"type":"error","error":{"name":"APIError","data":{"message":"slow down","statusCode":429}}}"#;

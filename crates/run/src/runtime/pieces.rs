@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_in_two_is_told_by_neither() {
+    fn a_secret_split_between_pieces_is_masked() {
         for (secrets, pieces, expected) in [
             (&[][..], &["How ", "now"][..], &["How ", "now", ""][..]),
             (&["canary"], &["a can", "ary!"], &["a ", "***!", ""]),
@@ -71,7 +71,7 @@ mod tests {
 
     /// However it is cut, nothing is lost and nothing is shown.
     #[test]
-    fn at_every_place() {
+    fn secrets_are_masked_wherever_the_text_is_split() {
         let text = "x=sk-aa-aab-sk-aa-aac; sk-aa";
         let secrets = ["sk-aa-aab", "sk-aa-aac", "aab-sk"];
         let whole = Redactor::of(secrets.map(str::to_owned).into()).redact(text).into_owned();

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_words_they_are() {
+    fn the_error_message_of_bwrap_is_reported() {
         let message = failure("hello\nbwrap: Can't mkdir /x: Read-only file system\n");
         assert_eq!(
             message,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_started_ended_by_itself() {
+    fn a_started_program_is_distinguished_from_a_failed_sandbox() {
         for (arguments, expected) in [
             (vec!["--ro-bind", "/", "/", "--", "sh", "-c", "exit 1"], true),
             (vec!["--ro-bind", "/", "/", "--ro-bind", "/nowhere", "/x", "--", "true"], false),

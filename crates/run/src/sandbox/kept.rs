@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_on_the_way() {
+    fn links_that_the_agent_can_change_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_agent_could_take_is_taken() {
+    fn missing_files_are_created_only_in_writable_folders() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between() {
+    fn folders_between_writable_and_protected_paths_are_pinned() {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         let sandbox = SandboxPlan {
             write: paths(&["/w", "/w/a/b", "/v"]),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_left_out() {
+    fn hidden_paths_are_excluded_from_the_allowed_paths() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in ["a", "b/c", "b/d", "e"] {

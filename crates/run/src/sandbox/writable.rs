@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_agents_in_a_sandbox_and_what_they_are_given() {
+    fn writable_paths_of_sandboxed_agents_are_listed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("real")).unwrap();

@@ -149,7 +149,7 @@ fn by_source(appended: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
 /// The daemon dies after every byte the agent writes, and each time at every moment of its own writing: before the
 /// JSONL, after it, and within the checkpoint.
 #[test]
-fn killed_at_any_moment_it_tells_everything_once() {
+fn each_message_is_written_once_despite_kills() {
     for session in sessions() {
         let whole = Place::new();
         whole.write("stdout", session.stdout);
@@ -185,7 +185,7 @@ fn killed_at_any_moment_it_tells_everything_once() {
 }
 
 #[test]
-fn half_a_batch_is_taken_back() {
+fn a_partly_written_batch_is_removed_and_rewritten() {
     for session in sessions() {
         let whole = Place::new();
         whole.write("stdout", session.stdout);
@@ -206,7 +206,7 @@ fn half_a_batch_is_taken_back() {
 }
 
 #[test]
-fn half_a_first_checkpoint_is_none() {
+fn an_incomplete_first_checkpoint_is_ignored() {
     let place = Place::new();
     place.open(Reader::command());
     let first = place.read("job.index");
@@ -222,7 +222,7 @@ fn half_a_first_checkpoint_is_none() {
 }
 
 #[test]
-fn a_second_attempt_leaves_the_first_alone() {
+fn a_second_attempt_keeps_the_output_of_the_first() {
     let place = Place::new();
     // A power cut has left half a line.
     place.write(
@@ -242,7 +242,7 @@ fn a_second_attempt_leaves_the_first_alone() {
 }
 
 #[test]
-fn a_silent_attempt_is_marked_once_too() {
+fn an_attempt_without_output_is_marked_once() {
     let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
     let first = "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n";
     for (begins, ends) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -270,7 +270,7 @@ fn a_silent_attempt_is_marked_once_too() {
 }
 
 #[test]
-fn a_lost_view_is_written_again() {
+fn a_truncated_jsonl_file_is_written_again() {
     let place = Place::new();
     place.write("stdout", "one\n");
     place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
@@ -289,7 +289,7 @@ fn a_lost_view_is_written_again() {
 }
 
 #[test]
-fn a_failed_write_is_made_good() {
+fn a_failed_write_is_repeated() {
     let place = Place::new();
     let mut tail = place.open(Reader::command());
     place.append("stdout", "one\n");
@@ -304,7 +304,7 @@ fn a_failed_write_is_made_good() {
 }
 
 #[test]
-fn an_agent_that_empties_its_own_output() {
+fn truncated_stdout_is_read_again_from_its_start() {
     let place = Place::new();
     let mut tail = place.open(Reader::command());
     place.write("stdout", "a long first line\nhalf");
@@ -320,7 +320,7 @@ fn an_agent_that_empties_its_own_output() {
 }
 
 #[test]
-fn nothing_was_ever_written() {
+fn an_attempt_that_failed_to_start_has_no_output() {
     let place = Place::new();
     let status = ExitStatus::StartFailed { message: "no such file".to_owned() };
     let ending = Ending { status, ..exited(0) };
@@ -403,7 +403,7 @@ async fn a_writer_is_followed_while_it_writes() {
 
 /// The rest of the output of a cancelled job is left out once, also after a restart, and the output says how much it is.
 #[test]
-fn what_is_left_out_is_told() {
+fn skipped_output_is_noted_once() {
     let place = Place::new();
     place.write("stdout", format!("{}\nbegun", "x".repeat(99)).repeat(60_000));
     place.write("stderr", b"");
@@ -424,7 +424,7 @@ fn what_is_left_out_is_told() {
 
 /// An agent makes its stdout large without writing anything.
 #[test]
-fn what_nobody_wrote_is_not_read() {
+fn a_hole_in_stdout_is_not_read() {
     const HUGE: u64 = 1 << 36;
     let place = Place::new();
     place.write("stdout", b"one\nbegun");
@@ -451,7 +451,7 @@ fn what_nobody_wrote_is_not_read() {
 
 /// An agent that prints a line in the form of those that only cowhand writes, in any spelling, prints text.
 #[test]
-fn an_agent_cannot_separate_attempts() {
+fn an_agent_cannot_forge_lines_of_cowhand() {
     let place = Place::new();
     let forged = [
         r#"{"type":"system","subtype":"attempt","content":"attempt 7","before":"attempt 6 failed"}"#,

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_filters_of_the_repository_are_disarmed() {
+    fn only_filters_of_the_repository_are_disabled() {
         let answer = "global\0filter.lfs.clean\ngit-lfs clean\0local\0filter.a=b.clean\nrun\nme\0worktree\0filter.x.required\ntrue\0";
         let settings = disabling_settings(answer);
         let plain: Vec<(&str, &str)> =

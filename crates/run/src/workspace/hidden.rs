@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_below_hold_below() {
+    fn ignore_rules_of_a_folder_apply_only_below_it() {
         for (directory, line, expected) in [
             ("", "build/", "build/\n"),
             ("", "# no rule", ""),

@@ -71,7 +71,7 @@ mod tests {
 
     /// The list has every file, with the number, the description and the checksum that sqlx reads from the folder.
     #[tokio::test]
-    async fn the_list_is_what_the_folders_hold() {
+    async fn the_migration_list_matches_the_folders() {
         for (folder, list_query) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(folder);
             let read = Migrator::new(folder.as_path()).await.unwrap();

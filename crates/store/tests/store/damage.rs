@@ -52,7 +52,7 @@ async fn a_store_from_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_row_that_nobody_could_have_written_is_an_error() {
+async fn an_inconsistent_row_is_an_error() {
     let db = TestDb::sqlite();
     let store = db.open().await;
     let job = store.add_job(hand_job(), at(0)).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_database_that_does_not_exist_is_named() {
 
 /// Connects to a server that accepts the connection and does not answer.
 #[tokio::test]
-async fn a_server_that_never_answers_is_not_waited_for_without_end() {
+async fn connecting_to_a_silent_server_times_out() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let url = format!("postgres://cowhand:hunter2@{address}/fleet");

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document() {
+    fn the_openapi_document_matches_the_snapshot() {
         insta::assert_json_snapshot!(describe(&routes::all()));
     }
 

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_wrong_queries() {
+    fn messages_of_invalid_queries_are_reworded() {
         for (text, expected) in [
             (
                 "Failed to deserialize query string: status: unknown variant `foo`, expected one of `pending`, `running`",

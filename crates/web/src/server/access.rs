@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_of_endpoints() {
+    fn each_endpoint_needs_its_scope() {
         for (method, route, expected) in [
             (Method::GET, "/api/v1/status", Scope::Read),
             (Method::HEAD, "/api/v1/jobs", Scope::Read),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn bearer_tokens() {
+    fn bearer_tokens_are_parsed() {
         for (value, expected) in [
             ("Bearer cow_x", Some("cow_x")),
             ("bearer  cow_x ", Some("cow_x")),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_requests_are_accepted() {
+    fn requests_for_other_hosts_or_from_other_origins_are_refused() {
         let settings = Settings { allowed_hosts: vec!["fleet.org".into()], ..Settings::default() };
         let own_host = "127.0.0.1:3232";
         for (uri, hosts, origins, expected) in [

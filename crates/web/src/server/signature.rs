@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme() {
+    fn signatures_of_every_scheme_are_checked() {
         use SignatureVerdict::{Right, Stale, Unsigned, Wrong};
         let github = |value: String| vec![("x-hub-signature-256", value)];
         let slack = |time: i64, tag: &str| {

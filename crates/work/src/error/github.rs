@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_decide_without_reading_messages() {
+    fn errors_are_classified_by_status_and_kind() {
         let limited = ApiFailure::RateLimit { wait: None, ends: Some(Timestamp::UNIX_EPOCH) };
         for (status, kind, words) in [
             (Some(404), ApiFailure::Status, "not found"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_read() {
+    fn error_messages_name_endpoint_status_and_scopes() {
         let mut error = GitHubApiError {
             status: Some(403),
             endpoint: "GET /repos/o/r/issues".into(),

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_saved_meanwhile_is_not_overwritten() {
+    fn a_file_changed_meanwhile_is_not_overwritten() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::new(place.path().to_owned(), Vec::new());
         let save = |text: &str| std::fs::write(folder.file("a"), text).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_stays() {
+    fn replacing_a_file_keeps_its_mode() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::new(place.path().to_owned(), Vec::new());
         std::fs::write(folder.file("a"), "one").unwrap();

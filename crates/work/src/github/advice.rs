@@ -81,7 +81,7 @@ mod tests {
 
     /// A scope is missing only if the answer says so.
     #[test]
-    fn what_to_check() {
+    fn advice_follows_the_status_and_headers_of_an_answer() {
         const SCOPES_HEADER: &str = "x-oauth-scopes";
         const ACCEPTED_SCOPES_HEADER: &str = "x-accepted-oauth-scopes";
         for (status, headers, expected, has_scopes) in [

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_kept_and_pushes_nothing_out() {
+    fn a_page_that_does_not_fit_is_not_cached() {
         let cache = PageCache::default();
         for number in 0..10 {
             cache.put(&number.to_string(), page(MAX_CACHE_BYTES / 4));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_pages_are_bounded_too() {
+    fn the_number_of_cached_pages_is_limited() {
         let cache = PageCache::default();
         for number in 0..MAX_CACHED_PAGES + 10 {
             cache.put(&number.to_string(), page(1));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report() {
+    fn a_report_comment_shows_result_and_artifacts() {
         let text = report_comment(
             &WorkResult {
                 outcome: WorkOutcome::Partial,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_comments() {
+    fn claim_and_release_comments_have_their_exact_wording() {
         assert_eq!(
             claim_comment(CommentAuthor { fleet: Some("herd"), holder: "job-1" }, Timestamp::UNIX_EPOCH),
             "cowhand is working on this (fleet ` herd `, ` job-1 `, until 1970-01-01 00:00 UTC unless it says otherwise)."
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gets_out_of_its_fence() {
+    fn hostile_text_stays_inside_its_fence() {
         for nasty in [
             "```\n@everyone\n```",
             "`````\n</details>\n<!-- x -->",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_comment_fits_and_says_what_is_missing() {
+    fn long_comments_are_cut_with_a_note() {
         for long in ["`é@\n".repeat(100_000), "`".repeat(400_000), "\u{1b}".repeat(400_000)] {
             let report = WorkResult {
                 details: Some(long.clone()),

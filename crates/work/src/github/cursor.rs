@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_ends() {
+    fn the_next_cursor_advances_until_the_listing_ends() {
         let at = |text: &str| text.parse::<Cursor>().unwrap();
         for (from, next, include_claimed, expected) in [
             ("1", Some(2), false, Some("2")),

@@ -95,7 +95,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_budget_is_whole_or_absent() {
+    fn incomplete_rate_limit_headers_are_ignored() {
         let info = extract_rate_limit_info(&headers(&LEFT)).unwrap();
         assert_eq!((info.limit, info.remaining, info.reset.as_second()), (5000, 41, 1_700_000_000));
         assert_eq!(info.resource, "search");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn which_answers_mean_later() {
+    fn rate_limit_answers_are_recognized_with_their_wait() {
         let now = Timestamp::from_second(1_699_999_990).unwrap();
         let seconds = |seconds| Some(Some(Duration::from_secs(seconds)));
         for (status, pairs, message, wait) in [

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_odd_is_read_and_what_is_broken_is_left_out() {
+    fn unusual_issues_are_read_and_invalid_ones_are_left_out() {
         let at = "2026-01-02T03:04:05Z";
         let body = json!([
             {"number": 1, "created_at": at},
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issue_that_was_kept_reads_the_same() {
+    fn a_stored_issue_is_read_back_unchanged() {
         let at = "2026-01-02T03:04:05Z";
         let issue: Issue = serde_json::from_value(json!({
             "number": 5, "title": "T", "body": "B", "state": "closed", "labels": [{"name": "x", "color": "f00"}],

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_left_is_said_once_for_each_window() {
+    fn a_low_quota_is_warned_of_once_for_each_window() {
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let recorded = Arc::clone(&warnings);
         let on_warning: OnWarning = Arc::new(move |info| lock(&recorded).push(info.remaining));

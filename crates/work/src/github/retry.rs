@@ -95,7 +95,7 @@ mod tests {
 
     /// The table of seed 000, once for requests that may be repeated and once for those that may not.
     #[test]
-    fn what_is_tried_again() {
+    fn failure_and_request_decide_about_a_retry() {
         let options = RetryOptions::default();
         let backoff = Some(Duration::from_secs(1));
         let limited =

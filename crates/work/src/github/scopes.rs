@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_scopes_are_enough() {
+    fn missing_scopes_are_named() {
         for (found, private, public) in [
             (&["repo"][..], None, None),
             (&["gist", "repo"], None, None),

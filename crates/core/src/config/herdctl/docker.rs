@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_asks_for() {
+    fn docker_settings_become_sandbox_rules() {
         assert_eq!(sandbox(&docker(r#"{"image":"a"}"#)), None);
         let all = r#"{"enabled":true,"image":"a","memory":"1.5g","pids_limit":64,"cpu_quota":25000,"cpu_period":50000,
             "network":"none"}"#;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_other_word() {
+    fn docker_settings_become_container_settings() {
         let all = r#"{"user":"5:6","workspace_mode":"ro","tmpfs":["/x:size=1m"],"labels":{"a":"b"},"network":"host",
             "volumes":["/a:/b:ro","~/c:/d","./e:/f:rw"],"cpu_shares":9,"max_containers":1,"ephemeral":true}"#;
         let own = Container { image: Some("i".into()), ..Container::default() };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had() {
+    fn unsupported_docker_settings_are_refused() {
         for (text, word) in [
             (r#"{"ports":["80:80"]}"#, "`docker.ports`"),
             (r#"{"host_config":{"Privileged":true}}"#, "`docker.host_config`"),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_clock_that_was_far_ahead_silences_nothing() {
+fn schedules_fire_after_the_clock_is_set_back() {
     let recounted = |mut scene: Scene, now: &str| {
         assert_eq!(scene.plan(now), "recount");
         scene.record().recount(at(now).into());
@@ -47,7 +47,7 @@ fn the_boot_clock_decides_about_intervals() {
 }
 
 #[test]
-fn bounds_leave_no_rows() {
+fn times_outside_start_at_and_end_at_leave_no_firings() {
     let end = |hour: &str| hourly(&format!(r#""end_at":"2026-01-05T{hour}:00Z""#));
     let start = |hour: &str| hourly(&format!(r#""start_at":"2026-01-05T{hour}:00Z""#));
     let finished = |mut scene: Scene| {

@@ -62,7 +62,7 @@ fn parked(schedule: &str, until: &str) -> Scene {
 }
 
 #[test]
-fn by_trigger_and_state() {
+fn coming_times_follow_trigger_and_state() {
     let paused = || ScheduleState::Paused { reason: "it fails".into(), until: at("12:00") };
     let off = || ScheduleState::Disabled { why: DisabledBy::Person };
     let mut in_file = Scene::new(HOURLY);
@@ -132,7 +132,7 @@ fn by_trigger_and_state() {
 }
 
 #[test]
-fn by_calendar() {
+fn coming_times_follow_the_calendar() {
     let hours = r#""active_hours":{"start":"09:00","end":"11:00"}"#;
     let timed = |trigger: &str, policies: &str| {
         Scene::new(&format!("{},{policies}}}", trigger.trim_end_matches('}')))
@@ -184,7 +184,7 @@ fn by_calendar() {
 }
 
 #[test]
-fn by_what_holds_it() {
+fn coming_times_follow_capacity_budget_and_provider() {
     check([
         (
             "a place frees who knows when: the held one has no time, those after it do",
@@ -249,7 +249,7 @@ fn by_what_holds_it() {
 }
 
 #[test]
-fn from_a_later_time() {
+fn coming_times_can_start_at_a_later_time() {
     let late = "2026-03-01T00:00";
     assert_eq!(from(&Scene::new(HOURLY), "10:05", late, 2), "03-01 01:00 03-01 02:00");
     assert_eq!(from(&Scene::new(EVERY).last_run("10:03"), "10:05", late, 2), "03-01 00:03 03-01 00:08");
@@ -260,7 +260,7 @@ fn from_a_later_time() {
 }
 
 #[test]
-fn from_an_earlier_time() {
+fn listed_times_can_start_in_the_past() {
     let times = |scene: &Scene, from: &str, count: usize| {
         let outlook = Outlook::new(at("10:05"), &scene.roster, &scene.snapshot);
         let agent = &scene.roster.agents[0];
@@ -280,7 +280,7 @@ fn from_an_earlier_time() {
 
 /// With jitter, a due time can be in the past and its firing in the future.
 #[test]
-fn with_jitter() {
+fn coming_times_include_jitter() {
     let mut scene = Scene::new(HOURLY).last_due("09:00");
     scene.roster.agents[0].schedules[0].timing.jitter = serde_json::from_str("10").unwrap();
     let outlook = Outlook::new(at("10:00"), &scene.roster, &scene.snapshot);

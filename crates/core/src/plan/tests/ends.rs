@@ -13,7 +13,7 @@ fn a_lease_that_ran_out_lapses() {
 }
 
 #[test]
-fn a_job_that_is_to_end_is_stopped_until_it_has() {
+fn a_cancelled_running_job_is_stopped_until_its_lease_expires() {
     let asked = |until: &str| LiveState::Running { epoch: 7, lease_until: at(until), cancel: true };
     let manual = || Scene::new(r#"{"type":"manual"}"#);
     check([

@@ -19,7 +19,7 @@ fn scene(schedule: &str, spent: u64, reserved: u64) -> Scene {
 }
 
 #[test]
-fn without_money() {
+fn firings_over_budget_are_skipped_or_wait() {
     check([
         ("enough", scene(EVERY_HOUR, 4, 0).last_due("09:00"), "10:00", "ran cron 10:00 | wake 11:00"),
         (
@@ -69,7 +69,7 @@ fn without_money() {
 }
 
 #[test]
-fn a_pause() {
+fn a_paused_schedule_resumes_at_the_end_of_its_pause() {
     let paused = |schedule: &str| {
         let mut scene = Scene::new(schedule).last_due("09:00");
         scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
@@ -93,7 +93,7 @@ fn a_pause() {
 }
 
 #[test]
-fn what_comes_during_a_pause() {
+fn jobs_wait_for_the_pause_and_then_for_the_probe() {
     let hook = r#"{"type":"webhook"}"#;
     let paused = |jobs: &[(&str, LiveState)]| {
         let scene = jobs
@@ -167,7 +167,7 @@ fn what_comes_during_a_pause() {
 }
 
 #[test]
-fn what_is_found_out_after_a_pause() {
+fn a_delivery_is_not_prepared_during_a_pause() {
     let scene = |key: &str, paused: bool| {
         let mut scene = Scene::new(r#"{"type":"webhook"}"#);
         let (schedule, key) = (scene.record().id, FiringKey::stored(key.to_owned()));

@@ -12,7 +12,7 @@ fn missed(scene: Scene, start: &str, now: &str) -> Option<String> {
 }
 
 #[test]
-fn what_was_missed_and_what_becomes_of_it() {
+fn missed_firings_are_described_with_their_policy() {
     let lateness = r#""misfire":"run_all","max_lateness":"10m""#;
     let hours = r#""active_hours":{"start":"10:30","end":"12:30"}"#;
     for (case, scene, expected) in [
@@ -58,7 +58,7 @@ fn what_was_missed_and_what_becomes_of_it() {
 }
 
 #[test]
-fn nothing_was_missed() {
+fn late_held_and_disabled_firings_are_not_missed() {
     let off = || {
         let mut scene = hourly(r#""misfire":"run_all""#);
         scene.record().state = ScheduleState::Disabled { why: DisabledBy::Person };
@@ -91,7 +91,7 @@ fn a_missed_firing_that_runs_is_marked() {
 }
 
 #[test]
-fn one_that_waits_was_due_so_often() {
+fn due_times_of_a_waiting_schedule_are_counted() {
     for (case, scene, expected) in [
         ("it does not wait", Scene::new(HOURLY), 0),
         ("since its first time", Scene::new(HOURLY).waiting("10:00", SkipReason::AtCapacity), 3),

@@ -4,7 +4,7 @@ use super::*;
 
 /// An interval has no job of its own when it is due, so `overlap` decides only about one that was started by hand.
 #[test]
-fn overlap_of_an_interval() {
+fn overlap_of_an_interval_applies_only_to_manual_jobs() {
     let every = |overlap: &str| {
         Scene::new(&format!(r#"{{"type":"interval","interval":"5m","overlap":"{overlap}"}}"#))
             .last_run("10:00")

@@ -9,7 +9,7 @@ fn awaited(scene: &Scene) -> Option<AwaitedStart> {
 }
 
 #[test]
-fn what_a_pending_job_waits_for() {
+fn the_wait_of_a_pending_job_is_explained() {
     let manual = || Scene::new(r#"{"type":"manual"}"#);
     let alone = |scene: Scene| scene.up_since("10:00");
     let ahead = LiveState::Pending { not_before: Some(at("10:01")) };
@@ -37,7 +37,7 @@ fn what_a_pending_job_waits_for() {
 }
 
 #[test]
-fn since_when_a_retry_is_due() {
+fn a_retry_is_due_after_its_backoff() {
     let due = LiveState::Pending { not_before: Some(at("09:59")) };
     let mut scene = Scene::new(EVERY).job("clock", due);
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("10:00")), None, "it had no attempt");
@@ -53,7 +53,7 @@ fn before(scene: &Scene) -> String {
 }
 
 #[test]
-fn only_jobs_that_take_the_next_place_come_before() {
+fn only_jobs_that_can_start_are_counted_before_a_pending_job() {
     let ahead = LiveState::Pending { not_before: Some(at("10:01")) };
     let manual = || Scene::new(r#"{"type":"manual"}"#).job("hand", RUNNING);
     let scene = manual().job("hand", ahead.clone()).job("hand", PENDING);
@@ -73,7 +73,7 @@ fn only_jobs_that_take_the_next_place_come_before() {
 }
 
 #[test]
-fn firings_without_a_job_may_come_before() {
+fn firings_without_a_job_are_counted_before_a_pending_job() {
     let queue = r#"{"type":"cron","expression":"* * * * *","overlap":"queue"}"#;
     let mut scene = Scene::new(queue).job("clock", RUNNING).job("clock", PENDING);
     let other = scene.add("other", EVERY);

@@ -30,7 +30,7 @@ fn fires((scene, schedule): &(Scene, ScheduleId), now: &str) -> bool {
 
 /// While a firing is prepared, its schedule does not fire again.
 #[test]
-fn a_firing_that_is_prepared_is_live() {
+fn a_schedule_does_not_fire_while_a_firing_is_prepared() {
     for in_trouble in [false, true] {
         let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
         let (schedule, key) = (scene.record().id, FiringKey::stored("interval:1".to_owned()));
@@ -62,7 +62,7 @@ fn other_schedules_do_not_wait_for_a_firing_that_is_prepared() {
 
 /// Each poll keeps its own place: see decision 0029.
 #[test]
-fn two_looks_for_work_keep_two_places() {
+fn two_polls_keep_two_places() {
     let (mut scene, other) = preparing("work_source", false);
     let second = scene.add("second", r#"{"type":"manual"}"#);
     let schedules = &mut scene.roster.agents[0].schedules;
@@ -81,7 +81,7 @@ fn two_looks_for_work_keep_two_places() {
 
 /// Two schedules are due at the same time, and the agent has one place.
 #[test]
-fn a_firing_that_needs_preparing_takes_no_place_from_those_after_it() {
+fn a_firing_with_a_when_command_takes_no_place() {
     for (prepares, expected) in [("when_command", true), ("work_source", false), ("", false)] {
         let (mut scene, other) = preparing(prepares, false);
         scene.snapshot.preparing.clear();
@@ -91,7 +91,7 @@ fn a_firing_that_needs_preparing_takes_no_place_from_those_after_it() {
 
 /// The job of a prepared firing waits like any other job, and starts before what is due.
 #[test]
-fn the_job_of_a_prepared_firing_goes_before_what_is_due() {
+fn the_job_of_a_prepared_firing_starts_before_due_firings() {
     let (mut scene, other) = preparing("when_command", false);
     scene.snapshot.preparing.clear();
     let scene = scene.job("clock", PENDING);

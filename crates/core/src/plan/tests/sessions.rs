@@ -27,7 +27,7 @@ fn commands_do_not_wait_for_a_session() {
 }
 
 #[test]
-fn who_waits_for_a_session() {
+fn jobs_that_share_a_session_wait_for_each_other() {
     use SessionPolicy::{Continue, Fresh, PerChat, PerItem};
     let none = [None; 3];
     let items = [Some("file-1"), Some("file-1"), Some("file-2"), Some("file-2"), None];

@@ -37,7 +37,7 @@ fn scene(limits: Provider, running: bool, parked_until: Option<&str>, last_start
 }
 
 #[test]
-fn what_starts_at_a_provider() {
+fn provider_limits_decide_which_jobs_start() {
     let any = Provider::default;
     let most = |max| Provider { max_concurrent: Some(max), ..any() };
     let paced = || Provider { start_every: Some("10m".parse().unwrap()), ..any() };
@@ -57,7 +57,7 @@ fn what_starts_at_a_provider() {
 }
 
 #[test]
-fn what_stands_in_for_a_provider_that_is_used_up() {
+fn a_fallback_runs_while_the_provider_is_used_up() {
     let fallback = |scene: &Scene| {
         let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
         let starts = plan.actions.iter().filter_map(|action| match action {
@@ -116,7 +116,7 @@ fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -
 }
 
 #[test]
-fn what_has_begun_goes_on_only_where_its_session_can() {
+fn a_begun_job_continues_only_on_the_runtime_of_its_session() {
     let codex = r#"{"fallback":[{"runtime":"codex"}]}"#;
     let account =
         r#"{"fallback":[{"runtime":"codex"},{"provider":"second"},{"runtime":"codex","provider":"spare"}]}"#;
@@ -157,7 +157,7 @@ fn what_has_begun_goes_on_only_where_its_session_can() {
 }
 
 #[test]
-fn as_what_an_attempt_runs() {
+fn the_fallback_of_an_attempt_is_found() {
     let fallback = r#"{"fallback":[{"provider":"second"},{"runtime":"codex"},{"runtime":"command"}]}"#;
     let agent = configured(fallback, Agent::new("a".parse().unwrap()));
     for (provider, runtime, expected) in [
@@ -173,7 +173,7 @@ fn as_what_an_attempt_runs() {
 }
 
 #[test]
-fn what_a_fallback_changes() {
+fn a_fallback_overrides_provider_model_and_env() {
     let agent = configured(
         r#"{"model":"big","provider":"mine","env":{"A":"1","B":"2"},
             "fallback":[{"model":"small","env":{"B":"3"}},{"runtime":"codex"},{"runtime":"cli","provider":"other"}]}"#,

@@ -39,7 +39,7 @@ fn hourly_polling(policies: &str) -> Scene {
 }
 
 #[test]
-fn polls_go_on_beside_jobs_that_take_long() {
+fn polls_continue_while_jobs_run() {
     check([
         ("not due", polling().max(3), "10:04", "wake 10:05"),
         ("due, with a free place", polling().max(3), "10:05", "ran interval:2 10:05"),
@@ -109,7 +109,7 @@ fn a_free_place_is_filled_between_two_due_times() {
 
 /// After a pause one probe runs first. Until it ends no items are claimed, because they would only wait.
 #[test]
-fn nothing_is_taken_beside_a_probe() {
+fn no_items_are_claimed_while_a_probe_runs() {
     let mut probe = polling().max(3).fill();
     probe.record().breaker_state.pauses = 1;
     assert_eq!(probe.plan("10:06"), "");
@@ -122,7 +122,7 @@ fn nothing_is_taken_beside_a_probe() {
 }
 
 #[test]
-fn enabled_again_it_looks_for_work_when_it_is_due() {
+fn a_re_enabled_schedule_polls_at_its_next_due_time() {
     let off = |scene: &mut Scene, paused: bool| {
         let pause = Pause { until: at("11:00"), reason: "it failed".into() };
         let moment = at("10:02").into();
@@ -148,7 +148,7 @@ fn free_places_of(scene: &Scene, now: Timestamp) -> usize {
 }
 
 #[test]
-fn places_that_are_free() {
+fn running_and_ready_jobs_take_places() {
     let agent = |scene: &Scene| free_places_of(scene, at("10:00"));
     let later = LiveState::Pending { not_before: Some(at("11:00")) };
     assert_eq!(agent(&Scene::new(EVERY).max(3)), 3);
@@ -159,7 +159,7 @@ fn places_that_are_free() {
 
 /// Later jobs do not overtake a requeued job, and no items are taken for its place.
 #[test]
-fn a_job_that_was_put_back_keeps_its_place() {
+fn a_requeued_job_keeps_its_place() {
     let scene = |times| {
         let wait = LiveState::Pending { not_before: Some(at("10:10")) };
         let mut scene =

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_goes_by_a_private_file() {
+    fn settings_are_passed_in_a_private_file() {
         let settings = r#"{"command": ["gemini", "--acp"], "model": "flash", "permission_mode": "plan",
             "tools": ["Read"], "allowed_tools": ["Bash"], "denied_tools": ["fetch"],
             "mcp_servers": {"s": {"command": "serve", "args": ["x"], "env": {"TOKEN": "canary"}},

@@ -80,7 +80,7 @@ fn a_secret_in_pieces_is_hidden() {
 
 /// What is remembered goes into checkpoints.
 #[test]
-fn a_text_without_an_end_is_told_in_pieces() {
+fn long_text_is_split_into_several_messages() {
     let lines = vec![chunk(&"x".repeat(100_000), None); 10];
     let messages = read(&lines);
     let lengths: Vec<usize> =
@@ -98,7 +98,7 @@ fn a_text_without_an_end_is_told_in_pieces() {
 }
 
 #[test]
-fn tools_are_told_once_each_way() {
+fn each_tool_call_has_one_use_and_one_result() {
     let call = |more: Value| {
         let mut fields = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"});
         fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -137,7 +137,7 @@ fn tools_are_told_once_each_way() {
 }
 
 #[test]
-fn tokens_are_what_the_total_says() {
+fn token_counts_are_reconciled_with_the_total() {
     let used = |usage: Value| {
         let mut reader = Acp::default();
         reader.read(&asked("session/prompt"));
@@ -165,7 +165,7 @@ fn tokens_are_what_the_total_says() {
 }
 
 #[test]
-fn dollars_are_those_of_this_turn_or_none() {
+fn the_cost_is_that_of_this_turn_or_unknown() {
     let cost = |amount: f64| {
         update(&json!({"sessionUpdate": "usage_update", "cost": {"amount": amount, "currency": "USD"}}))
     };
@@ -192,7 +192,7 @@ fn dollars_are_those_of_this_turn_or_none() {
 }
 
 #[test]
-fn statuses_are_found_in_words() {
+fn http_statuses_are_found_in_messages() {
     for (message, expected) in [
         ("unexpected status 401 Unauthorized", Some(401)),
         ("got status code 503", Some(503)),
@@ -207,7 +207,7 @@ fn statuses_are_found_in_words() {
 }
 
 #[test]
-fn lines_nobody_has_seen_yet_are_kept() {
+fn unknown_lines_are_kept() {
     for (line, expected) in [
         ("  ", json!([])),
         ("Hello", json!([{"type": "system", "content": "Hello"}])),
@@ -232,7 +232,7 @@ fn lines_nobody_has_seen_yet_are_kept() {
 
 /// As the adapters of two programs tell it: after the tool has answered, or twice in each step.
 #[test]
-fn the_size_of_the_context_tells_what_is_used_meanwhile() {
+fn usage_during_a_turn_is_derived_from_the_context_size() {
     let used = |used: u64| update(&json!({"sessionUpdate": "usage_update", "used": used, "size": 9}));
     let tool = |status: &str| {
         update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}))

@@ -20,7 +20,7 @@ fn finish(lines: &[&str], status: ExitStatus, stopped: Option<Termination>) -> F
 }
 
 #[test]
-fn lines_nobody_has_seen_yet_are_kept() {
+fn unknown_lines_are_kept() {
     let whole = |json: &serde_json::Value| mapped(&json.to_string());
     for (line, expected) in [
         ("   ", json!([])),
@@ -53,7 +53,7 @@ fn lines_nobody_has_seen_yet_are_kept() {
 }
 
 #[test]
-fn many_blocks_on_one_line() {
+fn each_block_of_a_line_becomes_a_message() {
     let line = json!({"type": "assistant", "uuid": "u", "message": {
         "id": "m", "usage": {"input_tokens": 1, "cache_read_input_tokens": 2, "output_tokens": 3},
         "content": [
@@ -87,7 +87,7 @@ fn many_blocks_on_one_line() {
 }
 
 #[test]
-fn usage_is_told_once_for_each_message() {
+fn usage_is_counted_once_for_each_message() {
     let mut reader = Reader::claude();
     let mut line = |id: &str| {
         let message = json!({"id": id, "model": "opus", "usage": {"input_tokens": 5, "output_tokens": 1},
@@ -105,7 +105,7 @@ fn usage_is_told_once_for_each_message() {
 }
 
 #[test]
-fn a_result_does_not_take_back_what_was_heard() {
+fn a_result_without_usage_keeps_the_usage_so_far() {
     let message =
         r#"{"type":"assistant","message":{"id":"a","model":"opus","usage":{"input_tokens":5},"content":[]}}"#;
     for (result, tokens, dollars) in [
@@ -123,7 +123,7 @@ fn a_result_does_not_take_back_what_was_heard() {
 }
 
 #[test]
-fn failures_are_sorted() {
+fn failures_are_classified() {
     let result = |rest: &str| format!(r#"{{"type":"result",{rest}}}"#);
     for (rest, reason, kind, message) in [
         (
@@ -191,7 +191,7 @@ fn failures_are_sorted() {
 }
 
 #[test]
-fn the_exit_speaks_only_when_the_agent_did_not() {
+fn the_exit_status_counts_only_without_a_result_line() {
     let done = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
     let hello = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"hello"}]}}"#;
     let message = |lines: &[&str], status| match finish(lines, status, None).outcome {
@@ -219,7 +219,7 @@ fn the_exit_speaks_only_when_the_agent_did_not() {
 }
 
 #[test]
-fn a_reader_goes_on_where_it_was_written_down() {
+fn a_reader_is_restored_from_its_checkpoint() {
     let mut reader = Reader::claude();
     reader.read(r#"{"type":"system","subtype":"init","session_id":"s1"}"#);
     assert_eq!(reader.session_id(), Some("s1"));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_of_a_server_is_an_argument() {
+    fn secrets_of_mcp_servers_are_not_arguments() {
         let settings = r#"{"mcp_servers": {
             "files": {"command": "serve", "args": ["it's"], "env": {"TOKEN": "canary one"}},
             "far.away": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "canary two"}, "timeout": 1500}

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_figure_counts() {
+    fn the_last_token_count_is_used() {
         let home = tempfile::tempdir().unwrap();
         let day = home.path().join("sessions/2026/11/15");
         fs::create_dir_all(&day).unwrap();

@@ -12,7 +12,7 @@ fn mapped(lines: &[&str]) -> Value {
 }
 
 #[test]
-fn tools_are_called_once_and_answered() {
+fn each_tool_call_has_one_use_and_one_result() {
     let started = r#"{"type":"item.started","item":{"id":"i1","type":"mcp_tool_call","server":"s","tool":"t","arguments":{"a":1},"status":"in_progress"}}"#;
     let updated = r#"{"type":"item.updated","item":{"id":"i1","type":"mcp_tool_call","server":"s","tool":"t","arguments":{"a":1},"status":"in_progress"}}"#;
     let failed = r#"{"type":"item.completed","item":{"id":"i1","type":"mcp_tool_call","server":"s","tool":"t","arguments":{"a":1},"result":null,"error":{"message":"no such thing"},"status":"failed"}}"#;
@@ -32,7 +32,7 @@ fn tools_are_called_once_and_answered() {
 }
 
 #[test]
-fn lines_nobody_has_seen_yet_are_kept() {
+fn unknown_lines_are_kept() {
     for (line, expected) in [
         ("  ", json!([])),
         ("not JSON", json!([{"type": "system", "content": "not JSON"}])),
@@ -59,7 +59,7 @@ fn lines_nobody_has_seen_yet_are_kept() {
 }
 
 #[test]
-fn a_threads_figures_become_those_of_the_run() {
+fn usage_of_a_run_excludes_earlier_turns_of_its_thread() {
     let before = Tokens { input: 1000, cached: 300, written: 0, output: 50 };
     let mut reader = Codex { before, model: Some("gpt-9".to_owned()), ..Codex::default() };
     reader.read(r#"{"type":"turn.completed","usage":{"input_tokens":2500,"cached_input_tokens":900,"output_tokens":90}}"#);
@@ -72,7 +72,7 @@ fn a_threads_figures_become_those_of_the_run() {
 }
 
 #[test]
-fn a_status_is_found_in_words() {
+fn http_statuses_are_found_in_messages() {
     for (message, expected) in [
         ("unexpected status 401 Unauthorized: no", Some(401)),
         (r#"{"error":{"code":429}}"#, Some(429)),

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_counts_once_from_its_line_on() {
+    fn each_new_answer_is_counted_once() {
         let home = tempfile::tempdir().unwrap();
         let environment = HashMap::from([("HOME".to_owned(), home.path().display().to_string())]);
         let mut chat = ChatRecord::starting_now(&environment);

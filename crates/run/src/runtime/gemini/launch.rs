@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_goes_by_files() {
+    fn tool_rules_and_system_prompt_are_passed_in_files() {
         let settings = r#"{"tools": ["read_file", "write_file", "run_shell_command"],
             "allowed_tools": ["run_shell_command(git)"], "denied_tools": ["web_fetch"], "system_prompt": "Be brief."}"#;
         let plan = plan_of(settings, &SessionChoice::Fresh);

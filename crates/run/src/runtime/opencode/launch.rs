@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_config_goes_by_the_environment() {
+    fn the_config_is_passed_in_the_environment() {
         let settings = r#"{"max_turns": 3, "tools": ["read", "bash"], "allowed_tools": ["bash(git *)"],
             "denied_tools": ["webfetch"], "system_prompt": "Be brief.",
             "mcp_servers": {"s": {"command": "serve", "args": ["x"], "env": {"TOKEN": "canary"}}, "h": {"url": "http://x"}}}"#;

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bound() {
+    fn paths_are_mounted_read_only_or_writable() {
         let body = body(&sandbox()).unwrap();
         let mounts = body["HostConfig"]["Mounts"].as_array().unwrap().iter().map(|mount| {
             let way = if mount["ReadOnly"].as_bool().unwrap() { "ro" } else { "rw" };
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_it() {
+    fn limits_and_restrictions_are_set_on_the_container() {
         let caps = Caps { memory: Some(1000), pids: Some(9), cpu: Some(0.5) };
         let body = body(&SandboxPlan { caps, ..sandbox() }).unwrap();
         let host = &body["HostConfig"];
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_and_odd_names() {
+    fn networks_are_mapped_and_odd_paths_are_refused() {
         for (network, host, expected) in [
             (Reaches::Nobody, true, "none"),
             (Reaches::Everybody, false, "bridge"),

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_other_sockets_are_left_out() {
+    fn key_and_socket_system_calls_are_narrowed_in_the_filter() {
         let filter = json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [
             {"names": ["read", "keyctl", "socketcall"], "action": "SCMP_ACT_ALLOW"}, {"names": ["add_key", "request_key"]},
             {"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 16, "op": "SCMP_CMP_NE"}]},

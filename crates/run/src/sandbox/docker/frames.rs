@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn however_it_is_cut_up() {
+    async fn frames_are_read_in_pieces_of_any_size() {
         let long = vec![b'x'; CHUNK_BYTES + 3];
         let frames = [frame(1, b"one "), frame(2, b"bad"), frame(1, b""), frame(1, b"two "), frame(1, &long)];
         let bytes = frames.concat();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cut_off_and_strange() {
+    async fn incomplete_and_invalid_frames_are_errors() {
         let whole = frame(1, b"all");
         for length in 1..whole.len() {
             let (done, out, _) = copied(&whole[..length], 5).await;

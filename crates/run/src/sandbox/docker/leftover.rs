@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_record_that_cannot_be_read_is_no_absence() {
+    async fn an_unreadable_container_record_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("job-2026-11-16-abc123.1");
         fs::create_dir(&place).unwrap();

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_of_this_machine() {
+    fn only_absolute_paths_of_unix_sockets_are_accepted() {
         let at =
             |socket: &str| self::socket(&Container { socket: Some(socket.into()), ..Container::default() });
         assert_eq!(at("/run/x.sock").unwrap(), Path::new("/run/x.sock"));

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_reached() {
+    async fn only_allowed_hosts_are_reached() {
         let hosts = ["127.0.0.1:81", "*.example.com", "localhost:82", "1.1.1.1"];
         let reach = AllowedHosts::new(hosts.map(|host| host.parse().unwrap()).into());
         for (host, port, expected) in [

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_it_is_written() {
+    fn metrics_are_written_in_the_prometheus_format() {
         let mut page = MetricsText::default();
         page.single(MetricKind::Gauge, "up", "Whether it is.", 1);
         let labels = [("name", "a \"b\\\nc".to_owned()), ("kind", "x".to_owned())];

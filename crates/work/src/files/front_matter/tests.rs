@@ -15,7 +15,7 @@ fn set(text: &str, changes: &[(&str, Option<&str>)]) -> Result<String, String> {
 }
 
 #[test]
-fn what_people_wrote_around_it_stays() {
+fn an_edit_keeps_comments_spacing_and_other_keys() {
     for (before, after) in [
         ("---\ntitle: A\nstatus: ready\n---\nbody\n", "---\ntitle: A\nstatus: done\n---\nbody\n"),
         // A comment, odd spacing and quotes.
@@ -58,7 +58,7 @@ fn what_people_wrote_around_it_stays() {
 }
 
 #[test]
-fn a_claim_goes_in_and_out_again() {
+fn adding_and_removing_a_claim_restores_the_text() {
     for before in [
         "---\ntitle: A\nstatus: available\n---\nbody\n",
         "---\r\nstatus: available # by hand\r\ntitle: A\r\n---\r\nbody",
@@ -75,7 +75,7 @@ fn a_claim_goes_in_and_out_again() {
 }
 
 #[test]
-fn a_form_that_is_too_clever_is_refused_and_not_damaged() {
+fn complex_yaml_is_refused_and_left_unchanged() {
     for text in [
         "---\n{title: A, status: ready}\n---\n",
         "---\nstatus: &s ready\nother: *s\n---\n",
@@ -95,7 +95,7 @@ fn a_form_that_is_too_clever_is_refused_and_not_damaged() {
 }
 
 #[test]
-fn what_can_be_changed_is_editable() {
+fn simple_front_matter_is_editable() {
     for text in [
         "no front matter",
         "---\n---\n",
@@ -111,7 +111,7 @@ fn what_can_be_changed_is_editable() {
 }
 
 #[test]
-fn what_cannot_be_read_says_where() {
+fn invalid_front_matter_is_refused_with_a_reason() {
     let bomb = (0..30).fold("---\nk0: &k0 [x, x]\n".to_owned(), |text, n| {
         format!("{text}k{}: &k{} [*k{n}, *k{n}]\n", n + 1, n + 1)
     });
@@ -132,7 +132,7 @@ fn what_cannot_be_read_says_where() {
 }
 
 #[test]
-fn sections_go_to_the_end() {
+fn sections_are_appended_at_the_end() {
     for (before, after) in [
         ("---\na: b\n---\nbody", "---\na: b\n---\nbody\n\n## x\ny\n"),
         ("body\n", "body\n\n## x\ny\n"),

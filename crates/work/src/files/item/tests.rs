@@ -98,7 +98,7 @@ fn statuses() {
 }
 
 #[test]
-fn priorities_labels_and_times() {
+fn priorities_labels_and_times_are_read() {
     use Priority::{Critical, High, Low, Medium};
     for (front, priority) in [
         ("a: b", Medium),

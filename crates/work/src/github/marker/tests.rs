@@ -40,7 +40,7 @@ fn marks(now: i64, all: &[Written]) -> Marks {
 }
 
 #[test]
-fn lines_are_read_back_and_cannot_be_closed() {
+fn markers_are_read_back_and_cannot_be_closed_early() {
     let nasty = claimant("a --> b <!-- c", "@everyone \"\\ \u{1b}[31m\n--!> 🐄", 500);
     for marker in [
         Marker::Claim(ClaimMarker::of(&nasty, at(0))),
@@ -57,7 +57,7 @@ fn lines_are_read_back_and_cannot_be_closed() {
 }
 
 #[test]
-fn what_is_no_marker() {
+fn invalid_markers_are_ignored() {
     let good = Marker::Claim(ClaimMarker::of(&claimant("f", "h", 500), at(0))).line();
     let long =
         Marker::Claim(ClaimMarker::of(&claimant(&"f".repeat(MAX_MARKER_BYTES), "h", 500), at(0))).line();
@@ -114,7 +114,7 @@ fn the_earliest_live_claim_holds() {
 }
 
 #[test]
-fn a_claim_says_whole_seconds_and_at_most_a_day() {
+fn a_claim_ends_at_a_whole_second_within_a_day() {
     let mut by = claimant("f", "h", 60);
     by.until += SignedDuration::from_millis(900);
     assert_eq!(ClaimMarker::of(&by, at(0)).until, at(60));
@@ -123,7 +123,7 @@ fn a_claim_says_whole_seconds_and_at_most_a_day() {
 }
 
 #[test]
-fn only_what_our_account_wrote_is_ours() {
+fn only_markers_of_the_own_account_count_as_own() {
     let by = claimant("f", "a", 60);
     let mut marks = marks(5, &[written(1, 0, "a", 60)]);
     assert_eq!((marks.claims_of(&by).count(), marks.rival(&by)), (1, None));
@@ -137,7 +137,7 @@ fn only_what_our_account_wrote_is_ours() {
 }
 
 #[test]
-fn a_fact_is_told_once_for_each_claim() {
+fn a_result_is_reported_once_for_each_claim() {
     let by = claimant("f", "h", 60);
     for (reported, asked, expected) in [
         (None, None, true),
