@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use cowhand_core::config::report;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::advice::with_config_option;
 use super::location::{FleetLocation, cannot, wait};
@@ -47,11 +48,11 @@ pub(super) fn start(
     let log = location.state.log();
     let log_offset = fs::metadata(&log).map_or(0, |log| log.len());
     let start_time = Timestamp::now();
-    let child = spawn(location, &arguments)?;
+    let started = spawn(location, &arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
         interrupt::unless(
-            spinner.during(wait_until_ready(location, child, log_offset)),
+            spinner.during(wait_until_ready(location, started, log_offset)),
             Some(DAEMON_MAY_STILL_START),
         )
         .await
@@ -121,13 +122,20 @@ const DAEMON_MAY_STILL_START: &str = "the daemon may still start; `cowhand statu
 
 async fn wait_until_ready(
     location: &FleetLocation,
-    mut child: Child,
+    StartedDaemon { mut child, failure }: StartedDaemon,
     log_offset: u64,
 ) -> Result<DaemonView, Failure> {
     let deadline = Instant::now() + SOCKET_TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
-            return Err(Failure::new(Exit::of_code(status.code()), tail(location, log_offset).trim()));
+            let reason = [read_failure(failure), tail(location, log_offset)];
+            let reason = reason.iter().map(|text| text.trim()).find(|text| !text.is_empty());
+            let log = location.state.log();
+            let reason = reason.map_or_else(
+                || format!("the daemon ended ({status}) without a message; see its log {}", log.display()),
+                str::to_owned,
+            );
+            return Err(Failure::new(Exit::of_code(status.code()), reason));
         }
         match daemon(location).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
@@ -139,7 +147,23 @@ async fn wait_until_ready(
     }
 }
 
-fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<Child, Failure> {
+struct StartedDaemon {
+    child: Child,
+    /// File in memory to which the daemon writes why it does not start. Its log may be on a full disk, and contains
+    /// the messages of other daemons that are started at the same time.
+    failure: fs::File,
+}
+
+/// Reads why the daemon did not start; empty if it ended without a message, for example by a signal.
+fn read_failure(mut file: fs::File) -> String {
+    let mut text = String::new();
+    match file.rewind().and_then(|()| file.read_to_string(&mut text)) {
+        Ok(_) => text,
+        Err(error) => format!("the daemon ended, and its message cannot be read: {error}"),
+    }
+}
+
+fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon, Failure> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -152,16 +176,22 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<Child, Failur
     let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
     // A pipe of the caller's shell would stay open as long as the daemon runs.
     descriptors::keep_from_children().map_err(|error| cannot("cannot close descriptors", &error))?;
-    Command::new(program)
+    let not_started = |error: io::Error| cannot("cannot start the daemon", &error);
+    let failure = memfd_create("start", MemfdFlags::CLOEXEC)
+        .map_err(|error| not_started(error.into()))
+        .map(fs::File::from)?;
+    let stdout = failure.try_clone().map_err(not_started)?;
+    let child = Command::new(program)
         .arg("-c")
         .arg(&location.config)
         .args(["start", "--behind"])
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(stdout)
         .stderr(log)
         .spawn()
-        .map_err(|error| cannot("cannot start the daemon", &error))
+        .map_err(not_started)?;
+    Ok(StartedDaemon { child, failure })
 }
 
 async fn daemon(location: &FleetLocation) -> Result<Option<DaemonView>, ApiProblem> {

@@ -88,6 +88,14 @@ impl Failure {
         Self::reported(self.exit)
     }
 
+    /// Writes the message to standard output, where `start -d` reads it.
+    pub(super) fn print_for_starter(&self) {
+        if let Some(message) = &self.message {
+            // The message is also in the log.
+            let _ = print::try_line(message);
+        }
+    }
+
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         if let Some(message) = self.message.as_deref().map(with_config_option) {

@@ -41,7 +41,16 @@ impl FleetLocation {
         let current_dir = std::env::current_dir().map_err(|error| cannot("no working directory", &error))?;
         let found = config::find(config_option, &current_dir)
             .map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
-        Ok((Self::of(found.file), found.note))
+        let location = Self::of(found.file);
+        // A daemon continues when its own file is removed. A name that it was not started with is a mistake.
+        if config_option.is_some() && !location.config.exists() && location.runs_other_file().is_some() {
+            let message = format!(
+                "{} does not exist; `-c` takes a config file or its folder",
+                location.config.display()
+            );
+            return Err(Failure::new(Exit::Config, message));
+        }
+        Ok((location, found.note))
     }
 
     /// Returns the fleet of this config file.

@@ -63,8 +63,13 @@ impl StartArgs {
             return background::start(&location, &self.start_options(), self.fresh, self.json);
         }
         log::begin(self.log_format);
-        let as_json = matches!(self.log_format, LogFormat::Json);
-        self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
+        let (as_json, behind) = (matches!(self.log_format, LogFormat::Json), self.behind);
+        self.run_here(config).map_err(|failure| {
+            if behind {
+                failure.print_for_starter();
+            }
+            if as_json { failure.into_log() } else { failure }
+        })
     }
 
     fn location(config: Option<&Path>) -> Result<FleetLocation, Failure> {

@@ -1,5 +1,6 @@
 //! Client of the API: uses the daemon's socket or, if no daemon runs, its own router on the store.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::socket::Socket;
 use super::{Api, ApiProblem, Code};
 use cowhand_engine::state::StateFolder;
 use cowhand_run::process::ProcessIdentity;
+use cowhand_store::audit;
 
 /// Longest time for which a request is repeated while the daemon is busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,7 +41,7 @@ pub enum Client {
 impl Client {
     /// Connects to the daemon; returns none if no daemon answers.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
-        let stream = Socket::connect(state).await.map_err(|error| connection_failed(&error))?;
+        let stream = Socket::connect(state).await.map_err(|error| cannot_connect(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
 
@@ -140,7 +142,14 @@ impl Client {
     async fn send_once(&self, request: Request<Body>) -> Result<Response<Body>, ApiProblem> {
         let stream = match self {
             Self::Alone(router) => {
-                return match router.clone().oneshot(request).await {
+                let is_read_only = request.method().is_safe();
+                let answer = router.clone().oneshot(request);
+                let answer = if is_read_only {
+                    answer.await
+                } else {
+                    audit::by(audit::person(rustix::process::geteuid().as_raw()), answer).await
+                };
+                return match answer {
                     Ok(response) => Ok(response),
                     Err(never) => match never {},
                 };
@@ -148,7 +157,7 @@ impl Client {
             Self::Daemon(state) => Socket::connect(state).await,
             Self::Job { socket, .. } => Socket::connect_at(socket).await,
         };
-        let stream = stream.map_err(|error| connection_failed(&error))?.ok_or_else(ApiProblem::no_daemon)?;
+        let stream = stream.map_err(|error| cannot_connect(&error))?.ok_or_else(ApiProblem::no_daemon)?;
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -162,6 +171,14 @@ impl Client {
         };
         Ok(response.map(Body::new))
     }
+}
+
+/// Builds the problem for a socket that cannot be opened. Whether a daemon runs is not known to a user who may not open it.
+fn cannot_connect(error: &io::Error) -> ApiProblem {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return ApiProblem::unavailable(error.to_string());
+    }
+    connection_failed(error)
 }
 
 /// Builds the problem for a connection that failed before a complete answer.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use axum::Router;
@@ -119,10 +119,18 @@ impl Socket {
     }
 }
 
-/// Adds the folder that denies this user access to the socket, if there is one.
+/// Adds what this user can do to open the socket.
 fn denied(path: &Path, error: &io::Error) -> io::Error {
-    let why = closed_folder(path).map(|folder| format!("; {}", advice(&folder))).unwrap_or_default();
-    io::Error::new(error.kind(), format!("cannot reach {}: {error}{why}", path.display()))
+    let owner = path.parent().and_then(|state| fs::symlink_metadata(state).ok()).map(|state| state.uid());
+    let is_other = |owner: &u32| *owner != rustix::process::geteuid().as_raw();
+    let advice = match owner.filter(is_other) {
+        Some(owner) => {
+            Some(format!("only user {owner} and root can use this fleet; run cowhand as one of them"))
+        }
+        None => closed_folder(path).map(|folder| advice(&folder)),
+    };
+    let advice = advice.map(|advice| format!("; {advice}")).unwrap_or_default();
+    io::Error::new(error.kind(), format!("cannot reach {}: {error}{advice}", path.display()))
 }
 
 fn socket_path(state: &StateFolder) -> PathBuf {
