@@ -229,8 +229,7 @@ mod tests {
                       def work():\n    print('up', flush=True)\n    threading.Event().wait()\n\
                       threading.Thread(target=work).start()\n\
                       ctypes.CDLL(None).pthread_exit(None)\n";
-        let mut child =
-            Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "up\n");
