@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::http::{deliver, get};
+use super::http::{deliver, get, get_with_token};
 use super::store::statuses;
 use super::{COWHAND, FLEET, Fleet, refused, wait_for};
 use cowhand_testing::postgres::Postgres;
@@ -165,4 +165,24 @@ fn a_server_that_never_answers_is_named() {
         refused(&output, 6, &[&server, "check that a PostgreSQL server runs there"]);
         assert!(!message.contains("hunter2"), "{verb:?}: {message}");
     }
+}
+
+/// A browser that is logged in gets a page that names the server, and the script gets the same error as before.
+#[test]
+fn pages_stay_pages_while_the_server_is_frozen() {
+    let server = Postgres::start();
+    let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
+    fleet.start();
+    let token =
+        String::from_utf8(fleet.run(&["token", "create", "reader", "--scope", "read"]).stdout).unwrap();
+    let token = token.lines().find(|line| line.starts_with("cow_")).unwrap().to_owned();
+    server.freeze();
+    for (path, start) in [("/", "<!DOCTYPE html>"), ("/jobs", "<!DOCTYPE html>"), ("/api/v1/status", "{\"")] {
+        let answer = get_with_token(fleet.place(), path, &token).unwrap();
+        assert_eq!(answer.status, 503, "{path}: {answer:?}");
+        assert!(answer.body.starts_with(start), "{path}: {answer:?}");
+        assert!(answer.body.contains("does not answer"), "{path}: {answer:?}");
+    }
+    server.thaw();
+    assert_eq!(get_with_token(fleet.place(), "/", &token).unwrap().status, 200);
 }
