@@ -186,3 +186,27 @@ fn pages_stay_pages_while_the_server_is_frozen() {
     server.thaw();
     assert_eq!(get_with_token(fleet.place(), "/", &token).unwrap().status, 200);
 }
+
+/// Without a daemon, the verb reads the store itself. That nothing runs is known without it.
+#[test]
+fn status_says_that_no_daemon_runs_although_the_server_is_away() {
+    let mut server = Postgres::start();
+    let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
+    fleet.start();
+    assert_eq!(fleet.run(&["stop"]).status.code(), Some(0));
+    fleet.ended();
+    server.stop();
+    let verbs: [&[&str]; 6] =
+        [&["status"], &["status", "a"], &["status", "--json"], &["why", "a"], &["jobs"], &["trigger", "a"]];
+    for verb in verbs {
+        let output = fleet.run(verb);
+        refused(
+            &output,
+            6,
+            &["no daemon runs, and the store cannot be read: cannot open the store at postgres://"],
+        );
+        let is_shown = verb[0] == "status" && !verb.contains(&"--json");
+        let shown = if is_shown { "daemon: not running; the store cannot be read\n" } else { "" };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{verb:?}");
+    }
+}
