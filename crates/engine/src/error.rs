@@ -70,10 +70,12 @@ pub enum FleetError {
     Herdctl(HerdctlError),
     #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]
     NoAgent { agent: AgentName, nearest: Option<String> },
-    #[error("{}", agent_left(.agent))]
+    #[error("{}; `cowhand why {agent}` shows its jobs and what waits for it", agent_left(.agent))]
     AgentLeft { agent: AgentName },
     #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
+    #[error("{}; `cowhand why {agent}/{schedule}` shows its jobs", schedule_left(.agent, .schedule.as_str()))]
+    ScheduleRemoved { agent: AgentName, schedule: ScheduleName },
     /// The schedule was removed from the config before its firing had a job.
     #[error(
         "{agent}/{schedule} was removed from the config before its firing had a job; the firing waits until the schedule is \
@@ -118,8 +120,8 @@ pub enum FleetError {
     ItemLeftAlone { item: WorkItemId, why: String },
     #[error(transparent)]
     WorkSource(WorkSourceError),
-    #[error("{job} is {status}; cancel it first, or fork it")]
-    NotFinished { job: JobId, status: JobStatus },
+    #[error("{job} is {status}; cancel it first{}", if *.can_fork { ", or fork it" } else { "" })]
+    NotFinished { job: JobId, status: JobStatus, can_fork: bool },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
     /// The feature that the job's runtime does not have.
@@ -223,11 +225,16 @@ impl FleetError {
     }
 }
 
-/// Returns the message for an agent that still has jobs but is not in the config.
+/// Describes that an agent with jobs or firings is not in the config, and what to do.
 pub fn agent_left(agent: &AgentName) -> String {
+    format!("the agent {agent} is not in the config any more; put it back under this name to use it")
+}
+
+/// Describes the same for a schedule of an agent that is in the config.
+pub fn schedule_left(agent: &AgentName, schedule: &str) -> String {
     format!(
-        "the agent {agent} is not in the config any more; put it back under this name to use it; `cowhand jobs --agent \
-         {agent}` lists its jobs"
+        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
+         of {agent} go on in its place, with `adopt: {schedule}`"
     )
 }
 

@@ -195,6 +195,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::NoSchedule { .. }
             | FleetError::NoScheduleAnywhere { .. }
             | FleetError::ScheduleLeft { .. }
+            | FleetError::ScheduleRemoved { .. }
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)
             | FleetError::NoItem(_)
