@@ -146,6 +146,7 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
     for view in schedules {
         let name = format!("{}/{}", view.agent, view.schedule);
         let note = view.skip_note.as_ref().map(|note| print::one_line(note, 300));
+        let unprepared = view.unprepared().map(|why| print::one_line(&why, 600));
         let line = match (view.status, note, &view.last_error) {
             (ScheduleStatus::Paused, Some(note), _) => {
                 let again =
@@ -162,11 +163,9 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
             (_, Some(note), _) if view.skip_note_reason == Some(SkipReason::OverBudget) => {
                 format!("{}: {note}", print::styled("over budget", print::ODD))
             }
-            (status, _, Some(error)) if view.preparing => {
-                let is_off = status == ScheduleStatus::Disabled;
-                let what = print::styled(if is_off { "turned off" } else { "held up" }, print::ODD);
-                let firing = if is_off { "a firing that it accepted cannot be prepared: " } else { "" };
-                format!("{what}: {name}: {firing}{}", print::one_line(error, 300))
+            (status, ..) if let Some(why) = unprepared => {
+                let what = if status == ScheduleStatus::Disabled { "turned off" } else { "held up" };
+                format!("{}: {name}: {why}", print::styled(what, print::ODD))
             }
             _ if view.is_starved(now) => starved_line(&name, view, now),
             _ => continue,
