@@ -1,6 +1,7 @@
 //! The errors of requests to a fleet.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use cowhand_core::ask::{AskId, AskRefused};
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use crate::herdctl::HerdctlError;
 use crate::queues::NeededNames;
 use cowhand_store::StoreError;
+use cowhand_system::disk::DiskProblem;
 use cowhand_work::WorkSourceError;
 
 /// Reason why a fleet accepts no work now. The text contains no path, because anybody can request it.
@@ -23,19 +25,40 @@ use cowhand_work::WorkSourceError;
 pub enum Unready {
     #[error("stopping")]
     Stopping,
-    #[error("the store cannot be written{0}")]
+    #[error("{}", not_written("the store", *.0))]
     Store(WriteProblem),
-    #[error("the state folder cannot be written{0}")]
+    #[error("{}", not_written("the state folder", *.0))]
     Folder(WriteProblem),
+}
+
+fn not_written(what: &str, problem: WriteProblem) -> String {
+    match problem {
+        WriteProblem::Disk(problem) => problem.sentence("the state folder"),
+        other => format!("{what} cannot be written{other}"),
+    }
+}
+
+impl Unready {
+    /// Describes the reason for the owner of the fleet, who may know the path of the state folder.
+    pub fn with_path(self, state_folder: &Path) -> String {
+        match self {
+            Self::Store(WriteProblem::Disk(problem)) | Self::Folder(WriteProblem::Disk(problem)) => {
+                problem.sentence(state_folder.display())
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Cause of a write that failed. Its text is the end of a sentence, without paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteProblem {
-    #[error(": the disk is full")]
-    DiskFull,
-    #[error(": the disk is read-only")]
-    ReadOnly,
+    #[error(": its disk cannot be written")]
+    Disk(DiskProblem),
+    #[error(": the disk of the server is full")]
+    ServerFull,
+    #[error(": the server is read-only")]
+    ServerReadOnly,
     #[error(": permission denied")]
     PermissionDenied,
     #[error(": it was removed or replaced")]

@@ -147,7 +147,9 @@ fn a_full_disk_is_survived() {
     // Each failed attempt to write is logged, and the next one follows.
     let told = || {
         let log = std::fs::read_to_string(&log).unwrap().to_lowercase();
-        log.lines().filter(|line| line.contains("disk is full") || line.contains("no space left")).count()
+        log.lines()
+            .filter(|line| line.contains("is full, so nothing") || line.contains("no space left"))
+            .count()
     };
     wait_for("two looks that went wrong", || told() >= 2);
     std::fs::remove_file(&filler).unwrap();

@@ -125,6 +125,7 @@ impl ShutdownLimit {
                 StoreError::Connection(_)
                 | StoreError::Statement { .. }
                 | StoreError::Commit(_)
+                | StoreError::Disk { .. }
                 | StoreError::Replaced { .. }
                 | StoreError::Unreachable { .. }
                 | StoreError::Damaged(_),
@@ -149,6 +150,8 @@ impl ShutdownLimit {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
+
+    use cowhand_system::disk::DiskProblem;
 
     use super::*;
 
@@ -213,7 +216,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_file_that_cannot_be_written_counts_as_unanswered() {
         let limit = ShutdownLimit::default();
-        let full = || Err::<(), _>(StoreError::Commit("database or disk is full".to_owned()));
+        let full = || Err::<(), _>(StoreError::Disk { problem: DiskProblem::Full, folder: "/x".to_owned() });
         limit.record(&full());
         tokio::time::sleep(SHUTDOWN_STORE_TIMEOUT).await;
         assert!(limit.unanswered_time().is_none(), "no limit applies before the shutdown");

@@ -178,6 +178,9 @@ impl From<StoreError> for ApiProblem {
             | StoreError::Away { .. }
             | StoreError::Statement { .. }
             | StoreError::Commit(_)
+            | StoreError::Disk { .. }
+            | StoreError::ServerFull { .. }
+            | StoreError::ServerReadOnly { .. }
             | StoreError::Damaged(_)
             | StoreError::Unreachable { .. }
             | StoreError::Replaced { .. } => Self::store_unavailable(error.to_string()),
