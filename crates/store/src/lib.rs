@@ -219,6 +219,11 @@ impl Store {
         self.shutdown_limit.unanswered_time()
     }
 
+    /// Returns whether [`Self::hurry`] was called.
+    pub fn is_hurried(&self) -> bool {
+        self.shutdown_limit.has_begun()
+    }
+
     fn call_time(&self) -> Option<Moment> {
         self.clock.as_ref().map(Clock::moment)
     }

@@ -3,7 +3,7 @@
 use super::disk::Ext4;
 use super::http::{deliver, get, get_with_token};
 use super::store::{ended, statuses};
-use super::{Fleet, tmpfs, wait_for};
+use super::{COWHAND, Fleet, tmpfs, wait_for};
 use cowhand_testing::postgres::Postgres;
 
 fn ready(fleet: &Fleet) -> u16 {
@@ -224,6 +224,37 @@ fn a_stop_on_a_full_disk_says_what_is_not_written() {
     tmpfs::free(fleet.namespace(), &fleet.path());
     fleet.start();
     wait_for("the job to be settled", || statuses(&fleet).iter().all(|status| !is_open(status)));
+}
+
+/// The end of an agent is recorded on a full disk, so a stop does not wait for the time that agents may have.
+#[test]
+fn a_stop_on_a_full_disk_does_not_wait_for_an_agent_that_has_ended() {
+    let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
+    fleet.start();
+    assert_eq!(deliver(fleet.place(), "waiter/hook", "runs").unwrap().status, 202);
+    wait_for("the job to run", || statuses(&fleet) == ["running"]);
+    let output = || said(&fleet, &["logs", "waiter"]);
+    wait_for("its output", || output().contains('.'));
+    tmpfs::fill(fleet.namespace(), &fleet.path());
+    wait_for("it to be not ready", || ready(&fleet) == 503);
+    fleet.let_go();
+    let stop = fleet
+        .namespace()
+        .command("timeout")
+        .args(["120", COWHAND, "stop", "--timeout", "600", "-c"])
+        .arg(fleet.path())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stop.stdout), String::from_utf8_lossy(&stop.stderr));
+    assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
+    assert!(
+        stdout.contains("the outcome of 1 job is not written, and the next start settles it"),
+        "{stdout}"
+    );
+    fleet.ended();
+    tmpfs::free(fleet.namespace(), &fleet.path());
+    fleet.start();
+    wait_for("the job to be settled", || statuses(&fleet) == ["completed"]);
 }
 
 #[test]

@@ -96,6 +96,11 @@ impl ShutdownLimit {
         });
     }
 
+    /// Returns whether the shutdown has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.ending_since.borrow().is_some()
+    }
+
     /// Returns for how long the server has not answered during the shutdown, or none if it has answered.
     pub(crate) fn unanswered_time(&self) -> Option<Duration> {
         Some(self.lock().length()).filter(|length| !length.is_zero())
