@@ -8,8 +8,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cowhand::store::{JobFilter, Store};
+use cowhand::store::{JobFilter, Settled, Store};
 use cowhand_core::job::JobRecord;
+use cowhand_core::policy::Retry;
+use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
 struct Fleet {
@@ -237,6 +239,13 @@ async fn stop_leaves_unread_output_to_next_start() {
     let words = "stopped; the outcome of 1 job is not written, and the next start settles it";
     assert_eq!(stopped.trim(), words, "{}", fleet.log());
     fleet.daemon.wait().unwrap();
+    // A node that shares the store leaves the job alone for longer than an ordinary lease.
+    let store = Store::open(fleet.folder.path().join(".cowhand/store.db").to_str().unwrap()).await.unwrap();
+    let [job] = store.jobs(JobFilter::default(), 10).await.unwrap().try_into().unwrap();
+    let later = Timestamp::now() + SignedDuration::from_mins(5);
+    let settled = store.release_expired(job.id().clone(), 1, false, Retry::default(), later).await.unwrap();
+    assert_eq!(settled, Settled::Fenced);
+    store.close().await;
     let folder = std::mem::replace(&mut fleet.folder, tempfile::tempdir().unwrap());
     let fleet = Fleet::start_in(folder);
     let jobs = fleet.settled(1, 240).await;

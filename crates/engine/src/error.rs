@@ -1,6 +1,7 @@
 //! The errors of requests to a fleet.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use cowhand_core::ask::{AskId, AskRefused};
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use crate::herdctl::HerdctlError;
 use crate::queues::NeededNames;
 use cowhand_store::StoreError;
+use cowhand_system::disk::DiskProblem;
 use cowhand_work::WorkSourceError;
 
 /// Reason why a fleet accepts no work now. The text contains no path, because anybody can request it.
@@ -23,19 +25,40 @@ use cowhand_work::WorkSourceError;
 pub enum Unready {
     #[error("stopping")]
     Stopping,
-    #[error("the store cannot be written{0}")]
+    #[error("{}", not_written("the store", *.0))]
     Store(WriteProblem),
-    #[error("the state folder cannot be written{0}")]
+    #[error("{}", not_written("the state folder", *.0))]
     Folder(WriteProblem),
+}
+
+fn not_written(what: &str, problem: WriteProblem) -> String {
+    match problem {
+        WriteProblem::Disk(problem) => problem.sentence("the state folder"),
+        other => format!("{what} cannot be written{other}"),
+    }
+}
+
+impl Unready {
+    /// Describes the reason for the owner of the fleet, who may know the path of the state folder.
+    pub fn with_path(self, state_folder: &Path) -> String {
+        match self {
+            Self::Store(WriteProblem::Disk(problem)) | Self::Folder(WriteProblem::Disk(problem)) => {
+                problem.sentence(state_folder.display())
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Cause of a write that failed. Its text is the end of a sentence, without paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteProblem {
-    #[error(": the disk is full")]
-    DiskFull,
-    #[error(": the disk is read-only")]
-    ReadOnly,
+    #[error(": its disk cannot be written")]
+    Disk(DiskProblem),
+    #[error(": the disk of the server is full")]
+    ServerFull,
+    #[error(": the server is read-only")]
+    ServerReadOnly,
     #[error(": permission denied")]
     PermissionDenied,
     #[error(": it was removed or replaced")]
@@ -70,10 +93,12 @@ pub enum FleetError {
     Herdctl(HerdctlError),
     #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]
     NoAgent { agent: AgentName, nearest: Option<String> },
-    #[error("{}", agent_left(.agent))]
+    #[error("{}; `cowhand why {agent}` shows its jobs and what waits for it", agent_left(.agent))]
     AgentLeft { agent: AgentName },
     #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
+    #[error("{}; `cowhand why {agent}/{schedule}` shows its jobs", schedule_left(.agent, .schedule.as_str()))]
+    ScheduleRemoved { agent: AgentName, schedule: ScheduleName },
     /// The schedule was removed from the config before its firing had a job.
     #[error(
         "{agent}/{schedule} was removed from the config before its firing had a job; the firing waits until the schedule is \
@@ -118,8 +143,8 @@ pub enum FleetError {
     ItemLeftAlone { item: WorkItemId, why: String },
     #[error(transparent)]
     WorkSource(WorkSourceError),
-    #[error("{job} is {status}; cancel it first, or fork it")]
-    NotFinished { job: JobId, status: JobStatus },
+    #[error("{job} is {status}; cancel it first{}", if *.can_fork { ", or fork it" } else { "" })]
+    NotFinished { job: JobId, status: JobStatus, can_fork: bool },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
     /// The feature that the job's runtime does not have.
@@ -223,11 +248,16 @@ impl FleetError {
     }
 }
 
-/// Returns the message for an agent that still has jobs but is not in the config.
+/// Describes that an agent with jobs or firings is not in the config, and what to do.
 pub fn agent_left(agent: &AgentName) -> String {
+    format!("the agent {agent} is not in the config any more; put it back under this name to use it")
+}
+
+/// Describes the same for a schedule of an agent that is in the config.
+pub fn schedule_left(agent: &AgentName, schedule: &str) -> String {
     format!(
-        "the agent {agent} is not in the config any more; put it back under this name to use it; `cowhand jobs --agent \
-         {agent}` lists its jobs"
+        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
+         of {agent} go on in its place, with `adopt: {schedule}`"
     )
 }
 

@@ -191,6 +191,18 @@ impl ScheduleView {
         Some(note.unwrap_or_else(|| because(reason)))
     }
 
+    /// Describes the firing that cannot be prepared: the error and, for a schedule that is turned off, what happens to
+    /// the firing.
+    pub fn unprepared(&self) -> Option<String> {
+        let error = self.last_error.as_deref().filter(|_| self.preparing)?;
+        if self.status != ScheduleStatus::Disabled {
+            return Some(error.to_owned());
+        }
+        let note = self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(SkipReason::Disabled));
+        let note = note.unwrap_or("an accepted firing of it will start all the same");
+        Some(format!("{note}; it cannot be prepared, and is retried at least once a minute: {error}"))
+    }
+
     /// Returns text such as `, and 13 times more since then`; empty if the schedule was due once.
     pub fn due_again_in_words(&self) -> String {
         match self.due_again {

@@ -14,6 +14,7 @@ use cowhand_core::id::{AgentName, JobId};
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
+use cowhand_system::disk::test_write_in;
 use cowhand_system::lock_file;
 
 pub use job_socket::{job_folder, job_socket};
@@ -23,15 +24,6 @@ pub use socket_path::{MAX_SOCKET_PATH, short_socket_path};
 pub struct StateFolder(PathBuf);
 
 const LOCK: &str = "daemon.lock";
-/// Number of bytes that are written as a test.
-const TEST_WRITE_SIZE: usize = 64 << 10;
-
-/// Writes and syncs a file without a name in a folder, which the system removes.
-pub fn test_write_in(folder: &Path) -> io::Result<()> {
-    let mut file = tempfile::tempfile_in(folder)?;
-    file.write_all(&vec![0; TEST_WRITE_SIZE])?;
-    file.sync_all()
-}
 
 impl StateFolder {
     pub const NAME: &str = ".cowhand";

@@ -30,6 +30,10 @@ pub struct Attempt {
 /// Records of the keeper and the agent process.
 pub(super) const KEEPER_FILE: &str = "keeper.json";
 pub(super) const AGENT_FILE: &str = "agent.json";
+const ENDING_FILE: &str = "ending.json";
+/// Space that becomes the ending.
+const RESERVED_FILE: &str = "ending.reserved";
+const RESERVED_BYTES: usize = 4096;
 /// Standard input of the agent.
 pub(super) const PROMPT_FILE: &str = "prompt";
 const LOCK_FILE: &str = "lock";
@@ -351,7 +355,28 @@ impl Attempt {
     }
 
     pub fn ending(&self) -> io::Result<Option<Ending>> {
-        self.read("ending.json")
+        self.read(ENDING_FILE)
+    }
+
+    /// Reserves the space of the ending, so that it can be written on a disk that becomes full.
+    pub(super) fn reserve_ending(&self) -> io::Result<()> {
+        self.create(RESERVED_FILE)?.write_all(&[b' '; RESERVED_BYTES])
+    }
+
+    /// Writes the ending into the reserved space, so that a power failure leaves all of it or nothing.
+    pub(super) fn write_ending(&self, ending: &Ending) -> io::Result<()> {
+        let reserved = self.folder.join(RESERVED_FILE);
+        let mut file = match private_options().write(true).open(&reserved) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return self.write_synced(ENDING_FILE, ending);
+            }
+            file => file?,
+        };
+        let text = serde_json::to_vec(ending)?;
+        file.write_all(&text)?;
+        file.set_len(text.len() as u64)?;
+        file.sync_all()?;
+        fs::rename(reserved, self.folder.join(ENDING_FILE))
     }
 
     /// Writes a record atomically. It survives a killed process, but not a power failure.

@@ -82,11 +82,11 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the ending. Nothing else knows it, so this waits while the disk is full or the folder is closed. If the agent
-/// was not started, another attempt can start it, and there is no wait.
+/// Writes the ending. Nothing else knows it, so this waits while the folder is closed, or the disk is full and does not
+/// write in place. If the agent was not started, another attempt can start it, and there is no wait.
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
-        let Err(error) = attempt.write_synced("ending.json", ending) else { return Ok(()) };
+        let Err(error) = attempt.write_ending(ending) else { return Ok(()) };
         complain(attempt.folder(), &format!("cannot write how it ended: {error}"));
         if matches!(ending.status, ExitStatus::StartFailed { .. }) {
             attempt.remove_keeper_record()?;
@@ -194,6 +194,7 @@ fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Opti
 /// Records the keeper and creates the control groups of the agent. The inner error says why these are not available;
 /// after an outer error nothing was started.
 fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
+    attempt.reserve_ending()?;
     // From here on the keeper can be asked to stop.
     fault::place("keeper-waiting");
     attempt.write(KEEPER_FILE, &ProcessIdentity::of(own_pid())?)?;

@@ -8,7 +8,7 @@ pub(super) const FOLDER_CLOSED: &str = "the folder of the attempt was closed";
 
 /// Messages of the system and SQLite for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
 /// library contain these words, also as part of a longer message.
-const SHORTAGE_ERRORS: [&str; 9] = [
+const SHORTAGE_ERRORS: [&str; 10] = [
     FOLDER_CLOSED,
     "Too many open files",
     "Cannot allocate memory",
@@ -17,6 +17,8 @@ const SHORTAGE_ERRORS: [&str; 9] = [
     "Disk quota exceeded",
     "unable to open database file",
     "database or disk is full",
+    // cowhand's own words for a disk that is full or read-only.
+    ", so nothing can be written; ",
     "out of memory",
 ];
 

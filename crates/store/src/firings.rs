@@ -40,11 +40,21 @@ statements! {
             where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
         postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where schedule_id = $1 and firing_key in (select json_array_elements_text(($2::text)::json)) order by number";
+    // Jobs that stayed with their agent after an adoption: the first of each firing, and the others with its names and key.
+    JOBS_OF_FORMER_AGENT =
+        sqlite "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
+            job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
+            and job.agent = first.agent and job.schedule is not distinct from first.schedule \
+            where first.schedule_id is null and first.id in (select value from json_each($1)) order by job.number"
+        postgres "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
+            job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
+            and job.agent = first.agent and job.schedule is not distinct from first.schedule \
+            where first.schedule_id is null and first.id in (select json_array_elements_text(($1::text)::json)) order by job.number";
     FIRST_JOBS =
         sqlite "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
-            where (firing_key is null or schedule_id is null) and id in (select value from json_each($1))"
+            where firing_key is null and id in (select value from json_each($1))"
         postgres "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
-            where (firing_key is null or schedule_id is null) and id in (select json_array_elements_text(($1::text)::json))";
+            where firing_key is null and id in (select json_array_elements_text(($1::text)::json))";
 }
 
 /// An occurrence with the decision about it.
@@ -499,11 +509,14 @@ async fn with_jobs(
     for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::to_json(&keys)?]).await? {
         jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
     }
-    // For jobs of versions that did not store the firing, and jobs that stayed with their agent after an adoption, only
-    // the first job of each firing is known.
     let first_ids: Vec<&JobId> = ledger.iter().filter_map(|row| row.job.as_ref()).collect();
+    let first_ids = jobs::to_json(&first_ids)?;
+    for row in tx.all(JOBS_OF_FORMER_AGENT, args![first_ids.clone()]).await? {
+        jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
+    }
+    // For jobs of versions that did not store the firing, only the first job of each firing is known.
     let mut first_jobs = HashMap::new();
-    for row in tx.all(FIRST_JOBS, args![jobs::to_json(&first_ids)?]).await? {
+    for row in tx.all(FIRST_JOBS, args![first_ids]).await? {
         let job = read_job(&row)?;
         first_jobs.insert(job.id.clone(), job);
     }

@@ -132,6 +132,7 @@ impl Store {
         let answer = match &self.database {
             Database::Sqlite { writer, .. } => {
                 let answer = writer.write(self.call_time(), verb).await;
+                let answer = answer.map_err(|error| self.with_cause(error));
                 // Only writes count: a file that cannot be written can often be read.
                 self.shutdown_limit.record(&answer);
                 answer
@@ -216,6 +217,11 @@ impl Store {
     /// the last call succeeded.
     pub fn silence(&self) -> Option<Duration> {
         self.shutdown_limit.unanswered_time()
+    }
+
+    /// Returns whether [`Self::hurry`] was called.
+    pub fn is_hurried(&self) -> bool {
+        self.shutdown_limit.has_begun()
     }
 
     fn call_time(&self) -> Option<Moment> {

@@ -5,6 +5,7 @@ pub mod blocking;
 pub mod clock;
 pub mod closed;
 pub mod digest;
+pub mod disk;
 pub mod fault;
 pub mod http;
 pub mod lock_file;

@@ -13,9 +13,10 @@ use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};
 use cowhand_engine::prune::files;
-use cowhand_engine::state::{StateFolder, test_write_in};
+use cowhand_engine::state::StateFolder;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
+use cowhand_system::disk::{DiskProblem, test_write_in};
 use cowhand_web::api::{ApiProblem, Client, Code, Page, StatusView};
 use cowhand_work::{SourceContext, WorkSources};
 
@@ -117,7 +118,10 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     let existing = if path.exists() { path } else { path.parent().unwrap_or(path) };
     match test_write_in(existing) {
         Ok(()) => Ok(format!("{} can be written", path.display())),
-        Err(error) => Err(format!("{} cannot be written: {error}", existing.display())),
+        Err(error) => Err(match DiskProblem::of(error.kind()) {
+            Some(problem) => problem.sentence(existing.display()),
+            None => format!("{} cannot be written: {error}", existing.display()),
+        }),
     }
 }
 

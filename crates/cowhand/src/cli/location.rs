@@ -166,7 +166,7 @@ impl FleetLocation {
     async fn connect(&self) -> Result<Connection<'_>, Failure> {
         match Client::of_daemon(&self.state).await? {
             Some(client) => Ok(Connection { client, location: self, _empty_folder: None }),
-            None => self.open_store().await,
+            None => self.open_store().await.map_err(without_daemon),
         }
     }
 
@@ -201,6 +201,15 @@ impl FleetLocation {
         };
         Ok(Connection { client, location: self, _empty_folder: empty })
     }
+}
+
+/// Adds to the failure to open the store that no daemon runs, which is known without the store.
+fn without_daemon(failure: Failure) -> Failure {
+    if !failure.is_of(Exit::CannotRunHere) {
+        return failure;
+    }
+    let message = format!("no daemon runs, and the store cannot be read: {}", failure.into_message());
+    Failure::new(Exit::CannotRunHere, message)
 }
 
 /// Fleet above that includes the current one.

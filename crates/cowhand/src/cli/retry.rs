@@ -14,6 +14,7 @@ use super::location::Connection;
 use super::prompt::PromptArgs;
 use super::{Exit, Failure, complete, job, location, print};
 use cowhand_engine::fleet::JobChanges;
+use cowhand_web::api::Code;
 
 #[derive(Debug, Args)]
 pub(super) struct RetryArgs {
@@ -66,17 +67,8 @@ impl RetryArgs {
         if !self.many.confirmed(&matching, 0, "Retry", self.json)? {
             return Ok(());
         }
-        let mut created = Vec::new();
-        // The oldest first, in the order of their creation.
-        for job in matching.iter().rev() {
-            let job: JobRecord =
-                client.post(&format!("jobs/{}/retry", job.id), &JobChanges::default()).await?;
-            if !self.json && !self.wait {
-                // A reader that has gone does not keep the other jobs from being retried.
-                let _ = print::try_line(job::summary_line(&job));
-            }
-            created.push(job);
-        }
+        let mut created = self.retry_each(client, &matching).await?;
+        let is_any_refused = created.len() < matching.len();
         let ids: Vec<&str> = created.iter().map(|job| job.id.as_str()).collect();
         print::remember_done(format!("{} retried, as {}", bulk::jobs(created.len()), ids.join(", ")));
         if self.wait {
@@ -95,7 +87,37 @@ impl RetryArgs {
             print::line(format!("{} retried", bulk::jobs(created.len())));
         }
         let all_completed = created.iter().all(|job| job.status == JobStatus::Completed);
-        if self.wait && !all_completed { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
+        match (self.wait && !all_completed, is_any_refused) {
+            (true, _) => Err(Failure::reported(Exit::JobFailed)),
+            (false, true) => Err(Failure::reported(Exit::Refused)),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// Retries jobs, the oldest first, in the order of their creation. Jobs that are refused are named and left out.
+    async fn retry_each(
+        &self,
+        client: &Connection<'_>,
+        matching: &[JobRecord],
+    ) -> Result<Vec<JobRecord>, Failure> {
+        let mut created = Vec::new();
+        for earlier in matching.iter().rev() {
+            let address = format!("jobs/{}/retry", earlier.id);
+            let job: JobRecord = match client.post(&address, &JobChanges::default()).await {
+                // The job, its agent or its schedule was removed; the others can be retried.
+                Err(problem) if problem.code == Code::NotFound => {
+                    print::note(format!("{} is not retried: {problem}", earlier.id));
+                    continue;
+                }
+                answer => answer?,
+            };
+            if !self.json && !self.wait {
+                // A reader that has gone does not keep the other jobs from being retried.
+                let _ = print::try_line(job::summary_line(&job));
+            }
+            created.push(job);
+        }
+        Ok(created)
     }
 
     /// Removes jobs that were already retried. If the retry failed too, the retry is the one that matches.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::location::{Connection, FleetLocation};
-use super::{Failure, complete, job, location, print, removed, schedule};
+use super::{Exit, Failure, complete, job, print, removed, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -33,85 +33,91 @@ pub(super) struct StatusArgs {
 
 impl StatusArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        location::ask(config, async |client| {
-            let mut status: StatusView = match client.get("status").await {
-                Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
-                    print::prose("daemon: running; nothing is accepted", 2);
-                    return Err(problem.into());
-                }
-                answer => answer?,
-            };
-            if let Some(agent) = &self.agent {
-                status.agents.retain(|view| view.name == *agent);
-                if status.agents.is_empty() {
-                    // The error says that the agent does not exist, and suggests a similar name.
-                    if let Err(problem) = client.get::<AgentView>(&format!("agents/{agent}")).await {
-                        return removed::show(client, agent, None, problem, self.json).await;
-                    }
-                }
+        let location = FleetLocation::find(config)?;
+        let shown = location.ask(async |client| self.show(client).await);
+        shown.inspect_err(|failure| {
+            // Without a daemon, the store itself is read, and it may be away.
+            if failure.is_of(Exit::CannotRunHere) && !self.json && !location.state.is_locked() {
+                print::prose("daemon: not running; the store cannot be read", 2);
             }
-            if self.json {
-                print::json(&status);
-                return Ok(());
-            }
-            let now = Timestamp::now();
-            print::prose(&daemon_line(&status.daemon, client.location(), now), 2);
-            print_store_problem(status.daemon.store_problem.as_deref());
-            if let Some(line) = asks_line(status.asks) {
-                print::prose(&line, 2);
-            }
-            if let Some(at) = status.daemon.config_refused_at {
-                let at = duration::from_now(now, at);
-                let refused =
-                    format!("the config on disk was refused {at}, and the previous config stays in use");
-                let refused = print::styled(refused, print::BAD);
-                print::prose(&format!("{refused}; `cowhand config check` shows its mistakes"), 2);
-            }
-            for parked in &status.parked {
-                let (name, until) = (&parked.provider, duration::until(now, parked.until));
-                let (message, used_up) =
-                    (print::one_line(&parked.message, 300), print::styled("used up", print::ODD));
-                print::prose(
-                    &format!(
-                        "{used_up}: {name} takes jobs again {until}, or after `cowhand unpark {name}`: {message}"
-                    ),
-                    2,
-                );
-            }
-            print::line("");
-            table(&status.agents, now).print();
-            let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
-            schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
-            let mut lines = stopped_schedules(&schedules, now);
-            add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
-            if self.agent.is_none() {
-                lines.extend(status.gone.iter().map(gone_agent_line));
-            }
-            let of_agent =
-                |gone: &&RemovedSchedule| self.agent.as_ref().is_none_or(|agent| gone.agent == *agent);
-            lines.extend(status.gone_schedules.iter().filter(of_agent).map(gone_schedule_line));
-            let of_agent =
-                |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
-            lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
-            let of_agent =
-                |item: &&UndeliveredItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
-            lines.extend(status.untold.iter().filter(of_agent).map(|item| undelivered_line(item, now)));
-            let of_agent = |skipped: &&SkippedFiles| {
-                self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent))
-            };
-            lines.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files_line));
-            if self.agent.is_some() {
-                print::line("");
-                schedule::table(&schedules, client.is_alone(), now).print();
-            }
-            if !lines.is_empty() {
-                print::line("");
-            }
-            for line in lines {
-                print::prose(&line, 2);
-            }
-            Ok(())
         })
+    }
+
+    async fn show(&self, client: &Connection<'_>) -> Result<(), Failure> {
+        let mut status: StatusView = match client.get("status").await {
+            Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
+                print::prose("daemon: running; nothing is accepted", 2);
+                return Err(problem.into());
+            }
+            answer => answer?,
+        };
+        if let Some(agent) = &self.agent {
+            status.agents.retain(|view| view.name == *agent);
+            if status.agents.is_empty() {
+                // The error says that the agent does not exist, and suggests a similar name.
+                if let Err(problem) = client.get::<AgentView>(&format!("agents/{agent}")).await {
+                    return removed::show(client, agent, None, problem, self.json).await;
+                }
+            }
+        }
+        if self.json {
+            print::json(&status);
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        print::prose(&daemon_line(&status.daemon, client.location(), now), 2);
+        print_store_problem(status.daemon.store_problem.as_deref());
+        if let Some(line) = asks_line(status.asks) {
+            print::prose(&line, 2);
+        }
+        if let Some(at) = status.daemon.config_refused_at {
+            let at = duration::from_now(now, at);
+            let refused =
+                format!("the config on disk was refused {at}, and the previous config stays in use");
+            let refused = print::styled(refused, print::BAD);
+            print::prose(&format!("{refused}; `cowhand config check` shows its mistakes"), 2);
+        }
+        for parked in &status.parked {
+            let (name, until) = (&parked.provider, duration::until(now, parked.until));
+            let (message, used_up) =
+                (print::one_line(&parked.message, 300), print::styled("used up", print::ODD));
+            print::prose(
+                &format!(
+                    "{used_up}: {name} takes jobs again {until}, or after `cowhand unpark {name}`: {message}"
+                ),
+                2,
+            );
+        }
+        print::line("");
+        table(&status.agents, now).print();
+        let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
+        schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
+        let mut lines = stopped_schedules(&schedules, now);
+        add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
+        if self.agent.is_none() {
+            lines.extend(status.gone.iter().map(gone_agent_line));
+        }
+        let of_agent = |gone: &&RemovedSchedule| self.agent.as_ref().is_none_or(|agent| gone.agent == *agent);
+        lines.extend(status.gone_schedules.iter().filter(of_agent).map(gone_schedule_line));
+        let of_agent =
+            |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
+        lines.extend(status.given_up.iter().filter(of_agent).map(given_up_line));
+        let of_agent = |item: &&UndeliveredItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
+        lines.extend(status.untold.iter().filter(of_agent).map(|item| undelivered_line(item, now)));
+        let of_agent =
+            |skipped: &&SkippedFiles| self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent));
+        lines.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files_line));
+        if self.agent.is_some() {
+            print::line("");
+            schedule::table(&schedules, client.is_alone(), now).print();
+        }
+        if !lines.is_empty() {
+            print::line("");
+        }
+        for line in lines {
+            print::prose(&line, 2);
+        }
+        Ok(())
     }
 }
 
@@ -140,6 +146,7 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
     for view in schedules {
         let name = format!("{}/{}", view.agent, view.schedule);
         let note = view.skip_note.as_ref().map(|note| print::one_line(note, 300));
+        let unprepared = view.unprepared().map(|why| print::one_line(&why, 600));
         let line = match (view.status, note, &view.last_error) {
             (ScheduleStatus::Paused, Some(note), _) => {
                 let again =
@@ -156,11 +163,9 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
             (_, Some(note), _) if view.skip_note_reason == Some(SkipReason::OverBudget) => {
                 format!("{}: {note}", print::styled("over budget", print::ODD))
             }
-            (status, _, Some(error)) if view.preparing => {
-                let is_off = status == ScheduleStatus::Disabled;
-                let what = print::styled(if is_off { "turned off" } else { "held up" }, print::ODD);
-                let firing = if is_off { "a firing that it accepted cannot be prepared: " } else { "" };
-                format!("{what}: {name}: {firing}{}", print::one_line(error, 300))
+            (status, ..) if let Some(why) = unprepared => {
+                let what = if status == ScheduleStatus::Disabled { "turned off" } else { "held up" };
+                format!("{}: {name}: {why}", print::styled(what, print::ODD))
             }
             _ if view.is_starved(now) => starved_line(&name, view, now),
             _ => continue,

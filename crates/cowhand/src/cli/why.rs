@@ -70,8 +70,7 @@ struct WhyAnswer {
     /// Reason why nothing can be written, if so.
     #[serde(skip)]
     store_problem: Option<String>,
-    /// Whether it has more firings than these.
-    #[serde(skip)]
+    /// Whether it has, or may have, more firings than these.
     has_more: bool,
 }
 
@@ -82,7 +81,8 @@ impl WhyAnswer {
         let answer: ScheduleWithFirings =
             client.get(&format!("{}?firings={requested}", name.address())).await?;
         let (schedule, mut firings) = (answer.schedule, answer.firings.unwrap_or_default());
-        let has_more = firings.len() > limit as usize;
+        // The API returns no more than the maximum, so nothing is known about earlier ones.
+        let has_more = firings.len() > limit as usize || firings.len() == MAX_FIRINGS as usize;
         firings.truncate(limit as usize);
         let StatusView { daemon, mut given_up, mut skipped_files, .. } = client.get("status").await?;
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
@@ -115,7 +115,9 @@ impl WhyAnswer {
         } else {
             firings_table(&self.firings, now).print();
         }
-        if self.has_more {
+        if self.has_more && self.firings.len() == MAX_FIRINGS as usize {
+            print::prose(&format!("Earlier firings are not shown; {MAX_FIRINGS} is the maximum."), 0);
+        } else if self.has_more {
             let ScheduleView { agent, schedule, .. } = &self.schedule;
             print::prose(&format!("Earlier firings: `cowhand why {agent}/{schedule}{more}`"), 0);
         }
@@ -144,10 +146,10 @@ impl WhyArgs {
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
         let (is_alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
-            let WhyAnswer { schedule, firings, given_up, skipped_files, store_problem, .. } = answer;
+            let WhyAnswer { schedule, firings, given_up, skipped_files, store_problem, has_more } = answer;
             print::json(&json!({
                 "schedule": schedule, "daemon_running": !is_alone, "store_problem": store_problem,
-                "firings": firings, "followup_refused": agent.followup_refused, "given_up": given_up,
+                "firings": firings, "has_more": has_more, "followup_refused": agent.followup_refused, "given_up": given_up,
                 "skipped_files": skipped_files,
             }));
             return Ok(());

@@ -75,9 +75,17 @@ fn why_explains_waiting_jobs_of_disabled_schedule() {
     let _trigger = scene.spawn(&["trigger", "b", "s"]);
     wait_until("its firing to be held up", || words(&["status"]).contains("held up: b/s: ").then_some(()));
     assert_eq!(scene.run(&["schedule", "disable", "b/s"]).code, Some(0));
+    let expected = "1 accepted firing of it will start all the same; `cowhand cancel --agent b --schedule s --status pending` \
+                    cancels what waits; it cannot be prepared, and is retried at least once a minute: `when_command` of s: ";
     let said = words(&["status"]);
-    assert!(said.contains("turned off: b/s: a firing that it accepted cannot be prepared: "), "{said}");
+    assert!(said.contains(&format!("turned off: b/s: {expected}")), "{said}");
     assert!(!said.contains("held up"), "{said}");
+    let said = words(&["schedule", "list"]);
+    assert!(said.contains(&format!("disabled {expected}")), "{said}");
+    // The advised command works.
+    let said = scene.run(&["cancel", "--agent", "b", "--schedule", "s", "--status", "pending", "--yes"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "1 firing cancelled\n"), "{}", said.stderr);
+    assert!(!words(&["status"]).contains("b/s"));
 }
 
 /// The jobs of the schedule waited for the end of the pause. Now they wait until the schedule is enabled.
@@ -124,5 +132,9 @@ fn why_mentions_earlier_firings() {
         assert_eq!(said.contains("Earlier firings"), more.is_some(), "{verb:?}: {said}");
         assert!(more.is_none_or(|more| said.ends_with(more)), "{verb:?}: {said}");
     }
-    assert_eq!(scene.json(&["why", "a"])["schedules"][0]["firings"].as_array().unwrap().len(), 3);
+    let json = scene.json(&["why", "a"]);
+    assert_eq!(json["schedules"][0]["firings"].as_array().unwrap().len(), 3);
+    assert_eq!(json["schedules"][0]["has_more"], true, "{json}");
+    assert_eq!(scene.json(&["why", "a/s", "--limit", "2"])["has_more"], true);
+    assert_eq!(scene.json(&["why", "a/s"])["has_more"], false);
 }

@@ -46,7 +46,7 @@ fn removed_agent_is_shown_with_its_jobs() {
         assert_eq!(said.code, Some(5), "{verb:?}: {}{}", said.stdout, said.stderr);
         let text = words(&said.stderr);
         assert!(text.contains("worker is not in the config any more"), "{verb:?}: {text}");
-        assert!(text.contains("`cowhand jobs --agent worker`"), "{verb:?}: {text}");
+        assert!(text.contains("`cowhand why worker`"), "{verb:?}: {text}");
     }
     let answer = ask(&scene, "GET", "agents/worker", "");
     assert!(answer.contains("404 Not Found") && answer.contains("not in the config any more"), "{answer}");
@@ -72,6 +72,126 @@ fn removed_schedule_is_shown_with_its_jobs() {
         assert!(text.contains("worker/tidy is not in the config any more"), "{verb:?}: {text}");
         assert!(text.contains(&id), "{verb:?}: {text}");
     }
+}
+
+/// Every verb names the reason, and each change that it advises makes the verb work.
+#[test]
+fn verbs_for_a_removed_schedule_give_advice_that_works() {
+    let scene = Scene::started();
+    let id = scene.json(&["trigger", "worker", "tidy", "--wait"])["id"].as_str().unwrap().to_owned();
+    let without = FLEET.replace("      tidy: {type: manual, prompt: Tidy up.}\n", "");
+    scene.write("cowhand.yaml", &without);
+    scene.run(&["reload"]);
+    let verbs: [&[&str]; 7] = [
+        &["retry", &id],
+        &["fork", &id],
+        &["fork", &id, "--schedule", "tidy"],
+        &["trigger", "worker", "tidy"],
+        &["schedule", "enable", "worker/tidy"],
+        &["schedule", "disable", "worker/tidy"],
+        &["schedule", "next", "worker/tidy"],
+    ];
+    for verb in verbs {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(5), "{verb:?}: {}{}", said.stdout, said.stderr);
+        let expected = "the schedule worker/tidy is not in the config any more; put it back under this name, or let another \
+                        schedule of worker go on in its place, with `adopt: tidy`; `cowhand why worker/tidy` shows its jobs";
+        let text = words(&said.stderr);
+        assert!(text.contains(expected) && !text.contains("schedule list"), "{verb:?}: {text}");
+    }
+    assert!(scene.run(&["why", "worker/tidy"]).stdout.contains(&id));
+    // A removed schedule is no suggestion for a verb that refuses it.
+    let said = words(&scene.run(&["trigger", "worker", "tidi"]).stderr);
+    assert!(said.contains("worker has no schedule tidi; `cowhand schedule list`"), "{said}");
+    scene.write("cowhand.yaml", FLEET);
+    scene.run(&["reload"]);
+    assert_eq!(scene.run(&["retry", &id, "--wait"]).code, Some(0));
+    scene.write("cowhand.yaml", &without.replace("{type: cron,", "{type: cron, adopt: tidy,"));
+    scene.run(&["reload"]);
+    let said = scene.run(&["retry", &id, "--wait"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(scene.job(&id)["schedule"], "nightly");
+}
+
+/// One job that cannot be retried does not keep the others from being retried.
+#[test]
+fn many_jobs_are_retried_although_the_schedule_of_one_was_removed() {
+    let fleet = "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'exit 7']
+    schedules:
+      gone: {type: manual}
+      stays: {type: manual}
+";
+    let scene = Scene::with(fleet);
+    scene.start();
+    let failed = ["gone", "stays"].map(|schedule| {
+        assert_eq!(scene.run(&["trigger", "a", schedule, "--wait"]).code, Some(1));
+        scene.json(&["jobs", "--schedule", schedule])[0]["id"].as_str().unwrap().to_owned()
+    });
+    scene.write("cowhand.yaml", &fleet.replace("      gone: {type: manual}\n", ""));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let said = scene.run(&["retry", "--status", "failed", "--yes"]);
+    assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
+    let expected = format!("{} is not retried: the schedule a/gone is not in the config any more", failed[0]);
+    assert!(words(&said.stderr).contains(&expected), "{}", said.stderr);
+    assert!(said.stdout.ends_with("1 job retried\n"), "{}", said.stdout);
+    assert_eq!(scene.json(&["jobs"])[0]["retry_of"], failed[1].as_str());
+}
+
+/// Only a firing without a job is left of the agent, and `jobs` would list nothing.
+#[test]
+fn verbs_for_a_removed_agent_name_a_verb_that_shows_what_is_left() {
+    let scene = Scene::with(STUCK);
+    scene.start();
+    assert_eq!(scene.run(&["trigger", "a", "checked"]).code, Some(0));
+    scene.write("cowhand.yaml", OTHER);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    for verb in [&["trigger", "a"][..], &["schedule", "disable", "a/checked"], &["clear", "a"]] {
+        let said = scene.run(verb);
+        let text = words(&said.stderr);
+        assert_eq!(said.code, Some(5), "{verb:?}: {text}");
+        assert!(
+            text.contains("put it back under this name to use it; `cowhand why a` shows"),
+            "{verb:?}: {text}"
+        );
+    }
+    assert!(scene.run(&["why", "a"]).stdout.contains("1 accepted firing without a job"));
+    // A removed agent is no suggestion for a verb that refuses it.
+    let said = words(&scene.run(&["trigger", "aa"]).stderr);
+    assert!(!said.contains("did you mean a?"), "{said}");
+}
+
+/// The advice to cancel or to fork is given only if a retry, or a fork, is possible then.
+#[test]
+fn a_retry_of_a_job_that_has_not_ended_advises_what_is_possible() {
+    let scene = Scene::with(&format!(
+        "{FLEET}  - {{name: reader, runtime: gemini, default_prompt: Read., schedules: {{s: {{type: manual}}}}}}\n"
+    ));
+    let bin = scene.root.join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    scene.write("bin/gemini", "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\n");
+    std::fs::set_permissions(bin.join("gemini"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    assert!(scene.command(&["start", "-d", "--no-server"]).env("PATH", path).status().unwrap().success());
+    let cannot_fork = scene.json(&["trigger", "reader", "s"])["id"].as_str().unwrap().to_owned();
+    wait_until("the reader to run", || (scene.job(&cannot_fork)["status"] == "running").then_some(()));
+    let (can_fork, _) = scene.waiting_job();
+    for (job, advice) in [(&cannot_fork, "; cancel it first"), (&can_fork, "; cancel it first, or fork it")] {
+        let said = scene.run(&["retry", job]);
+        assert_eq!(said.code, Some(5), "{}", said.stderr);
+        assert!(words(&said.stderr).ends_with(&format!("{job} is running{advice}")), "{}", said.stderr);
+    }
+    scene.write("cowhand.yaml", OTHER);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    for verb in ["retry", "fork"] {
+        let text = words(&scene.run(&[verb, &can_fork]).stderr);
+        assert!(text.contains("waiter is not in the config any more"), "{verb}: {text}");
+        assert!(!text.contains("cancel"), "{verb}: {text}");
+    }
+    scene.go();
 }
 
 const STUCK: &str = "agents:

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::http::{deliver, get};
+use super::http::{deliver, get, get_with_token};
 use super::store::statuses;
 use super::{COWHAND, FLEET, Fleet, refused, wait_for};
 use cowhand_testing::postgres::Postgres;
@@ -164,5 +164,49 @@ fn error_names_silent_store_server() {
         let server = format!("postgres://{address}/fleet, has not answered within 10 seconds");
         refused(&output, 6, &[&server, "check that a PostgreSQL server runs there"]);
         assert!(!message.contains("hunter2"), "{verb:?}: {message}");
+    }
+}
+
+/// A browser that is logged in gets a page that names the server, and the script gets the same error as before.
+#[test]
+fn pages_stay_pages_while_the_server_is_frozen() {
+    let server = Postgres::start();
+    let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
+    fleet.start();
+    let token =
+        String::from_utf8(fleet.run(&["token", "create", "reader", "--scope", "read"]).stdout).unwrap();
+    let token = token.lines().find(|line| line.starts_with("cow_")).unwrap().to_owned();
+    server.freeze();
+    for (path, start) in [("/", "<!DOCTYPE html>"), ("/jobs", "<!DOCTYPE html>"), ("/api/v1/status", "{\"")] {
+        let answer = get_with_token(fleet.place(), path, &token).unwrap();
+        assert_eq!(answer.status, 503, "{path}: {answer:?}");
+        assert!(answer.body.starts_with(start), "{path}: {answer:?}");
+        assert!(answer.body.contains("does not answer"), "{path}: {answer:?}");
+    }
+    server.thaw();
+    assert_eq!(get_with_token(fleet.place(), "/", &token).unwrap().status, 200);
+}
+
+/// Without a daemon, the verb reads the store itself. That nothing runs is known without it.
+#[test]
+fn status_says_that_no_daemon_runs_although_the_server_is_away() {
+    let mut server = Postgres::start();
+    let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
+    fleet.start();
+    assert_eq!(fleet.run(&["stop"]).status.code(), Some(0));
+    fleet.ended();
+    server.stop();
+    let verbs: [&[&str]; 6] =
+        [&["status"], &["status", "a"], &["status", "--json"], &["why", "a"], &["jobs"], &["trigger", "a"]];
+    for verb in verbs {
+        let output = fleet.run(verb);
+        refused(
+            &output,
+            6,
+            &["no daemon runs, and the store cannot be read: cannot open the store at postgres://"],
+        );
+        let is_shown = verb[0] == "status" && !verb.contains(&"--json");
+        let shown = if is_shown { "daemon: not running; the store cannot be read\n" } else { "" };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{verb:?}");
     }
 }

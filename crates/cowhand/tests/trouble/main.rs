@@ -147,7 +147,9 @@ fn daemon_survives_full_disk() {
     // Each failed write is logged, and the daemon tries again.
     let told = || {
         let log = std::fs::read_to_string(&log).unwrap().to_lowercase();
-        log.lines().filter(|line| line.contains("disk is full") || line.contains("no space left")).count()
+        log.lines()
+            .filter(|line| line.contains("is full, so nothing") || line.contains("no space left"))
+            .count()
     };
     wait_for("two looks that went wrong", || told() >= 2);
     std::fs::remove_file(&filler).unwrap();

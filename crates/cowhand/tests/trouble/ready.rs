@@ -3,7 +3,7 @@
 use super::disk::Ext4;
 use super::http::{deliver, get, get_with_token};
 use super::store::{ended, statuses};
-use super::{Fleet, tmpfs, wait_for};
+use super::{COWHAND, Fleet, tmpfs, wait_for};
 use cowhand_testing::postgres::Postgres;
 
 fn ready(fleet: &Fleet) -> u16 {
@@ -24,7 +24,7 @@ fn daemon_on_full_disk_is_not_ready_and_logs_once() {
     assert_eq!(answer.status, 503, "{answer:?}");
     let refused = fleet.run(&["trigger", "a"]);
     let said = String::from_utf8_lossy(&refused.stderr);
-    let names_cause = said.contains("cannot be written") || said.contains("disk is full");
+    let names_cause = said.contains("is full, so nothing can be written");
     assert!(refused.status.code() == Some(6) && names_cause, "{said}");
     let elsewhere = tempfile::tempdir().unwrap();
     let backup = fleet.run(&["backup", elsewhere.path().join("copy").to_str().unwrap()]);
@@ -65,6 +65,21 @@ fn said(fleet: &Fleet, arguments: &[&str]) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
+/// Returns the sentence about a full disk.
+fn full(folder: &str) -> String {
+    format!(
+        "the disk of {folder} is full, so nothing can be written; free space on it, and cowhand continues by itself"
+    )
+}
+
+/// Returns the sentence about a disk that became read-only.
+fn read_only(folder: &str) -> String {
+    format!(
+        "the disk of {folder} is read-only, so nothing can be written; mount it writable again (`dmesg` may say why it became \
+         read-only), and cowhand continues by itself"
+    )
+}
+
 /// On a full disk, everything can still be read, and all verbs name the cause.
 #[test]
 fn verbs_work_on_full_disk_and_report_it() {
@@ -75,7 +90,9 @@ fn verbs_work_on_full_disk_and_report_it() {
     tmpfs::fill(fleet.namespace(), &fleet.path());
     wait_for("it to be not ready", || ready(&fleet) == 503);
     let answer = get(fleet.place(), "/readyz").unwrap();
-    assert!(answer.body.contains("cannot be written: the disk is full"), "{answer:?}");
+    // Anybody can ask this, so it names no path.
+    assert_eq!(answer.body, format!("{}\n", full("the state folder")), "{answer:?}");
+    let folder = fleet.path().join(".cowhand").display().to_string();
     // The first use of the token would be recorded in the store.
     for path in ["status", "jobs", "schedules"] {
         let answer = get_with_token(fleet.place(), &format!("/api/v1/{path}"), &token).unwrap();
@@ -91,16 +108,24 @@ fn verbs_work_on_full_disk_and_report_it() {
         &["why", "a/hook", "--json"],
     ] {
         let said = said(&fleet, verb);
-        assert!(said.contains("full"), "{verb:?}: {said}");
+        assert!(said.contains(&full(&folder)) && !said.contains("database or disk"), "{verb:?}: {said}");
         let shown = said.contains("nothing is accepted: ") || said.contains("\"store_problem\": \"");
         assert!(shown, "{verb:?}: {said}");
     }
     let doctor = said(&fleet, &["doctor"]);
-    assert!(doctor.contains("FAIL  state folder: ") && doctor.contains("No space left"), "{doctor}");
-    assert!(doctor.contains("FAIL  store: "), "{doctor}");
+    for what in ["state folder", "store"] {
+        assert!(doctor.contains(&format!("FAIL  {what}: {}", full(&folder))), "{doctor}");
+    }
+    let refused = said(&fleet, &["trigger", "a"]);
+    assert!(refused.contains(&full(&folder)), "{refused}");
+    wait_for("the log to name it", || fleet.log().contains(&full(&folder)));
+    assert!(!fleet.log().contains("database or disk is full"), "{}", fleet.log());
     fleet.kill();
     let doctor = said(&fleet, &["doctor"]);
-    assert!(doctor.contains("FAIL  state folder: "), "without a daemon, too: {doctor}");
+    assert!(
+        doctor.contains(&format!("FAIL  state folder: {}", full(&folder))),
+        "without a daemon, too: {doctor}"
+    );
     tmpfs::free(fleet.namespace(), &fleet.path());
     let doctor = said(&fleet, &["doctor"]);
     assert!(doctor.contains("ok    state folder: "), "{doctor}");
@@ -124,6 +149,17 @@ fn daemon_on_read_only_disk_is_not_ready() {
     disk.make_read_only();
     wait_for("it to be not ready", || ready(&fleet) == 503);
     assert_eq!(deliver(fleet.place(), "a/hook", "after").unwrap().status, 503);
+    let answer = get(fleet.place(), "/readyz").unwrap();
+    assert_eq!(answer.body, format!("{}\n", read_only("the state folder")), "{answer:?}");
+    let folder = fleet.path().join(".cowhand").display().to_string();
+    for verb in [&["status"][..], &["why", "a/hook"], &["doctor"], &["trigger", "a"]] {
+        let said = said(&fleet, verb);
+        assert!(
+            said.contains(&read_only(&folder)) && !said.contains("readonly database"),
+            "{verb:?}: {said}"
+        );
+    }
+    wait_for("the log to name it", || fleet.log().contains(&read_only(&folder)));
     fleet.kill();
     let started = said(&fleet, &["start", "-d"]);
     assert!(started.contains("/.cowhand/daemon.log: Read-only file system"), "{started}");
@@ -186,6 +222,37 @@ fn stop_on_full_disk_reports_unwritten_outcomes() {
     tmpfs::free(fleet.namespace(), &fleet.path());
     fleet.start();
     wait_for("the job to be settled", || statuses(&fleet).iter().all(|status| !is_open(status)));
+}
+
+/// The end of an agent is recorded on a full disk, so a stop does not wait for the time that agents may have.
+#[test]
+fn a_stop_on_a_full_disk_does_not_wait_for_an_agent_that_has_ended() {
+    let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
+    fleet.start();
+    assert_eq!(deliver(fleet.place(), "waiter/hook", "runs").unwrap().status, 202);
+    wait_for("the job to run", || statuses(&fleet) == ["running"]);
+    let output = || said(&fleet, &["logs", "waiter"]);
+    wait_for("its output", || output().contains('.'));
+    tmpfs::fill(fleet.namespace(), &fleet.path());
+    wait_for("it to be not ready", || ready(&fleet) == 503);
+    fleet.let_go();
+    let stop = fleet
+        .namespace()
+        .command("timeout")
+        .args(["120", COWHAND, "stop", "--timeout", "600", "-c"])
+        .arg(fleet.path())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stop.stdout), String::from_utf8_lossy(&stop.stderr));
+    assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
+    assert!(
+        stdout.contains("the outcome of 1 job is not written, and the next start settles it"),
+        "{stdout}"
+    );
+    fleet.ended();
+    tmpfs::free(fleet.namespace(), &fleet.path());
+    fleet.start();
+    wait_for("the job to be settled", || statuses(&fleet) == ["completed"]);
 }
 
 #[test]

@@ -191,6 +191,7 @@ impl AttemptTask {
             let stop_request = *self.stop_requests.borrow();
             if self.engine.ending.load(Ordering::Relaxed) || stop_request == StopRequest::Detach {
                 warn!(job = %self.job.id(), "its output is not read to its end; the next start of the daemon settles it");
+                self.extend_lease().await;
                 return Ok(None);
             }
             let is_cancelled = matches!(stop_request, StopRequest::Cancel | StopRequest::CancelNow);
@@ -203,6 +204,16 @@ impl AttemptTask {
             advances += 1;
         }
         Ok(Some(output))
+    }
+
+    /// Extends the lease of an attempt that has ended and is left to the next start. Another node would settle it as lost
+    /// after an ordinary lease, although only this node has its output.
+    async fn extend_lease(&self) {
+        let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
+        let extended = self.engine.store.renew(node, vec![job], UNREAD_LEASE, self.now()).await;
+        if let Err(error) = extended {
+            warn!(job = %self.job.id(), "its lease is not extended, so another node may settle it as lost: {error}");
+        }
     }
 
     /// Reads new output on a blocking thread, because that may take a while.
@@ -284,6 +295,9 @@ const MAX_OUTPUT_FAILURES: u32 = 3;
 
 /// How often output is read, up to its limit, after the end of a cancelled attempt. The rest is left out.
 const MAX_ADVANCES_IF_CANCELLED: u32 = 1;
+
+/// Lease of an ended attempt whose output is not read when the daemon stops: time for the next start of its node.
+const UNREAD_LEASE: SignedDuration = SignedDuration::from_mins(10);
 
 const FOLLOW_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));

@@ -127,8 +127,15 @@ impl AttemptTask {
     pub(super) fn gives_up(&self, deadline: &mut Option<Instant>) -> bool {
         let is_store_unreachable =
             self.engine.store.silence().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);
-        let is_late = self.engine.ending.load(Ordering::Relaxed)
-            && *deadline.get_or_insert_with(|| Instant::now() + STOPPING_SETTLE_TIMEOUT) <= Instant::now();
+        // On a full disk some writes succeed, so the store may seem to be in order.
+        let timeout = if self.engine.ending.load(Ordering::Relaxed) {
+            Some(STOPPING_SETTLE_TIMEOUT)
+        } else {
+            self.engine.store.is_hurried().then_some(SHUTDOWN_STORE_TIMEOUT)
+        };
+        let is_late = timeout.is_some_and(|timeout| {
+            *deadline.get_or_insert_with(|| Instant::now() + timeout) <= Instant::now()
+        });
         if is_store_unreachable || is_late {
             warn!(job = %self.job.id(), "its outcome is not stored; the next start of the daemon settles it");
         }
@@ -138,8 +145,7 @@ impl AttemptTask {
     /// Waits, and returns the duration of the next wait. A stopping daemon waits only briefly.
     pub(super) async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
-        let is_stopping =
-            || self.engine.ending.load(Ordering::Relaxed) || self.engine.store.silence().is_some();
+        let is_stopping = || self.engine.ending.load(Ordering::Relaxed) || self.engine.store.is_hurried();
         while Instant::now() < until && !is_stopping() {
             tokio::time::sleep(FIRST_SETTLE_PAUSE.min(until - Instant::now())).await;
         }

@@ -6,7 +6,6 @@ use cowhand_core::job::Job;
 use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 
-use super::trigger::schedule_of;
 use super::{Fleet, FleetError};
 use crate::schedule_view::{BY_CHAT, BY_EVENTS};
 use crate::trigger::dispatch::Dispatch;
@@ -47,7 +46,7 @@ impl Fleet {
         self.accept().await?;
         let roster = self.roster();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
-        let schedule = schedule_of(agent, schedule)?;
+        let schedule = self.schedule_of(agent, schedule).await?;
         let name = || (agent.name.clone(), schedule.name.clone());
         let reception = delivery.reception(&schedule.trigger);
         match reception {

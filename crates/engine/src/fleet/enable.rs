@@ -4,7 +4,6 @@ use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::DisabledBy;
 
-use super::trigger::schedule_of;
 use super::{Fleet, FleetError};
 
 impl Fleet {
@@ -42,6 +41,6 @@ impl Fleet {
     async fn find(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<Schedule, FleetError> {
         let roster = self.roster();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
-        schedule_of(agent, schedule).cloned()
+        self.schedule_of(agent, schedule).await.cloned()
     }
 }

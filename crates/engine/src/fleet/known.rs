@@ -2,7 +2,7 @@
 
 use cowhand_core::config::suggest::closest;
 use cowhand_core::id::{AgentName, ScheduleName};
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleRecord;
 
 use super::FleetError;
@@ -66,6 +66,15 @@ pub async fn known_schedule(
         Some(agent) => FleetError::NoSchedule { agent: agent.clone(), schedule, nearest },
         None => FleetError::NoScheduleAnywhere { schedule, nearest },
     })
+}
+
+/// Returns the error for a schedule that is not in the config: it was removed, or it never existed.
+pub async fn missing_schedule(store: &Store, roster: &Roster, agent: &Agent, schedule: &str) -> FleetError {
+    let Ok(name) = schedule.parse::<ScheduleName>() else { return FleetError::no_schedule(agent, schedule) };
+    match known_schedule(store, roster, Some(&agent.name), &name).await {
+        Ok(()) => FleetError::ScheduleRemoved { agent: agent.name.clone(), schedule: name },
+        Err(error) => error,
+    }
 }
 
 async fn has_jobs(store: &Store, filter: JobFilter) -> Result<bool, StoreError> {

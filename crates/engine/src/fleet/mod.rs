@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use cowhand_core::event::Fact;
-use cowhand_core::id::AgentName;
+use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::moment::Moment;
-use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub use deliver::Delivered;
 pub use events::Subscription;
 pub use find_item::find_item;
 pub use jobs::{AcceptedFiring, accepted_firings};
-pub use known::{known_agent, known_schedule, missing_agent};
+pub use known::{known_agent, known_schedule, missing_agent, missing_schedule};
 pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
@@ -381,8 +381,29 @@ impl Fleet {
         applied.await.map_err(|_| FleetError::Died)?
     }
 
+    /// Returns the error for a verb that needs an agent in the config. A removed agent is no suggestion, because the verb
+    /// would refuse it, too.
     async fn missing_agent_error(&self, agent: &AgentName) -> FleetError {
-        missing_agent(self.store(), &self.roster(), agent).await
+        let roster = self.roster();
+        match missing_agent(self.store(), &roster, agent).await {
+            FleetError::NoAgent { .. } => FleetError::no_agent(&roster, agent),
+            error => error,
+        }
+    }
+
+    /// Finds a schedule for a verb that needs it in the config. A removed schedule is no suggestion.
+    async fn schedule_of<'a>(
+        &self,
+        agent: &'a Agent,
+        name: &ScheduleName,
+    ) -> Result<&'a Schedule, FleetError> {
+        if let Some(schedule) = agent.schedule(Some(name)) {
+            return Ok(schedule);
+        }
+        Err(match missing_schedule(self.store(), &self.roster(), agent, name.as_str()).await {
+            FleetError::NoSchedule { .. } => FleetError::no_schedule(agent, name.as_str()),
+            error => error,
+        })
     }
 
     /// Records that the agent is to start over (`agent:cleared`), for the schedules that this event triggers.

@@ -4,11 +4,13 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use super::Fleet;
 use crate::error::{FleetError, Unready, WriteProblem};
 use cowhand_store::StoreError;
 use cowhand_system::blocking::run_blocking;
+use cowhand_system::disk::DiskProblem;
 
 /// Time for which a result is reused, however often it is requested.
 const RESULT_REUSED_FOR: Duration = Duration::from_secs(1);
@@ -30,8 +32,16 @@ impl Fleet {
             return result;
         }
         let result = self.probe().await;
+        if let Err(unready) = result {
+            warn!("nothing is accepted: {}", self.unready_reason(unready));
+        }
         *last_check = Some((Instant::now(), result));
         result
+    }
+
+    /// Describes why no work is accepted, with the details that the store has, for the owner of the fleet.
+    pub fn unready_reason(&self, unready: Unready) -> String {
+        self.store().trouble().unwrap_or_else(|| unready.with_path(self.state_folder().path()))
     }
 
     /// Returns an error if new work cannot be accepted, because the fleet stops or the state folder cannot be written.
@@ -69,24 +79,24 @@ fn folder_written(result: io::Result<()>) -> Result<(), WriteProblem> {
 
 impl From<ErrorKind> for WriteProblem {
     fn from(kind: ErrorKind) -> Self {
-        match kind {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::DiskFull,
-            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
-            ErrorKind::PermissionDenied => Self::PermissionDenied,
-            ErrorKind::NotFound => Self::Removed,
-            _ => Self::Other,
+        match (DiskProblem::of(kind), kind) {
+            (Some(problem), _) => Self::Disk(problem),
+            (None, ErrorKind::PermissionDenied) => Self::PermissionDenied,
+            (None, ErrorKind::NotFound) => Self::Removed,
+            (None, _) => Self::Other,
         }
     }
 }
 
 impl From<&StoreError> for WriteProblem {
     fn from(error: &StoreError) -> Self {
-        // SQLite has these words for the codes FULL and READONLY.
-        match (error, error.to_string()) {
-            (StoreError::Unreachable { .. }, _) => Self::PermissionDenied,
-            (StoreError::Replaced { .. }, _) => Self::Removed,
-            (_, text) if text.contains("disk is full") => Self::DiskFull,
-            (_, text) if text.contains("readonly database") => Self::ReadOnly,
+        match error {
+            StoreError::Unreachable { .. } => Self::PermissionDenied,
+            StoreError::Replaced { .. } => Self::Removed,
+            StoreError::Disk { problem, .. } => Self::Disk(*problem),
+            StoreError::ServerFull { .. } => Self::ServerFull,
+            StoreError::ServerReadOnly { .. } => Self::ServerReadOnly,
+            StoreError::Away { .. } => Self::NoAnswer,
             _ => Self::Other,
         }
     }

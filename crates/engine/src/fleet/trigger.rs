@@ -3,7 +3,7 @@
 use cowhand_core::firing;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
-use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use jiff::tz::TimeZone;
@@ -59,7 +59,7 @@ impl Fleet {
         let roster = self.roster();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
         let triggered = match &trigger.schedule {
-            Some(name) => self.fire(agent, schedule_of(agent, name)?, &trigger).await?,
+            Some(name) => self.fire(agent, self.schedule_of(agent, name).await?, &trigger).await?,
             None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),
             None => {
                 let key = Occurrence::Manual(&Uuid::now_v7().to_string()).key(0);
@@ -135,42 +135,54 @@ impl Fleet {
 
     /// Makes a new job from one that has ended.
     pub async fn retry(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
-        let earlier = self.job(job).await?;
+        let (earlier, roster) = (self.job(job).await?, self.roster());
+        let (agent, schedule) = self.find_for(&roster, &earlier, &changes).await?;
         if matches!(earlier.status(), JobStatus::Pending | JobStatus::Running) {
-            return Err(FleetError::NotFinished { job: job.clone(), status: earlier.status() });
+            let can_fork = fork_refusal(agent, &earlier).is_none();
+            return Err(FleetError::NotFinished { job: job.clone(), status: earlier.status(), can_fork });
         }
         let origin = Origin::RetryOf(job.clone());
-        self.make(&earlier, TriggerType::Manual, origin, changes).await
+        self.make(&earlier, (agent, schedule), TriggerType::Manual, origin, changes.prompt).await
     }
 
     /// Makes a new job that begins with a copy of this job's session.
     pub async fn fork(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
-        let earlier = self.job(job).await?;
-        let runtime = self.roster().agent(earlier.agent()).map(Agent::runtime);
-        let of = earlier.session_id().unwrap_or("none").to_owned();
-        if let Some(refusal) =
-            description::refusal(runtime.unwrap_or_default(), &SessionChoice::Fork { of, as_id: None })
-        {
-            return Err(FleetError::CannotFork(refusal.to_string()));
+        let (earlier, roster) = (self.job(job).await?, self.roster());
+        let (agent, schedule) = self.find_for(&roster, &earlier, &changes).await?;
+        if let Some(refusal) = fork_refusal(agent, &earlier) {
+            return Err(FleetError::CannotFork(refusal));
         }
         let origin = Origin::ForkOf(job.clone());
-        self.make(&earlier, TriggerType::Fork, origin, changes).await
+        self.make(&earlier, (agent, schedule), TriggerType::Fork, origin, changes.prompt).await
+    }
+
+    /// Finds the agent and the schedule of a job that is made from an earlier one.
+    async fn find_for<'a>(
+        &self,
+        roster: &'a Roster,
+        earlier: &Job,
+        changes: &JobChanges,
+    ) -> Result<(&'a Agent, Option<&'a Schedule>), FleetError> {
+        let Some(agent) = roster.agent(earlier.agent()) else {
+            return Err(self.missing_agent_error(earlier.agent()).await);
+        };
+        let schedule = match changes.schedule.as_ref().or(earlier.schedule()) {
+            Some(name) => Some(self.schedule_of(agent, name).await?),
+            None => None,
+        };
+        Ok((agent, schedule))
     }
 
     async fn make(
         &self,
         earlier: &Job,
+        (agent, schedule): (&Agent, Option<&Schedule>),
         trigger_type: TriggerType,
         origin: Origin,
-        changes: JobChanges,
+        prompt: Option<String>,
     ) -> Result<Job, FleetError> {
         self.accept().await?;
-        let roster = self.roster();
-        let agent = earlier.agent();
-        let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
-        let schedule = changes.schedule.as_ref().or(earlier.schedule());
-        let schedule = schedule.map(|name| schedule_of(agent, name)).transpose()?;
-        let prompt = changes.prompt.or_else(|| earlier.prompt().map(str::to_owned));
+        let prompt = prompt.or_else(|| earlier.prompt().map(str::to_owned));
         let new = NewJob {
             agent: agent.name.clone(),
             trigger_type,
@@ -190,6 +202,9 @@ impl Fleet {
     }
 }
 
-pub(super) fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
-    agent.schedule(Some(name)).ok_or_else(|| FleetError::no_schedule(agent, name.as_str()))
+/// Explains why the session of a job cannot be forked.
+fn fork_refusal(agent: &Agent, job: &Job) -> Option<String> {
+    let of = job.session_id().unwrap_or("none").to_owned();
+    let refusal = description::refusal(agent.runtime(), &SessionChoice::Fork { of, as_id: None });
+    refusal.map(|refusal| refusal.to_string())
 }

@@ -4,6 +4,8 @@ use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Refused;
 use sqlx::sqlite::SqliteError;
 
+use cowhand_system::disk::DiskProblem;
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot open the store at {location}: {why}")]
@@ -51,6 +53,20 @@ pub enum StoreError {
          from answering"
     )]
     Silent { location: String, seconds: u64 },
+    /// The folder is that of the file.
+    #[error("{}", .problem.sentence(.folder))]
+    Disk { problem: DiskProblem, folder: String },
+    #[error(
+        "the disk of the PostgreSQL server of the store, {location}, is full ({why}), so nothing can be written; free space on it, \
+         and cowhand continues by itself"
+    )]
+    ServerFull { location: String, why: String },
+    #[error(
+        "the PostgreSQL server of the store, {location}, is read-only ({why}), so nothing can be written; make it writable \
+         (`default_transaction_read_only`), or name the primary server in `store` if it is a standby, and cowhand continues \
+         by itself"
+    )]
+    ServerReadOnly { location: String, why: String },
     #[error("the store's connection failed: {0}")]
     Connection(#[source] sqlx::Error),
     #[error("the store refused {statement}: {source}")]
@@ -97,6 +113,20 @@ impl StoreError {
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     const SQLITE_CORRUPT: i32 = 11;
     const SQLITE_NOTADB: i32 = 26;
+    has_sqlite_code(error, &[SQLITE_CORRUPT, SQLITE_NOTADB])
+}
+
+/// Returns true if SQLite reports an error that a full or read-only disk can cause.
+pub(crate) fn may_be_disk(error: &(dyn std::error::Error + 'static)) -> bool {
+    const SQLITE_READONLY: i32 = 8;
+    const SQLITE_IOERR: i32 = 10;
+    const SQLITE_FULL: i32 = 13;
+    const SQLITE_CANTOPEN: i32 = 14;
+    has_sqlite_code(error, &[SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN])
+}
+
+/// Returns true if the error, or one of its causes, is an error of SQLite with one of these primary codes.
+fn has_sqlite_code(error: &(dyn std::error::Error + 'static), codes: &[i32]) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         let code = match error.downcast_ref::<sqlx::Error>() {
@@ -107,7 +137,7 @@ pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
         };
         // The low byte is the primary code, the rest is the extended code.
         let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
-        if matches!(code, Some(SQLITE_CORRUPT | SQLITE_NOTADB)) {
+        if code.is_some_and(|code| codes.contains(&code)) {
             return true;
         }
         next = error.source();

@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::error::StoreError;
+use super::error::{StoreError, may_be_disk};
 use cowhand_system::closed::{advice, closed_folder};
+use cowhand_system::disk::DiskProblem;
 
 /// Identity of the database file and its write-ahead log when they were opened. No other file gets their device and
 /// inode while they are open.
@@ -39,6 +40,11 @@ impl StoreFile {
         Ok(Self { files })
     }
 
+    /// Returns the error for a full or read-only disk, if the disk of the database is the cause.
+    pub(crate) fn disk_error(&self, error: &(dyn std::error::Error + 'static)) -> Option<StoreError> {
+        disk_error(&self.files.first()?.0, error)
+    }
+
     /// Fails if writes would be lost after a restart, or if that cannot be determined.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.files {
@@ -57,6 +63,22 @@ impl StoreFile {
         }
         Ok(())
     }
+}
+
+/// Returns the error for a full or read-only disk of a file, if the disk is the cause. A file is written there to find
+/// out, because SQLite reports only that a write failed.
+pub(crate) fn disk_error(file: &Path, error: &(dyn std::error::Error + 'static)) -> Option<StoreError> {
+    if !may_be_disk(error) {
+        return None;
+    }
+    let folder = folder_of(file);
+    let problem = DiskProblem::find(folder)?;
+    Some(StoreError::Disk { problem, folder: folder.display().to_string() })
+}
+
+/// Returns the folder of a file.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Appends a suffix to the file name: `store.db-wal`, `store.db.new`.
@@ -87,6 +109,5 @@ pub fn create(path: &Path) -> io::Result<()> {
 pub fn persist(from: &Path, to: &Path) -> io::Result<()> {
     fs::File::open(from)?.sync_all()?;
     fs::rename(from, to)?;
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(folder)?.sync_all()
+    fs::File::open(folder_of(to))?.sync_all()
 }

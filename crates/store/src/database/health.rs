@@ -20,6 +20,21 @@ pub(super) fn is_out_of_reach(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
 
+/// Returns the error for a server that does not answer or cannot write, if that is the cause.
+fn server_cause(error: &sqlx::Error, location: impl Fn() -> String) -> Option<StoreError> {
+    const DISK_FULL: &str = "53100";
+    const READ_ONLY_SQL_TRANSACTION: &str = "25006";
+    if is_out_of_reach(error) {
+        return Some(StoreError::Away { location: location(), why: error.to_string() });
+    }
+    let (code, why) = (error.as_database_error()?.code()?, open::server_message(error));
+    match code.as_ref() {
+        DISK_FULL => Some(StoreError::ServerFull { location: location(), why }),
+        READ_ONLY_SQL_TRANSACTION => Some(StoreError::ServerReadOnly { location: location(), why }),
+        _ => None,
+    }
+}
+
 /// Health of the store, by the results of the last calls.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
@@ -41,6 +56,9 @@ impl StoreHealth {
         let write_error = match answer {
             Err(
                 error @ (StoreError::Commit(_)
+                | StoreError::Disk { .. }
+                | StoreError::ServerFull { .. }
+                | StoreError::ServerReadOnly { .. }
                 | StoreError::Connection(_)
                 | StoreError::Away { .. }
                 | StoreError::Statement { .. }),
@@ -71,14 +89,15 @@ impl Store {
         match (&self.database, &error) {
             (
                 Database::Sqlite { file, .. },
-                StoreError::Connection(_) | StoreError::Statement { .. } | StoreError::Damaged(_),
-            ) => file.check().err().unwrap_or(error),
+                StoreError::Connection(source) | StoreError::Statement { source, .. },
+            ) => file.check().err().or_else(|| file.disk_error(source)).unwrap_or(error),
+            (Database::Sqlite { file, .. }, StoreError::Damaged(_)) => file.check().err().unwrap_or(error),
             (
                 Database::Postgres(pool),
                 StoreError::Connection(source) | StoreError::Statement { source, .. },
-            ) if is_out_of_reach(source) => {
-                let location = open::display_address(&pool.connect_options());
-                StoreError::Away { location, why: source.to_string() }
+            ) => {
+                let location = || open::display_address(&pool.connect_options());
+                server_cause(source, location).unwrap_or(error)
             }
             _ => error,
         }

@@ -46,7 +46,9 @@ impl Store {
         };
         let damaged_or_open_error = |error: sqlx::Error| match StoreError::connection(error) {
             StoreError::Damaged(why) => StoreError::DamagedFile { location: location.clone(), why },
-            StoreError::Connection(error) => open_error(&error),
+            StoreError::Connection(error) => {
+                file::disk_error(path, &error).unwrap_or_else(|| open_error(&error))
+            }
             other => other,
         };
         let options = options(path);
@@ -58,7 +60,9 @@ impl Store {
             Err(error) => return Err(open_error(&error)),
         }
         let mut writer = options.connect().await.map_err(damaged_or_open_error)?;
-        SQLITE.run(&mut writer).await.map_err(|error| migration_error(&location, &SQLITE, &error))?;
+        SQLITE.run(&mut writer).await.map_err(|error| {
+            file::disk_error(path, &error).unwrap_or_else(|| migration_error(&location, &SQLITE, &error))
+        })?;
         drop(folder_lock);
         let file = StoreFile::opened(path).map_err(|error| open_error(&error))?;
         let readers = SqlitePoolOptions::new()
@@ -200,9 +204,13 @@ async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     };
     let new = file::beside(path, ".new");
     file::create(&new).map_err(|error| open_error(&error))?;
-    let mut connection = options(&new).connect().await.map_err(|error| open_error(&error))?;
-    SQLITE.run(&mut connection).await.map_err(|error| migration_error(location, &SQLITE, &error))?;
-    connection.close().await.map_err(|error| open_error(&error))?;
+    let disk_or_open_error =
+        |error: sqlx::Error| file::disk_error(path, &error).unwrap_or_else(|| open_error(&error));
+    let mut connection = options(&new).connect().await.map_err(disk_or_open_error)?;
+    SQLITE.run(&mut connection).await.map_err(|error| {
+        file::disk_error(path, &error).unwrap_or_else(|| migration_error(location, &SQLITE, &error))
+    })?;
+    connection.close().await.map_err(disk_or_open_error)?;
     file::persist(&new, path).map_err(|error| open_error(&error))
 }
 
@@ -210,8 +218,7 @@ async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
 /// cannot be opened, SQLite reports the error. The file itself is not locked, because closing it would release SQLite's
 /// own locks.
 async fn lock_folder(file: &Path) -> Option<File> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = File::open(folder).ok()?;
+    let folder = File::open(file::folder_of(file)).ok()?;
     tokio::task::spawn_blocking(move || folder.lock().ok().map(|()| folder)).await.ok()?
 }
 

@@ -96,6 +96,11 @@ impl ShutdownLimit {
         });
     }
 
+    /// Returns whether the shutdown has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.ending_since.borrow().is_some()
+    }
+
     /// Returns for how long the server has not answered during the shutdown, or none if it has answered.
     pub(crate) fn unanswered_time(&self) -> Option<Duration> {
         Some(self.lock().length()).filter(|length| !length.is_zero())
@@ -125,6 +130,7 @@ impl ShutdownLimit {
                 StoreError::Connection(_)
                 | StoreError::Statement { .. }
                 | StoreError::Commit(_)
+                | StoreError::Disk { .. }
                 | StoreError::Replaced { .. }
                 | StoreError::Unreachable { .. }
                 | StoreError::Damaged(_),
@@ -149,6 +155,8 @@ impl ShutdownLimit {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
+
+    use cowhand_system::disk::DiskProblem;
 
     use super::*;
 
@@ -213,7 +221,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_file_that_cannot_be_written_counts_as_unanswered() {
         let limit = ShutdownLimit::default();
-        let full = || Err::<(), _>(StoreError::Commit("database or disk is full".to_owned()));
+        let full = || Err::<(), _>(StoreError::Disk { problem: DiskProblem::Full, folder: "/x".to_owned() });
         limit.record(&full());
         tokio::time::sleep(SHUTDOWN_STORE_TIMEOUT).await;
         assert!(limit.unanswered_time().is_none(), "no limit applies before the shutdown");

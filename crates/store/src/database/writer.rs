@@ -136,7 +136,9 @@ async fn run_checked(
             drop(connection.execute("rollback").await);
             return Err(match StoreError::connection(error) {
                 damaged @ StoreError::Damaged(_) => damaged,
-                StoreError::Connection(error) => StoreError::Commit(error.to_string()),
+                StoreError::Connection(error) => {
+                    file.disk_error(&error).unwrap_or_else(|| StoreError::Commit(error.to_string()))
+                }
                 other => other,
             });
         }
@@ -224,6 +226,9 @@ where
             }
             (Some(StoreError::Unreachable { location, advice }), _) => {
                 Err(StoreError::Unreachable { location: location.clone(), advice: advice.clone() })
+            }
+            (Some(StoreError::Disk { problem, folder }), _) => {
+                Err(StoreError::Disk { problem: *problem, folder: folder.clone() })
             }
             (Some(StoreError::Damaged(why)), _) => Err(StoreError::Damaged(why.clone())),
             (Some(StoreError::Commit(why)), _) => Err(StoreError::Commit(why.clone())),

@@ -1,10 +1,11 @@
 //! Work items in hand: the row is the lock, and it is there until the last word is said.
 
 use cowhand_core::event::Fact;
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
+use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
@@ -16,7 +17,7 @@ use cowhand_store::{
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::{TestDb, at, cron_key, hand_job, on_both, with_schedule};
+use crate::{HOURLY, TestDb, at, cron_key, hand_job, on_both, with_schedule};
 use cowhand_store::{Decision, Fired, NewFiring, Prepared, Pruned};
 
 on_both! {
@@ -35,6 +36,7 @@ on_both! {
     a_job_whose_claim_ran_out_does_not_start,
     a_firing_is_prepared_by_one,
     a_firing_knows_all_its_jobs,
+    a_firing_knows_all_its_jobs_after_its_agent_was_renamed,
     the_fleet_has_one_name,
 }
 
@@ -163,6 +165,31 @@ async fn a_firing_knows_all_its_jobs(db: TestDb) {
     let ledger = store.ledger(schedule, 10).await.unwrap();
     assert_eq!(jobs(&ledger[0]), [(second, JobStatus::Failed)]);
     assert_eq!(ledger[0].job, Some(first));
+}
+
+/// The jobs stay with the former agent, and the firing moves to the new one.
+async fn a_firing_knows_all_its_jobs_after_its_agent_was_renamed(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let decision = Decision::Prepare(FiringContext::default());
+    let firing = NewFiring { schedule, key: cron_key(1), due: at(1), decision, note: None };
+    store.fire_once(firing, at(1)).await.unwrap();
+    let jobs = [hold(&store, schedule, "x").await, hold(&store, schedule, "y").await];
+    store.prepared(schedule, cron_key(1), Prepared::Jobs { more: false }, None, at(4)).await.unwrap();
+    let record = store.schedule(schedule).await.unwrap().unwrap();
+    let mut former = Former { agent: record.agent, name: record.name };
+    // Renamed twice, so that the firing moves twice.
+    for agent in ["renamed", "again"] {
+        let agent: AgentName = agent.parse().unwrap();
+        let mut adopting = Schedule::new(&agent, former.name.clone(), serde_json::from_str(HOURLY).unwrap());
+        adopting.adopts = Some(former);
+        let adopting_id = adopting.id;
+        former = Former { agent: agent.clone(), name: adopting.name.clone() };
+        let roster = Roster::of(vec![Agent { schedules: vec![adopting], ..Agent::new(agent) }]);
+        store.load_schedules(roster, at(5)).await.unwrap();
+        let ledger = store.ledger(adopting_id, 10).await.unwrap();
+        let shown: Vec<&JobId> = ledger[0].jobs.iter().map(|job| &job.id).collect();
+        assert_eq!(shown, jobs.iter().collect::<Vec<_>>(), "{ledger:?}");
+    }
 }
 
 async fn an_item_that_failed_too_often_is_given_up(db: TestDb) {

@@ -111,9 +111,9 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
 
 /// Returns the problem that `/readyz` finds; with the details of the store, if it has any.
 async fn store_problem(api: &Api) -> Option<String> {
-    let unready = api.daemon().ok()?.ready().await.err().filter(|unready| *unready != Unready::Stopping);
-    let details = api.store.trouble();
-    details.or_else(|| unready.map(|unready| unready.to_string()))
+    let daemon = api.daemon().ok()?;
+    let unready = daemon.ready().await.err().filter(|unready| *unready != Unready::Stopping);
+    unready.map(|unready| daemon.unready_reason(unready)).or_else(|| api.store.trouble())
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, ApiProblem> {

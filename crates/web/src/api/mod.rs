@@ -90,8 +90,8 @@ pub use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
+pub use waits::left_sentence;
 pub use waits::{RemovedAgent, RemovedSchedule};
-pub use waits::{left_schedule_sentence, left_sentence};
 pub use work::{ClaimRequest, CompleteRequest, QueueProblem, ReleaseRequest, RetryRequest, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
 

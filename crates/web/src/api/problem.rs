@@ -178,6 +178,9 @@ impl From<StoreError> for ApiProblem {
             | StoreError::Away { .. }
             | StoreError::Statement { .. }
             | StoreError::Commit(_)
+            | StoreError::Disk { .. }
+            | StoreError::ServerFull { .. }
+            | StoreError::ServerReadOnly { .. }
             | StoreError::Damaged(_)
             | StoreError::Unreachable { .. }
             | StoreError::Replaced { .. } => Self::store_unavailable(error.to_string()),
@@ -195,6 +198,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::NoSchedule { .. }
             | FleetError::NoScheduleAnywhere { .. }
             | FleetError::ScheduleLeft { .. }
+            | FleetError::ScheduleRemoved { .. }
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)
             | FleetError::NoItem(_)

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::agents::trigger_agent;
 use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
-use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings};
+use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings, missing_schedule};
 use cowhand_engine::schedule_view::{schedules_of, why_of};
 use cowhand_store::{JobOfFiring, LedgerRow};
 use cowhand_work::SourceOwner;
@@ -238,7 +238,10 @@ pub(super) async fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result
     let roster = api.roster();
     let Some(configured) = roster.agent(agent) else { return Err(api.missing_agent(agent).await) };
     let found = configured.schedules.iter().find(|candidate| candidate.name.as_str() == schedule);
-    found.map(|schedule| schedule.id).ok_or_else(|| ApiProblem::no_schedule(configured, schedule))
+    match found {
+        Some(schedule) => Ok(schedule.id),
+        None => Err(missing_schedule(&api.store, &roster, configured, schedule).await.into()),
+    }
 }
 
 pub(super) async fn view(

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::jobs::Waits;
 use super::{Api, ApiProblem};
-use cowhand_engine::error::agent_left;
+use cowhand_engine::error::{agent_left, schedule_left};
 
 /// Agent that is no longer in the config and has jobs that have not ended, or firings without a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -104,7 +104,7 @@ impl RemovedSchedule {
             (*queued > 0).then(|| if *queued == 1 { "1 job".to_owned() } else { format!("{queued} jobs") });
         let firings = (*firings > 0).then(|| firing_count_in_words(*firings));
         let waiting: Vec<String> = jobs.into_iter().chain(firings).collect();
-        let (waiting, removed) = (waiting.join(" and "), left_schedule_sentence(agent, schedule.as_str()));
+        let (waiting, removed) = (waiting.join(" and "), schedule_left(agent, schedule.as_str()));
         let cancel = format!("`cowhand cancel --agent {agent} --schedule {schedule}`");
         format!("{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels what waits")
     }
@@ -143,16 +143,11 @@ pub fn left_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
             let firings = firings.unwrap_or_default();
             format!("jobs of {agent}: {running} running, {queued} waiting{firings}; {}", gone_sentence(agent))
         }
-        None => format!("{}, which have all ended", agent_left(agent)),
+        None => format!(
+            "{}; `cowhand jobs --agent {agent}` lists its jobs, which have all ended",
+            agent_left(agent)
+        ),
     }
-}
-
-/// Describes the same for a schedule of an agent that is still in the config.
-pub fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
-    format!(
-        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
-         of {agent} go on in its place, with `adopt: {schedule}`"
-    )
 }
 
 pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiProblem> {

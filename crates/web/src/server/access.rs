@@ -48,6 +48,29 @@ pub(super) enum Caller {
     },
 }
 
+/// Reason why a caller is not identified.
+#[derive(Debug)]
+pub(super) enum CallerRefused {
+    /// The address has made too many requests without a valid token.
+    TooMany(Response),
+    Problem(ApiProblem),
+}
+
+impl From<ApiProblem> for CallerRefused {
+    fn from(problem: ApiProblem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl IntoResponse for CallerRefused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::TooMany(response) => response,
+            Self::Problem(problem) => problem.into_response(),
+        }
+    }
+}
+
 /// Header that a request with a cookie needs if it changes something. A form of another site cannot set it.
 pub(super) const OWN_PAGE_HEADER: &str = "x-cowhand";
 
@@ -68,7 +91,7 @@ impl Access {
         peer: IpAddr,
         method: &Method,
         headers: &HeaderMap,
-    ) -> Result<Caller, Response> {
+    ) -> Result<Caller, CallerRefused> {
         let bearer = single_header(headers, "authorization").and_then(bearer_token);
         let from_cookie = if bearer.is_none() { cookie_value(headers, &self.cookie) } else { None };
         let token = bearer.or(from_cookie);
@@ -76,15 +99,15 @@ impl Access {
             Some(token) => self.fleet.store().use_token(&hash(token), self.fleet.clock().now()).await,
             None => Ok(None),
         };
-        let Some(record) = record.map_err(|error| ApiProblem::from(error).into_response())? else {
-            self.failures.take(peer).map_err(IntoResponse::into_response)?;
+        let Some(record) = record.map_err(ApiProblem::from)? else {
+            self.failures.take(peer).map_err(|refusal| CallerRefused::TooMany(refusal.into_response()))?;
             warn!(%peer, "a request without a valid token");
             return Ok(Caller::Stranger { has_token: token.is_some() });
         };
         if from_cookie.is_some() && !method.is_safe() && single_header(headers, OWN_PAGE_HEADER) != Some("1")
         {
             let message = format!("with a cookie, this needs the header `{OWN_PAGE_HEADER}: 1`");
-            return Err(ApiProblem::new(Code::Forbidden, message).into_response());
+            return Err(ApiProblem::new(Code::Forbidden, message).into());
         }
         Ok(Caller::Known { token: record, by_page: from_cookie.is_some() })
     }
@@ -109,7 +132,8 @@ pub(super) async fn check(
         };
         return Ok(audit::by(job, next.run(request)).await);
     }
-    let (token, by_page) = match access.caller(peer.ip(), request.method(), request.headers()).await? {
+    let caller = access.caller(peer.ip(), request.method(), request.headers()).await;
+    let (token, by_page) = match caller.map_err(IntoResponse::into_response)? {
         Caller::Known { token, by_page } => (token, by_page),
         Caller::Stranger { has_token } => return Err(unauthorized(has_token)),
     };

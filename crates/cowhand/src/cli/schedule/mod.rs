@@ -195,6 +195,9 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
                 }),
         };
         let waits = match (waits, &view.last_error) {
+            (_, Some(_)) if view.preparing && view.status == ScheduleStatus::Disabled => {
+                view.unprepared().as_deref().map(print::cell)
+            }
             (Some(waits), Some(error)) if view.preparing => Some(print::cell(&format!("{waits}; {error}"))),
             (waits, _) => waits,
         };

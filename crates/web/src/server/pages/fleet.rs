@@ -142,7 +142,7 @@ fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),
         ScheduleStatus::Paused => schedule.skip_note.clone(),
-        _ if schedule.preparing => schedule.last_error.clone(),
+        _ if schedule.preparing => schedule.unprepared(),
         ScheduleStatus::Idle | ScheduleStatus::Running if schedule.is_starved(now) => {
             let since = schedule.due_since?;
             let (again, why) = (schedule.due_again_in_words(), schedule.awaited()?);

@@ -47,7 +47,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 
-use super::access::{Access, Caller};
+use super::access::{Access, Caller, CallerRefused};
 use crate::api::{Api, ApiProblem, Client, Code, Page, method_not_allowed, require_utf8_path, segment};
 use layout::{Frame, Tab};
 
@@ -170,10 +170,15 @@ async fn require_token(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Response> {
-    match pages.access.caller(peer.ip(), request.method(), request.headers()).await? {
+    let caller = pages.access.caller(peer.ip(), request.method(), request.headers()).await;
+    let caller = caller.map_err(|refused| match refused {
+        CallerRefused::TooMany(response) => response,
+        CallerRefused::Problem(problem) => ProblemPage(problem).into_response(),
+    });
+    match caller? {
         Caller::Known { token, .. } => {
             request.extensions_mut().insert(token);
-            let seq = pages.newest_event().await.map_err(IntoResponse::into_response)?;
+            let seq = pages.newest_event().await.map_err(|problem| ProblemPage(problem).into_response())?;
             Ok(NEWEST_EVENT.scope(seq, next.run(request)).await)
         }
         Caller::Stranger { has_token } => Err(login::login_needed(has_token)),

@@ -7,9 +7,8 @@ use maud::html;
 use super::layout::{Frame, Tab, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, jobs, now, query};
-use crate::api::{
-    ApiProblem, Code, Page, RemovedSchedule, StatusView, left_schedule_sentence, left_sentence,
-};
+use crate::api::{ApiProblem, Code, Page, RemovedSchedule, StatusView, left_sentence};
+use cowhand_engine::error::schedule_left;
 
 /// Builds the page. Returns `problem` if the agent or schedule has neither jobs nor firings.
 pub(super) async fn page(
@@ -57,5 +56,5 @@ fn sentence(
     };
     let mut gone = status.gone_schedules.iter();
     let gone = gone.find(|gone| gone.agent == *agent && gone.schedule.as_str() == schedule);
-    gone.map(RemovedSchedule::sentence).or_else(|| has_jobs.then(|| left_schedule_sentence(agent, schedule)))
+    gone.map(RemovedSchedule::sentence).or_else(|| has_jobs.then(|| schedule_left(agent, schedule)))
 }

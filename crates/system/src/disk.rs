@@ -1,0 +1,50 @@
+//! Disks that cannot be written: what is wrong, and what to do.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+/// About as large as what a job writes at least.
+const TEST_WRITE_SIZE: usize = 64 << 10;
+
+/// Reason why no file on a disk can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskProblem {
+    Full,
+    ReadOnly,
+}
+
+impl DiskProblem {
+    pub const fn of(kind: ErrorKind) -> Option<Self> {
+        match kind {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(Self::Full),
+            ErrorKind::ReadOnlyFilesystem => Some(Self::ReadOnly),
+            _ => None,
+        }
+    }
+
+    /// Writes a test file in a folder, and returns what is wrong with its disk.
+    pub fn find(folder: &Path) -> Option<Self> {
+        test_write_in(folder).err().and_then(|error| Self::of(error.kind()))
+    }
+
+    /// Describes the problem of the disk with this folder, and what to do.
+    pub fn sentence(self, folder: impl Display) -> String {
+        let (state, remedy) = match self {
+            Self::Full => ("full", "free space on it"),
+            Self::ReadOnly => {
+                ("read-only", "mount it writable again (`dmesg` may say why it became read-only)")
+            }
+        };
+        format!(
+            "the disk of {folder} is {state}, so nothing can be written; {remedy}, and cowhand continues by itself"
+        )
+    }
+}
+
+/// Writes and syncs a file without a name in a folder, which the system removes.
+pub fn test_write_in(folder: &Path) -> io::Result<()> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    file.write_all(&vec![0; TEST_WRITE_SIZE])?;
+    file.sync_all()
+}
