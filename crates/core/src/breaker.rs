@@ -84,7 +84,7 @@ impl Breaker {
     /// Records the result of a job, and returns a pause if the schedule has to pause.
     pub fn judge(&self, state: &mut BreakerState, run: Run<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
-            // A cancelled job or a lost machine says nothing about the schedule.
+            // Cancelled jobs and lost machines do not count, because the schedule does not cause them.
             Outcome::Cancelled { .. }
             | Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
             Outcome::Failed { error, .. } => self.failed(state, error, now),
@@ -152,7 +152,7 @@ fn jobs_in_a_row(count: u32) -> String {
     if count == 1 { "one job".to_owned() } else { format!("{count} jobs in a row") }
 }
 
-/// The reason is part of an event and is shown on one line.
+/// Maximum length of a reason, in bytes. The reason is part of an event and is shown on one line.
 const LONGEST_REASON: usize = 500;
 
 #[cfg(test)]
@@ -173,8 +173,9 @@ mod tests {
         Outcome::Completed { summary: None }
     }
 
-    /// Runs a story. f: fails as before, g: fails differently, l: is lost, c: is cancelled, o: completes, e: completes
-    /// without using a tool and costs one cent. A blank lets an hour pass.
+    /// Passes a sequence of job results to the breaker, one letter for each job. f: fails as before, g: fails
+    /// differently, l: is lost, c: is cancelled, o: completes, e: completes without using a tool and costs one cent. At
+    /// a blank, an hour passes.
     fn story(breaker: Breaker, runs: &str) -> String {
         let mut state = BreakerState::default();
         let (mut answers, mut now) = (String::new(), at(0));

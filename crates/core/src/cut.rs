@@ -15,7 +15,7 @@ pub(crate) const LONGEST_MARKER: usize = 48;
 /// Appends at most `cap` to `out`, as `cost` counts each character: all of `text`, or its beginning and a marker with
 /// the number of missing bytes. `already` bytes were cut off the text before.
 ///
-/// A cap below [`LONGEST_MARKER`] counts as that, so that there is always room for the marker.
+/// A smaller cap than [`LONGEST_MARKER`] counts as [`LONGEST_MARKER`], so that there is always room for the marker.
 pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {
     let cap = cap.max(LONGEST_MARKER);
     let room = if already == 0 { cap } else { cap - LONGEST_MARKER };

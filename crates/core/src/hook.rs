@@ -121,7 +121,7 @@ impl HookOutline {
             name: hook.name.clone(),
             events: hook.on_events.clone().unwrap_or_default(),
         };
-        // With an empty list a hook runs after nothing. In an outline, it means all.
+        // A hook with an empty list of events never runs. In an outline, an empty list means all events.
         let runs = |(_, (_, hook)): &(u32, (HookList, &Hook))| hook.on_events != Some(Vec::new());
         (1..).zip(hooks.all()).filter(runs).map(outline).collect()
     }
@@ -236,7 +236,8 @@ impl HookContext {
     }
 }
 
-/// Checks whether the dotted path leads to a value that is true in JavaScript: not to nothing, false, 0 or "".
+/// Checks whether the dotted path leads to a value that counts as true in JavaScript: it exists and is not null, false,
+/// 0 or "".
 pub fn holds(context: &Value, path: &str) -> bool {
     let step = |value: &Value, key: &str| match value {
         Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),

@@ -44,7 +44,7 @@ impl Unit {
     }
 }
 
-/// Limit above any useful schedule and within the range of a timestamp.
+/// Maximum length in seconds: longer than any useful interval, and within the range of a timestamp.
 const LONGEST_SECONDS: i64 = 36_500 * 86_400;
 
 impl Interval {
@@ -121,7 +121,8 @@ impl TryFrom<String> for Interval {
     }
 }
 
-/// Errors of an interval. The first five messages are documented word for word.
+/// Errors of an interval. The messages of `MissingUnit`, `Decimal`, `Zero`, `Negative` and `InvalidUnit` are documented
+/// word for word.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
     #[error("Missing time unit. Expected format: \"{{number}}{{unit}}\"")]

@@ -1,12 +1,12 @@
 //! Jobs: durable pieces of work, and the only functions that change the state of a job.
 //!
 //! ```text
-//!            start                    end
-//! pending ──────────▶ running ──────────────────▶ completed | failed | cancelled
-//!    ▲  │                │                                      ▲
-//!    │  │                └── retry: pending until the backoff ──┐
-//!    │  └── cancel ──────────────────────────────────────────── │ ─▶ cancelled
-//!    └──────────────────────────────────────────────────────────┘
+//!             start                end
+//! pending ───────────▶ running ───────────▶ completed | failed | cancelled
+//!  │   ▲                  │
+//!  │   └──────────────────┘ retry, park or requeue
+//!  └───────────────────────────────────────▶ cancelled
+//!             cancel
 //! ```
 //!
 //! An ended job rejects every change. Id, agent, trigger type and creation time never change: the fields are private
@@ -405,8 +405,8 @@ impl Job {
         Ok(())
     }
 
-    /// Parks the job because the running attempt reached a limit. It waits for its provider and then continues its
-    /// session. It has no `not_before`: the provider holds it, so a fallback may continue it immediately.
+    /// Parks the job because the running attempt reached a usage limit. The job waits for its provider and then
+    /// continues its session. It has no `not_before`, so a fallback may continue it immediately.
     pub fn park(&mut self) -> Result<(), Refused> {
         match self.state {
             JobState::Running { .. } => {

@@ -105,7 +105,7 @@ impl OutputMessage {
     /// The `subtype` of the line before the output of a later attempt.
     pub const ATTEMPT: &str = "attempt";
 
-    /// The `subtype` of the line about a gap in the output that nobody wrote.
+    /// The `subtype` of the line about a gap in the output file, in which nothing was written.
     pub const GAP: &str = "gap";
     /// The `subtype` of the line about output that became shorter.
     pub const TRUNCATED: &str = "truncated";
@@ -114,7 +114,7 @@ impl OutputMessage {
     /// Lines that only cowhand writes.
     const OWN_SUBTYPES: [&str; 4] = [Self::ATTEMPT, Self::GAP, Self::TRUNCATED, Self::UNREAD];
 
-    /// Key in the line before an attempt: why the previous attempt ended.
+    /// Key of the reason why the previous attempt ended, in the line before an attempt.
     pub const BEFORE_KEY: &str = "before";
     const LONGEST_BEFORE: usize = 500;
 
@@ -129,8 +129,8 @@ impl OutputMessage {
         }
     }
 
-    /// Returns a message of an agent as it is kept. One in the form of a line that only cowhand writes becomes text, so that
-    /// no agent can separate attempts.
+    /// Returns a message of an agent in the form in which it is stored. A message that looks like a line that only
+    /// cowhand writes becomes text, so that no agent can write such a line.
     #[must_use]
     pub fn of_agent(self) -> Self {
         match &self {
@@ -183,8 +183,8 @@ impl OutputMessage {
         Self::from_json(value).map(Some)
     }
 
-    /// Formats the message as one line without line end, of at most `cap` bytes. Caps below [`Self::LEAST_CAP`] count
-    /// as that. Long values are cut and marked, and the line stays a message of the same type.
+    /// Formats the message as one line without line end, of at most `cap` bytes. A smaller cap than [`Self::LEAST_CAP`]
+    /// counts as [`Self::LEAST_CAP`]. Long values are cut and marked, and the line stays a message of the same type.
     pub fn to_line(&self, cap: usize) -> Result<String, OutputError> {
         let whole = self.json(serde_json::to_string(self))?;
         if whole.len() <= cap.max(Self::LEAST_CAP) {
@@ -195,7 +195,7 @@ impl OutputMessage {
         self.json(serde_json::to_string(&cap::fit(fields, cap.max(Self::LEAST_CAP))))
     }
 
-    /// Room for the fields that every message has, and for a note about the cut.
+    /// Minimum cap: room for the fields that every message has, and for a note about the cut.
     pub const LEAST_CAP: usize = 1024;
 
     fn json<T>(&self, written: serde_json::Result<T>) -> Result<T, OutputError> {

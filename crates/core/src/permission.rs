@@ -33,7 +33,7 @@ pub struct Permissions {
 pub struct ToolAccess {
     /// Answer of the agent's program to uses of tools that nothing else decides.
     pub mode: PermissionMode,
-    /// Rules for `mode: ask`; without rules every use is asked.
+    /// Rules for `mode: ask`; without rules a person is asked about every use.
     pub permissions: Option<Permissions>,
     /// Tools that the agent has; none means all.
     pub available: Option<Vec<String>>,
@@ -54,7 +54,7 @@ pub enum PermissionMode {
     Plan,
     Delegate,
     DontAsk,
-    // `permissions` decide, and a person decides what they leave open.
+    // `permissions` decide, and a person decides about uses that no rule matches.
     Ask,
 }
 
@@ -67,7 +67,7 @@ pub enum ToolVerdict {
 }
 
 /// Returns the stricter decision of the agent's rules and the schedule's rules. A schedule never allows more than its
-/// agent. Without its own `allow` it only adds denials and asks.
+/// agent. Without its own `allow`, a schedule only adds denials and asks.
 pub fn decide(
     agent: Option<&Permissions>,
     schedule: Option<&Permissions>,

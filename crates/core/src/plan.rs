@@ -60,7 +60,7 @@ pub struct Snapshot {
     pub providers: HashMap<String, ProviderState>,
     /// The boot clock, if it was read.
     pub boot: Option<BootTime>,
-    /// Time since which a daemon has been running.
+    /// Start of the fleet's daemon, and the gaps in which it could not act.
     pub uptime: Uptime,
 }
 
@@ -112,7 +112,7 @@ pub struct Preparing {
     pub key: FiringKey,
     /// Start of the preparation.
     pub since: Timestamp,
-    /// A try has failed, and the preparation has to be tried again.
+    /// True if a try has failed and the preparation has to be tried again.
     pub in_trouble: bool,
 }
 
@@ -126,7 +126,7 @@ impl Preparing {
     }
 }
 
-/// Longer than a healthy work source takes to answer.
+/// Time for which a place is kept free: longer than a healthy work source takes to answer.
 const PLACE_KEPT_FOR_POLL: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -172,7 +172,7 @@ pub enum LiveState {
     Pending {
         not_before: Option<Timestamp>,
     },
-    /// `epoch` distinguishes this holder of the lease from every other.
+    /// `epoch` is the number of the claim, which distinguishes this lease from every other lease of the job.
     Running {
         epoch: i64,
         lease_until: Timestamp,
@@ -204,7 +204,7 @@ pub enum Action {
         outcome: FiringOutcome,
         /// True if the due time was missed and runs now because of `misfire`.
         made_up: bool,
-        /// True if it was due earlier and waited for its calendar to open.
+        /// True if it was due earlier and waited until its calendar allowed it.
         after_hours: bool,
     },
     /// Prepare the firing and create its jobs. Repeated until that is done.
@@ -364,8 +364,8 @@ impl Draft {
         self.actions.extend(verdict.actions);
     }
 
-    /// Starts the pending jobs of the agent that [`admit`] admits, in their turn, and wakes up for those that wait for a
-    /// known time. All other reasons to wait end with an event.
+    /// Starts the pending jobs of the agent that [`admit`] admits, in their turn, and sets the wake-up time for jobs
+    /// that wait for a known time. All other reasons to wait end with an event.
     fn starts(
         &mut self,
         agent: &Agent,
@@ -417,12 +417,12 @@ impl Draft {
                 Admission::OverBudget(over) => over.until.into_iter().for_each(|until| self.wake(until)),
                 Admission::NotBefore(at) => {
                     self.wake(at);
-                    // It was requeued and comes before jobs that were created later.
+                    // A requeued job comes before jobs that were created later.
                     if job.requeued.keeps_place() && facts.hold.is_none() {
                         places.take(1);
                     }
                 }
-                // No later job takes its session before it.
+                // No later job takes the session of this job before it.
                 Admission::Provider(wait) => {
                     sessions.extend(session_key);
                     if let ProviderWait::Opens(opens) = wait {
@@ -455,8 +455,9 @@ impl<'a> Live<'a> {
         Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
     }
 
-    /// Checks whether a firing takes a place when it fires. Preparation may take long or never end, so its job takes a
-    /// place when it is created. For a poll of a work source a place is kept free for a short time.
+    /// Checks whether a firing takes a place when it fires. A firing that has to be prepared takes none, because its
+    /// preparation may take long or never end; its job takes a place when it is created. For a poll of a work source, a
+    /// place is kept free for a short time.
     const fn takes_place(&self) -> bool {
         self.takes_work || !self.needs_preparing
     }
@@ -465,7 +466,7 @@ impl<'a> Live<'a> {
         self.jobs.is_empty() && !self.preparing
     }
 
-    /// Checks whether there is a firing or job of its own trigger, as opposed to by hand.
+    /// Checks whether there is a firing or job that the schedule's trigger fired, as opposed to one by hand.
     fn by_trigger(&self) -> bool {
         self.preparing || self.jobs.iter().any(|job| job.by_trigger)
     }
@@ -524,7 +525,7 @@ impl Places {
     }
 }
 
-/// Number of schedules with the same interval. Only schedules with equal intervals need to be spread.
+/// Number of schedules for each interval. Only schedules with equal intervals need to be spread.
 #[derive(Debug)]
 struct SharedIntervals(HashMap<Interval, usize>);
 

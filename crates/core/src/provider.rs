@@ -80,7 +80,8 @@ pub enum ProviderWait {
 }
 
 impl ProviderSlot {
-    /// Checks whether the provider takes a job now, while so many jobs run at it.
+    /// Returns the reason why the provider takes no job now, if there is one. `running` is the number of jobs that run
+    /// at it.
     pub fn wait(&self, state: &ProviderState, running: u32, now: Timestamp) -> Option<ProviderWait> {
         let is_full = || self.limits.max_concurrent.is_some_and(|max| running >= max);
         let opens = self.opens(state, now).map(ProviderWait::Opens);
@@ -97,7 +98,7 @@ impl ProviderSlot {
     }
 }
 
-/// Maximum time until a reset that is believed. The longest known limit is a week.
+/// Maximum time until a reported reset. A later reset is ignored, because the longest known limit is a week.
 const MAX_RESET_WAIT: SignedDuration = SignedDuration::from_hours(8 * 24);
 /// Time without a limit after which the next one counts as the first again.
 const LIMIT_FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
@@ -108,8 +109,8 @@ impl Parked {
         format!("{} is used up: {}", self.provider, self.message)
     }
 
-    /// Checks whether the limit began in the future, because the clock was set back, without a reported end. Such a
-    /// limit does not apply.
+    /// Checks whether the start of a limit without a reported end is in the future, because the clock was set back.
+    /// Such a limit does not apply.
     fn is_from_ahead(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }
@@ -139,7 +140,7 @@ impl Parked {
     }
 }
 
-/// Waits for a limit without a reported end.
+/// Backoff for a limit without a reported end.
 const UNKNOWN_RESET_BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(15), MAX_PROVIDER_PAUSE);
 const MAX_PROVIDER_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 

@@ -90,7 +90,7 @@ pub enum ReportRefused {
 
 pub const MAX_SUMMARY_LENGTH: usize = 20_000;
 pub const MAX_ARTIFACTS: usize = 20;
-/// Maximum length of an artifact, which every work source can show.
+/// Maximum length of an artifact in characters. Every work source can show this length.
 pub const LONGEST_ARTIFACT: usize = 300;
 
 /// Returns the summary as it is stored.

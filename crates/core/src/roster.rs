@@ -108,7 +108,7 @@ pub struct Agent {
     pub container: Option<ContainerSandbox>,
     /// Environment variables of its processes if they run in a container.
     pub container_env: IndexMap<String, String>,
-    /// Source of its work items. Schedules that inherit it have it, too.
+    /// Source of its work items. Schedules that inherit the source contain a copy.
     pub work_source: Option<ConfiguredSource>,
     /// Actions after the end of a job.
     pub hooks: Hooks,
@@ -167,13 +167,13 @@ pub struct Schedule {
     /// Conditions of a firing. A firing that does not meet them is recorded as skipped.
     pub filter: Filter,
     pub prompt: Option<String>,
-    /// Its own source of work items; none means that of the agent.
+    /// Source of its work items, its own or inherited from the agent; none if it takes no items.
     pub work_source: Option<ConfiguredSource>,
     /// Command that decides before each firing whether it runs.
     pub when_command: Option<Vec<String>>,
     /// True if the output of its jobs is also stored as plain text.
     pub output_to_file: bool,
-    /// Isolation rules; those of the agent if it has none.
+    /// Isolation of its jobs. Unset keys are already taken from the agent.
     pub isolation: IsolationRules,
     /// Permissions in addition to those of the agent.
     pub permissions: Option<Permissions>,
@@ -513,7 +513,7 @@ mod tests {
         Agent::from_config("a".parse().unwrap(), serde_json::from_str(config).unwrap())
     }
 
-    /// The strict sandbox allows the work and nothing else, even if the agent's own sandbox allows more. Stricter rules
+    /// The strict sandbox allows only what the work needs, even if the agent's own sandbox allows more. Stricter rules
     /// remain.
     #[test]
     fn strangers_are_held_by_more() {
@@ -583,7 +583,7 @@ mod tests {
         }
     }
 
-    /// Both keys belong to the agent, and they complement each other.
+    /// The keys `docker` and `sandbox` both apply to the agent, and their rules are combined.
     #[test]
     fn a_container_has_two_keys() {
         let agent = configured(
@@ -592,7 +592,7 @@ mod tests {
         assert_eq!(agent.sandbox(None, false).read, ["/books"]);
     }
 
-    /// A container is stricter, so it remains, without the volumes of the machine.
+    /// A container is stricter than the strict sandbox, so confined jobs run in the container, without its volumes.
     #[test]
     fn strangers_in_a_container() {
         use crate::sandbox::{Reaches, SandboxKind};

@@ -202,7 +202,7 @@ impl SandboxRules {
         }
     }
 
-    /// Returns the keys of these rules, a schedule's, that grant something that the agent's rules do not allow.
+    /// Returns the keys of these rules of a schedule that grant more than the rules of its agent allow.
     pub(crate) fn kept_from(&self, agents: &Self) -> Vec<&'static str> {
         if self.kind == SandboxKind::None || agents.kind == SandboxKind::None {
             return Vec::new();
@@ -278,7 +278,7 @@ fn both<T>(own: Option<T>, more: Option<T>, and: impl FnOnce(T, T) -> T) -> Opti
     }
 }
 
-/// Returns the paths that are in both lists.
+/// Returns the paths that both lists allow.
 #[expect(clippy::needless_pass_by_value, reason = "what is put together is taken apart")]
 fn in_both(own: Vec<String>, more: Vec<String>) -> Vec<String> {
     // A path with `..` may lead anywhere.
@@ -346,7 +346,7 @@ impl Reaches {
 }
 
 impl RequestedSandbox {
-    /// Describes in a sentence a combination that no machine can enforce.
+    /// Returns a sentence about a combination that no machine can enforce, if there is one.
     pub fn contradiction(&self) -> Option<&'static str> {
         match (self.kind, &self.network, self.credentials) {
             (SandboxKind::Landlock, Reaches::Hosts(_), _) => Some(

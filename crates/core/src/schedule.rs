@@ -37,11 +37,11 @@ pub struct ScheduleRecord {
     pub counted_from: Option<Moment>,
     /// Error that prevents it from firing now, else `run_error`.
     pub last_error: Option<String>,
-    /// With a work source: last poll because it was due.
+    /// With a work source: time of the last poll at a due time.
     pub polled_at: Option<Moment>,
     /// With a work source: true if it looks again as soon as its agent has a free place.
     pub fill: bool,
-    /// Number of such looks so far.
+    /// Number of such fills so far.
     pub fill_count: u64,
     /// Error of the last failed run; kept until a run succeeds.
     pub run_error: Option<String>,
@@ -288,7 +288,7 @@ impl ScheduleRecord {
         finished
     }
 
-    /// Checks whether it has recorded times in the future, because the wall clock was set back.
+    /// Checks whether recorded times are in the future, because the wall clock was set back.
     pub fn is_ahead_of(&self, now: Moment) -> bool {
         let ahead = |at: Timestamp| at.duration_since(now.wall) > CLOCK_TOLERANCE;
         ahead(self.armed_at) || self.last_due.is_some_and(ahead) || self.counts_ahead_of(now)
@@ -327,7 +327,7 @@ impl ScheduleRecord {
         paused
     }
 
-    /// Records that a later firing covers a due time. A firing that waits keeps its start.
+    /// Records that a later firing covers a due time. The start of a wait does not change.
     pub fn coalesced(&mut self, due: Timestamp) {
         self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));
     }
@@ -358,7 +358,7 @@ impl ScheduleRecord {
         self.counted_from = Some(at);
     }
 
-    /// Records that a firing ended without a look for work, so that there was no run: only the interval counts from now.
+    /// Records that a firing ended without a look for work, and so without a run. Only the interval counts from now.
     pub fn counts_from(&mut self, at: Moment) {
         self.counted_from = Some(at);
     }
@@ -375,7 +375,8 @@ impl ScheduleRecord {
         (self.last_error, self.run_error) = (Some(error.clone()), Some(error));
     }
 
-    /// Records an error that prevents it from firing, or its end. Returns whether this is new.
+    /// Records an error that prevents the schedule from firing, or the end of such an error. Returns whether this is
+    /// new.
     pub fn trouble(&mut self, trouble: Option<String>) -> bool {
         let before = std::mem::replace(&mut self.last_error, trouble.or_else(|| self.run_error.clone()));
         before != self.last_error

@@ -20,7 +20,7 @@ pub struct TracesConfig {
 }
 
 impl TracesConfig {
-    /// Returns the wrong key and a message that contains no possible secrets.
+    /// Returns the wrong key, if there is one, and a message that contains no secrets.
     pub fn validate(&self) -> Option<(&'static str, String)> {
         let plain = |endpoint: &String| !endpoint.contains(['@', '?', '#']);
         if !self.endpoint.iter().all(plain) {

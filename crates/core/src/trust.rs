@@ -85,7 +85,7 @@ impl Trust {
         self.allow_authors.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
-    /// Checks whether some text leads to the strict sandbox.
+    /// Checks whether the text of strangers or forks leads to the strict sandbox.
     pub fn confines(&self) -> bool {
         [self.for_strangers(), self.for_forks()].contains(&Treatment::Sandbox)
     }
@@ -112,7 +112,7 @@ impl Trust {
         strictest(strange.into_iter().chain(forked))
     }
 
-    /// Returns the reason why it is a stranger's text whatever permissions the authors have.
+    /// Returns the reason why a text is a stranger's whatever permissions its authors have.
     pub(crate) fn strange_anyhow(&self, words: &TextOrigin) -> Option<String> {
         let unnamed = || words.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
@@ -144,7 +144,7 @@ impl Trust {
         (!self.repos.iter().any(covers)).then(|| format!("{repo} is not among `repos`"))
     }
 
-    /// Returns the reason why an author is a stranger by permission, if so.
+    /// Returns the reason why the permission of an author is too low, if it is.
     fn too_little(&self, author: &Author, words: &TextOrigin) -> Option<String> {
         let (login, least) = (author.login.as_deref()?, self.min_permission?);
         if self.knows(login) {
@@ -227,7 +227,7 @@ pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &TextOrigin
     strictest(trusts.into_iter().map(|trust| trust.verdict(words)))
 }
 
-/// Decides about something that follows from a job whose text was not trusted, for this reason.
+/// Decides about text that comes from a job whose own text was not trusted. `why` is the reason.
 pub fn judge_derived<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
     // Without trust rules, the text of a stranger remains that of a stranger.

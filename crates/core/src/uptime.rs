@@ -1,4 +1,5 @@
-//! The uptime of daemons: a due time was missed if no daemon could fire it then, and not because it fires late.
+//! The uptime of daemons. A due time was missed if no daemon could fire it at that time. A due time that only fires
+//! late was not missed.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -52,7 +53,7 @@ impl Uptime {
         let Some(last) = self.last.replace(reading) else { return Noticed::default() };
         let noticed = noticed(last, reading);
         if noticed.step.is_some() {
-            // They were recorded on the clock before the step.
+            // The gaps were recorded on the wall clock before the step.
             self.gaps.clear();
         }
         if noticed.suspended.is_some() || noticed.step.is_some_and(|step| step.is_positive()) {
@@ -63,8 +64,8 @@ impl Uptime {
         noticed
     }
 
-    /// Adds the uptime of another daemon of the fleet, which runs since `other`: due times that it could fire were not
-    /// missed.
+    /// Adds the uptime of another daemon of the fleet, which has been running since `other`. Due times that this daemon
+    /// could fire were not missed.
     pub fn shared_with(&mut self, other: Moment, now: Moment) {
         let since = other.on_clock_of(now);
         if since < self.since.on_clock_of(now) {
@@ -104,7 +105,7 @@ mod tests {
         ClockReading { now: Moment { wall: at(wall), boot: Some(boot) }, awake: awake * 1_000_000 }
     }
 
-    /// Starts at 1000 and looks twice. Returns which of these due times were missed.
+    /// Starts at second 1000 and reads the clocks twice. Returns which of these due times were missed.
     fn missed(second: ClockReading, dues: &[i64]) -> (Noticed, Vec<i64>) {
         let start = reading(1_000, 500, 400);
         let mut uptime = Uptime::since(start.now);

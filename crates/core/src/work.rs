@@ -167,8 +167,8 @@ mod id_fields {
 }
 
 impl WorkItem {
-    /// Compares the order of items: the more urgent first, then the older, then the smaller id (shorter first, so 9 is
-    /// before 10).
+    /// Compares two items by the order in which they are taken: the more urgent first, then the older, then the smaller
+    /// id (shorter first, so 9 is before 10).
     pub fn compare_place(&self, other: &Self) -> Ordering {
         let place = |item: &Self| (item.priority, item.created_at);
         let id = |item: &Self| (item.id.external_id.len(), item.id.to_string());

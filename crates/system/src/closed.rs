@@ -1,5 +1,5 @@
-//! Folders and files whose mode was changed. Any process of the same owner can do that, also one in a Landlock sandbox:
-//! a file that cannot be reached because of a mode is not missing.
+//! Folders and files whose mode was changed. Any process of the same owner can change a mode, even a process in a
+//! Landlock sandbox. So a file that cannot be reached because of a mode does not count as missing.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -34,7 +34,7 @@ pub fn closed_folder(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Returns the command that restores the mode of a folder.
+/// Returns advice on how to make a folder accessible.
 pub fn advice(folder: &Path) -> String {
     let user = rustix::process::geteuid().as_raw();
     let shown = folder.display();

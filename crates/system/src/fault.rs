@@ -1,8 +1,8 @@
-//! Faults for tests: places where the process can be killed, as by a power failure, or where a task panics.
+//! Faults for tests: named points in the code at which the process is killed, as by a power failure, or a task panics.
 //!
-//! `COWHAND_FAULT=claimed` kills the process when it reaches that place, `COWHAND_FAULT=claimed:3` the third time.
-//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable, a place costs one read of a
-//! cached value.
+//! `COWHAND_FAULT=claimed` kills the process when it reaches the point `claimed`, and `COWHAND_FAULT=claimed:3` when it
+//! reaches that point for the third time. `COWHAND_FAULT=panic:read:3` panics at the point `read` the first three
+//! times. Without the variable, a point costs one read of a cached value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

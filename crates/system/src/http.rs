@@ -10,7 +10,8 @@ use reqwest::redirect::Policy;
 /// Name with which cowhand introduces itself to servers.
 pub const USER_AGENT: &str = concat!("cowhand/", env!("CARGO_PKG_VERSION"));
 
-/// Begins a client that follows no redirects: its headers and keys are only for the address that was configured.
+/// Returns the builder of a client that follows no redirects, because its headers and keys are only for the configured
+/// address.
 pub fn client() -> ClientBuilder {
     // Without a provider, building a client panics. Another part of this process may have installed one already.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -34,7 +34,7 @@ pub async fn restart_on_panic<F: Future<Output = ()>>(what: &str, begin: impl Fn
     }
 }
 
-/// Logs a task that ended unexpectedly.
+/// Logs the panic of a task that ended with one.
 pub fn log_panic(what: &str, ended: Result<(), JoinError>) {
     if let Some(payload) = ended.err().and_then(|error| error.try_into_panic().ok()) {
         error!("{what} {}", Panicked(panic_message(&*payload)));

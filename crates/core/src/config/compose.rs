@@ -26,7 +26,7 @@ use crate::traces::TracesConfig;
 const MAX_LEVELS: usize = 32;
 /// Maximum number of fleets. Each file may name the next one many times, so the depth alone is no bound.
 const MAX_FLEETS: usize = 1_000;
-/// Maximum number of nodes of all merged agents, because large `defaults` times many agents would use too much memory.
+/// Maximum number of nodes of all merged agents. Large `defaults` in many agents would use too much memory.
 const MAX_MERGED: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
@@ -60,7 +60,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     for section in ["agents", "fleets", "defaults"] {
         rest.remove(section);
     }
-    // Checked a second time only for its typed value; the problems are the same.
+    // The root file is checked a second time only to get its typed value. The second check finds the same problems.
     let checked = check(&mut rest, SCHEMA.fleet(), reading, &mut loader.problems);
     // Values that cannot be read were reported, and such a fleet is not run.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
@@ -111,7 +111,7 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above
     }
 }
 
-/// Converts a key of a fleet file that applies to all its agents to the equivalent defaults.
+/// Removes a key that applies to all agents from a fleet file, and returns it in the form of `defaults`.
 fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
     let Value::Map(map) = &mut fleet.value else { return None };
     let entry = map.entries.shift_remove(key)?;
@@ -119,7 +119,7 @@ fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
     Some(Node { value: Value::Map(Map { entries, replaces: false }), at: fleet.at })
 }
 
-/// Collects an agent; none if it is not known, for a reason that is reported.
+/// Collects an agent. Returns none if the agent cannot be read; the reason is reported.
 fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &Above) -> Option<()> {
     if loader.merged > MAX_MERGED {
         return None;
@@ -149,7 +149,7 @@ fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: 
     Some(())
 }
 
-/// Returns the agent and the file that defines it: another one by `path`, or this one.
+/// Returns the agent as written, and the file that defines it: the file that `path` names, else this file.
 fn written(
     loader: &mut Loader<'_>,
     entry: &Node,
@@ -174,7 +174,7 @@ fn written(
     loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
 }
 
-/// Returns the keys of `defaults` that agents have too, or the others, which are for schedules.
+/// Returns the keys of `defaults` that are for agents, or, if `agent` is false, those that are for schedules.
 fn split_defaults(defaults: &Node, agent: bool) -> Node {
     let mut part = defaults.clone();
     if let Value::Map(map) = &mut part.value {
@@ -210,7 +210,7 @@ pub(super) fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node))
     }
 }
 
-/// Collects the agents of a sub-fleet; none if they are not known, for a reason that is reported.
+/// Collects the agents of a sub-fleet. Returns none if the sub-fleet cannot be read; the reason is reported.
 fn sub_fleet(
     loader: &mut Loader<'_>,
     entry: &Node,

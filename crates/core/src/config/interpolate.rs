@@ -139,8 +139,9 @@ impl<'a> Variable<'a> {
     }
 }
 
-/// Returns the location in the file of the `${` at `place` in a value's text. Escapes and folded lines make the two
-/// differ, so it counts dollar signs, and returns the location of the whole value if the result does not match.
+/// Returns the location in the file of the `${` at `place` in a value's text. The text in the file differs from the
+/// value's text where there are escapes and folded lines. So the function counts the `${` before `place`, and returns
+/// the location of the whole value if the result does not match.
 fn narrow(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
     let before = text[..place].matches("${").count();
     let start = at.start as usize;

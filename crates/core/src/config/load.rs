@@ -64,7 +64,7 @@ impl LoadedConfig {
     }
 }
 
-/// Loads the fleet of a root file. A file named `herdctl.*` and all below it are interpreted as by herdctl.
+/// Loads the fleet of a root file. A file named `herdctl.*` and all files below it are read by the rules of herdctl.
 pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
     let mut loader = Loader {
         outside,
@@ -148,7 +148,7 @@ pub(super) struct Loader<'a> {
     pub fleets: usize,
     /// True if no agent was left out because its file cannot be read.
     pub complete: bool,
-    /// Files read so far, by path and whether as an agent's file, so that each file is read once.
+    /// Files read so far, by path and by whether they were read as an agent's file. Each file is read once.
     files: HashMap<(PathBuf, bool), Option<(Node, FileId)>>,
 }
 
@@ -161,7 +161,7 @@ pub(super) struct Draft {
     pub home: FileId,
     /// Location of its entry in the fleet file.
     pub entry: Location,
-    /// Path of the entry, if the agent is written there.
+    /// Path of its entry; empty if the agent is defined in another file.
     pub key: String,
     pub herdctl: bool,
 }
@@ -174,7 +174,8 @@ impl Draft {
 }
 
 impl Loader<'_> {
-    /// Reads, expands and checks one file as written. `asked` is the location that names it, and its key.
+    /// Reads, expands and checks one file as written. `asked` is the location that names the file, and the path of that
+    /// key.
     pub(super) fn file(
         &mut self,
         path: &Path,

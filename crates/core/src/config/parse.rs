@@ -84,7 +84,7 @@ enum Content {
         map: Map,
         key: Option<Key>,
         merged: Vec<Node>,
-        /// True if it was meant to be text, which is reported.
+        /// True if the map is a text without quotes that begins with `{{`. This is reported.
         is_text: bool,
     },
 }
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Merges the source of `<<`: keys of the map itself come first, then those of the first of several sources.
+    /// Merges the source of `<<`. Keys of the map itself take precedence, then keys of earlier sources.
     fn merge_into(&mut self, map: &mut Map, source: Node) {
         match source.value {
             Value::Map(source) => {
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Checks whether the tag marks the value as text. Other tags than those of YAML are not known.
+    /// Checks whether the tag marks the value as text. Reports tags that YAML does not define.
     fn is_text(&mut self, tag: Option<&Tag>, at: Location) -> bool {
         let Some(tag) = tag else { return false };
         match tag.core_suffix() {
@@ -317,7 +317,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Prefixes the key of a problem in the collection's unfinished value with the step from the collection.
+/// Prefixes the key of a problem with the step from an unfinished collection to its current value.
 fn below(problem: Problem, open: &Open) -> Problem {
     let step = match &open.content {
         Content::List(items) => format!("[{}]", items.len()),

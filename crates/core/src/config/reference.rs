@@ -1,4 +1,4 @@
-//! Checks of references between agents and schedules: every name exists, and no circle of schedules starts itself
+//! Checks of references between agents and schedules: every name exists, and no cycle of schedules starts itself
 //! forever.
 
 use std::collections::{HashMap, HashSet};
@@ -121,7 +121,7 @@ impl<'a> KnownNames<'a> {
             let message = if self.names.ids.contains(&former.id()) {
                 format!("{former} is still in the config; `adopt` is for the former name of this schedule")
             } else if let Some(other) =
-                // The second of two agents with the same name repeats it.
+                // The second of two agents with the same name adopts the same schedule; the name is reported elsewhere.
                 taken.insert(former.id(), place.name()).filter(|other| *other != place.name())
             {
                 format!("{other} adopts {former} already")
@@ -151,7 +151,7 @@ impl<'a> KnownNames<'a> {
             .find_map(|name| self.names.schedules.get(&name).copied())
     }
 
-    /// Checks whether it may be a schedule that could not be read.
+    /// Checks whether the name may refer to a schedule that could not be read.
     fn schedule_may_exist(&self, name: &str, from: &Place<'_>) -> bool {
         let own = format!("{}/{name}", from.agent.name);
         let is_broken = |name: &String| self.names.broken.contains(name);
@@ -162,7 +162,8 @@ impl<'a> KnownNames<'a> {
         !self.all || spellings(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
-    /// Finds circles. Each schedule waits for at most one other, so it follows the references until a step repeats.
+    /// Finds cycles. Each schedule waits for at most one other, so this function follows the references until one
+    /// repeats.
     fn circles(&self, upstream: &HashMap<ScheduleId, ScheduleId>, problems: &mut Problems) {
         let places: HashMap<ScheduleId, Place<'_>> =
             self.places().map(|place| (place.schedule.id, place)).collect();
@@ -185,8 +186,8 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Finds circles of schedules that wait for the jobs of all others. Two of them start each other forever if one
-    /// outcome starts both. A circle that needs two different outcomes in turn ends by itself, or at the limit of jobs
+    /// Finds cycles of schedules that wait for the jobs of all others. Two of them start each other forever if one
+    /// outcome starts both. A cycle that needs two different outcomes in turn ends by itself, or at the limit of jobs
     /// in a chain.
     fn small_circles(
         &self,
@@ -215,7 +216,7 @@ fn in_a_circle(round: &[&Place<'_>]) -> String {
     }
 }
 
-/// Returns the full names for a name in a fleet: inside it first, then from the root.
+/// Returns the full names that a name in a fleet can mean: first inside the fleet, then from the root.
 fn spellings(name: &str, from: &Draft) -> [String; 2] {
     let nearby: Vec<&str> = from.fleets.iter().map(String::as_str).chain([name]).collect();
     [nearby.join("."), name.to_owned()]
@@ -233,7 +234,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Checks whether one outcome of a job starts both schedules, which are enabled and wait for results.
+    /// Checks whether both schedules are enabled, and one outcome of a job starts both.
     fn starts_with(&self, other: &Self) -> bool {
         let status = |place: &Self| match &place.schedule.trigger {
             TriggerConfig::DispatchResult { status, .. } => *status,

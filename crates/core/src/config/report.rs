@@ -1,4 +1,4 @@
-//! Formatting of problems, for people with the wrong line, and for programs as JSON.
+//! Formatting of problems: with the wrong line for people, and as JSON for programs.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub fn render(loaded: &LoadedConfig, base: &Path, colour: bool) -> String {
         .map(|problem| {
             let block = renderer.render(&[group(problem, &loaded.sources, base)]);
             let shows_line = shows_line(problem, &loaded.sources);
-            // Without a line number the rest has no margin, so it is indented here.
+            // A block without a source line has no margin, so its further lines are indented here.
             if shows_line { block + "\n" } else { block.replace('\n', "\n ") + "\n" }
         })
         .collect();

@@ -29,7 +29,7 @@ pub(super) enum Resolved {
     Broken(Option<Box<Agent>>),
 }
 
-/// Types and checks an agent. `places` holds the names that are already used.
+/// Types and checks an agent. `places` contains the location of each name that is already used.
 pub(super) fn agent(
     loader: &mut Loader<'_>,
     draft: &mut Draft,
@@ -100,7 +100,7 @@ fn typed(checked: &Checked) -> Option<(shape::AgentConfig, bool)> {
     Some((shape::AgentConfig::deserialize(json!({ "schedules": schedules })).ok()?, false))
 }
 
-/// Puts a resolved value first, in place of the written one, unless that is masked.
+/// Replaces a written value with its resolved form, and makes it the first key. A masked value stays masked.
 fn show_resolved(shown: &mut Json, key: &str, value: Json) {
     let Some(shown) = shown.as_object_mut() else { return };
     let written = shown.shift_remove(key);
@@ -228,8 +228,8 @@ fn adopted(
     }
 }
 
-/// Returns a note for types whose deliveries only a program that uses the library receives yet. They can be fired by
-/// hand.
+/// Returns a note for trigger types whose deliveries the daemon does not receive yet. A program that uses the library
+/// can pass on such deliveries, and a person can fire the schedule by hand.
 fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
     matches!(trigger.kind(), TriggerKind::Chat).then_some("chat is not connected yet")
 }
@@ -284,7 +284,7 @@ fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     loader.problems.add(problem.help("give this one another name".to_owned()));
 }
 
-/// Checks the names of schedules as written, so that other errors do not hide these.
+/// Checks the names of schedules as written, so that other errors do not hide a wrong name.
 fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
     for (name, entry) in schedules {
@@ -296,7 +296,8 @@ fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
 }
 
 /// Checks that all variables of a prompt are known for this kind of schedule. herdctl has no templates, so in its
-/// fleets unknown variables are only warnings. Checks prompts as written, so that other errors do not hide these.
+/// fleets unknown variables are only warnings. Checks prompts as written, so that other errors do not hide an unknown
+/// variable.
 fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
     let default = draft.node.get("default_prompt").map(|node| (node, "default_prompt".to_owned()));
@@ -348,7 +349,8 @@ fn name(
     Some(name)
 }
 
-/// Returns the working directory, relative to the file that sets it, which after a merge may be any of the layers.
+/// Returns the working directory. Its path is relative to the file that sets it, which after a merge may be the file of
+/// any layer.
 fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     let written = draft.node.get("working_directory").and_then(|node| match node.value {
         Value::Map(_) => node.get("root"),

@@ -114,7 +114,7 @@ impl Checker<'_> {
         {
             let examples = schema.get("examples").and_then(Json::as_array).into_iter().flatten();
             let examples = one_of(examples.filter_map(Json::as_str));
-            // With an example the pattern is not needed.
+            // If there are examples, the message shows them instead of the pattern.
             let quoted =
                 if is_no_address(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
             let message = if examples.is_empty() {

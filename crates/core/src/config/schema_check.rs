@@ -19,7 +19,7 @@ use super::suggest::{closest, did_you_mean, one_of};
 /// Options for the interpretation of a tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CheckOptions<'a> {
-    /// Part of a herdctl fleet: where herdctl drops unknown keys, they are warnings.
+    /// True for a herdctl fleet: unknown keys that herdctl ignores are warnings and not errors.
     pub herdctl: bool,
     /// True for an agent's own file.
     pub agent_file: bool,
@@ -51,7 +51,7 @@ enum Step {
     Index(usize),
 }
 
-/// A checked tree: typed, with other names of keys replaced by the first ones.
+/// A checked tree: typed, with aliases of keys replaced by the first name.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     /// The value, ready for the shapes if there was no error.
@@ -63,7 +63,7 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// Checks whether nothing is missing below any of the pointers for which `counts` holds.
+    /// Checks whether no value is missing at a pointer for which `counts` returns true.
     pub(super) fn is_sound(&self, counts: impl Fn(&str) -> bool) -> bool {
         !self.unsound.iter().any(|pointer| counts(pointer))
     }
@@ -210,8 +210,9 @@ impl Checker<'_> {
         Some(Json::Object(out))
     }
 
-    /// Reports a key that is given under two of its names. In herdctl `cron` overrides `expression`, so there it is not
-    /// an error. Returns whether the second one counts.
+    /// Reports a key that is given under two of its names. In a herdctl fleet this is only a warning, because in
+    /// herdctl `cron` overrides `expression`. Returns true if the second value counts, that is, if it is written under
+    /// an alias.
     fn second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
         let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
         let message = format!("`{written}` is another name of a key that is already given");
@@ -344,7 +345,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks whether this section has so many keys that one with a wrong name says little about the others.
+    /// Checks whether this section is an agent or a schedule. These have so many keys that the others can be used
+    /// although one is unknown.
     fn is_agent_or_schedule(&self) -> bool {
         matches!(*self.names().as_slice(), [] | ["schedules", _])
     }
@@ -426,7 +428,7 @@ impl Checker<'_> {
         if self.is_secret(scalar) {
             self.secrets.push(self.pointer());
         }
-        // A variable keeps its value out of the file.
+        // The value of a variable is not in the file, so the line can be shown.
         if self.secret > 0 && !scalar.interpolated {
             self.problems.secret_at(at);
         }

@@ -93,7 +93,7 @@ pub(super) fn tag_of(variants: &[&'static Json]) -> Option<&'static str> {
     tags.all(|tag| tag == Some(first)).then_some(first)
 }
 
-/// Checks whether the schema does not restrict the value.
+/// Checks whether the schema accepts every value.
 pub(super) fn is_open(schema: &Json) -> bool {
     !["type", "oneOf", "anyOf", "enum", "const"].iter().any(|keyword| schema.get(keyword).is_some())
 }

@@ -31,7 +31,7 @@ pub struct Hook {
     pub name: Option<String>,
     /// True if the following hooks run after a failure of this one.
     pub continue_on_error: bool,
-    /// Ends of a job after which it runs; none means all.
+    /// Events after which the hook runs; none means all.
     pub on_events: Option<Vec<HookEvent>>,
     /// Dotted path into the context; the value there has to be true.
     pub when: Option<String>,
@@ -53,7 +53,7 @@ pub enum HookAction {
         secret: Option<String>,
         /// Environment variable that holds the secret.
         secret_env: Option<String>,
-        /// Number of retries after a response of 5xx, 408 or 429 or none at all.
+        /// Number of retries after a response with status 5xx, 408 or 429, or without a response.
         retries: u32,
         /// True if `url` may be on this machine or its network.
         allow_private: bool,

@@ -24,16 +24,16 @@ impl Closing {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, unfinished: false })
     }
 
-    /// Undoes a claim that failed, or of which it is not known whether it succeeded.
+    /// Undoes a claim that failed or whose result is not known.
     pub fn undo(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, unfinished: true })
     }
 }
 
 impl Closing {
-    /// Returns the result for the work source. A failure that the agent itself reports is reported, and the item waits
-    /// for a person. All other failures are not caused by the item, so the item is released. `failures` includes this
-    /// one, and `outcome` is the result of [`of_work`].
+    /// Returns the result for the work source. A failure that the agent itself caused is reported to the source, and
+    /// the item waits for a person. Other failures do not come from the item, so the item is released. `failures`
+    /// includes this one, and `outcome` is the result of [`of_work`].
     pub fn after(
         job: &JobId,
         outcome: &Outcome,
@@ -65,7 +65,7 @@ impl Closing {
             }
             Outcome::Failed { reason, error, summary } => {
                 let reported = is_agents_own(*reason, error.kind);
-                // Another job would get the same result.
+                // If a person is needed, another job would get the same result.
                 let released = !needs_person && (!reported || rules.on_failure == Some(OnFailure::Release));
                 if released && failures < rules.max_attempts() {
                     return Self::release(format!("{job} failed: {}", error.message));
@@ -135,7 +135,7 @@ fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     all
 }
 
-/// Limit that is enough for any report, and keeps a text full of links short.
+/// Maximum number of artifacts: enough for any report, and a bound for a text full of links.
 const MAX_ARTIFACTS: usize = 20;
 const LONGEST_ARTIFACT: usize = 300;
 

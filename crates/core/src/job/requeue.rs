@@ -105,7 +105,8 @@ impl Job {
     }
 }
 
-/// Checks whether two messages have the same signature, that is, differ only in numbers and paths made of them.
+/// Checks whether two messages have the same signature, that is, differ only in words with digits, in white space and
+/// in case.
 fn same(one: &str, other: &str) -> bool {
     let signature =
         |message: &str| signature(&JobError { kind: ErrorKind::StartFailed, message: message.to_owned() });

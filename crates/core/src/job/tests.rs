@@ -211,8 +211,9 @@ fn what_never_began_waits_a_little_longer_each_time() {
     }
 }
 
-/// f: fails to begin as before, g: for another reason, s: because of a shortage, i: the daemon ends, b: begins and
-/// fails. The result counts how often in a row it had the same reason; `!` means too often.
+/// Letters of a story: in f, g and s the attempt does not begin, because of an error (f), another error (g) or a
+/// shortage (s). In i, the daemon ends before the attempt begins. In b, the attempt begins and fails. Each digit of the
+/// result is the number of times in a row with the same reason; `!` means too often.
 #[test]
 fn what_keeps_a_job_from_beginning_again_and_again_fails_it() {
     for (story, expected) in [

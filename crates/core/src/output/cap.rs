@@ -51,8 +51,8 @@ pub(super) fn fit(message: Value, cap: usize) -> Value {
     Value::Object(fields)
 }
 
-/// Cuts a value so that its JSON has at most `room` bytes, which are at least [`MIN_VALUE_ROOM`]. A container with too many
-/// entries becomes the beginning of its JSON text.
+/// Cuts a value so that its JSON has at most `room` bytes. `room` is at least [`MIN_VALUE_ROOM`]. A container with too
+/// many entries becomes the beginning of its JSON text.
 fn fit_value(value: Value, room: usize) -> Value {
     if length(&value) <= room {
         return value;
@@ -76,7 +76,7 @@ fn fit_object(fields: Map<String, Value>, room: usize) -> Map<String, Value> {
 }
 
 /// Returns the maximum length of each part so that all parts together fit into `room`. Shorter parts stay whole and
-/// leave their rest to the others.
+/// leave the room that they do not use to the others.
 fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     lengths.sort_unstable();
     let count = lengths.len();

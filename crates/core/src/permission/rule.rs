@@ -136,7 +136,7 @@ fn could(pattern: &[String], command: &Command) -> bool {
         reached
     };
     let is_option = |at: usize| matches!(&words[at], Piece::Known(word) if word.starts_with(['-', '+']));
-    // `git -C . push` is a `git push`: options may precede every word but the first, each with a value.
+    // `git -C . push` is a `git push`: options may precede every word but the first, and each option may have a value.
     let pass_options = |mut reached: Vec<bool>| {
         for at in 0..words.len() {
             if reached[at] && is_option(at) {

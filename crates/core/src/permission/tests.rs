@@ -240,7 +240,7 @@ fn what_is_denied_is_found_wherever_it_hides() {
     assert_eq!(of_command(&rules, &hidden), DENIED("Bash(rm *)"));
 }
 
-/// Options before a subcommand do not change what it is.
+/// Options before a subcommand do not hide it from a rule.
 #[test]
 fn options_between_the_words_hide_nothing() {
     let asks =

@@ -1,5 +1,5 @@
-//! All commands that a text may run in a shell, for deny and ask rules. In doubt, it finds a command too many rather
-//! than missing one.
+//! All commands that a text may run in a shell, for deny and ask rules. In doubt, the result contains a command that
+//! does not run rather than missing one that does.
 
 use super::runner;
 use super::shell::MAX_COMMAND;
@@ -16,7 +16,7 @@ pub(super) enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) words: Vec<Piece>,
-    /// The command may begin at any of its words.
+    /// True if the command may begin at any of its words.
     pub(super) anywhere: bool,
 }
 
@@ -47,7 +47,7 @@ fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
         return false;
     }
     if nested {
-        // If a text contains another one, quotes do not show any more where a command begins.
+        // If a text contains another text, quotes no longer show where a command begins.
         for part in text.split([';', '|', '&', '(', ')', '<', '>', '`', '\n', '{', '}']) {
             let part = part.replace(['"', '\'', '\\'], "");
             let words: Vec<_> = part.split_whitespace().map(piece).collect();
@@ -95,9 +95,9 @@ struct Reader {
     commands: Vec<Vec<Piece>>,
     words: Vec<Piece>,
     word: Option<Piece>,
-    /// The next word is the file of a redirection and not a word of the command.
+    /// True if the next word is the file of a redirection and not a word of the command.
     file: bool,
-    /// The text contains another text, or a quote is not closed.
+    /// True if the text contains another text, or a quote is not closed.
     nested: bool,
 }
 

@@ -1,5 +1,5 @@
 //! The next firings of each schedule, as far as the clock decides them. All code that shows a next firing uses
-//! [`Outlook`], so that all places agree.
+//! [`Outlook`], so that the same time is shown everywhere.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,8 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
-/// Limit of the search for the next allowed time, for an expression that its calendar never allows.
+/// Maximum number of due times that the search tries in a row without a result, for an expression that its calendar
+/// never allows.
 const MAX_TRIED: usize = 2_000;
 
 /// State of a fleet at one moment, from which the next firings are computed.
@@ -117,7 +118,7 @@ impl Search<'_> {
             return Vec::new();
         };
         let (timing, zone, now) = (&self.check.schedule.timing, self.check.zone(), self.check.now);
-        // With jitter, a due time before `from` may have its firing after it.
+        // With jitter, the firing of a due time before `from` may be after `from`.
         let before = cron.previous_before(just_after(from), zone);
         let (mut after, mut found, mut tried) = (before.map_or(from, just_before), Vec::new(), 0);
         while from < now && found.len() < count && tried < MAX_TRIED {
@@ -201,8 +202,8 @@ impl Search<'_> {
         found
     }
 
-    /// Returns the time at which the interval is due, or the time after that at which there is budget. None if that is
-    /// not known.
+    /// Returns the time at which the interval is due, or the time after that at which there is budget. None if this
+    /// time is not known.
     fn interval_start(&self, interval: Interval) -> Option<Timestamp> {
         let waits = self.check.record.waiting.as_ref().map(|waiting| waiting.reason);
         let ends_by_itself = matches!(waits, None | Some(SkipReason::OutsideHours | SkipReason::OverBudget));
@@ -223,8 +224,8 @@ impl Search<'_> {
         at.into_iter().filter(|at| *at >= from).collect()
     }
 
-    /// Returns the time from which firings have budget; earlier firings are skipped. Returns an error if no time brings
-    /// budget.
+    /// Returns the time from which firings have budget; earlier firings are skipped. Returns an error if the budget is
+    /// never renewed.
     fn budget_opens(&self) -> Result<Timestamp, ()> {
         let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
         match over.filter(|over| !over.fits_after_running()) {

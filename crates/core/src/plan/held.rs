@@ -73,7 +73,7 @@ impl<'a> Holds<'a> {
         held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
     }
 
-    /// Returns the reason why the job of a firing without a job may not start when it is made.
+    /// Returns the reason why the job of a firing may not start once it is created. The firing has no job yet.
     pub fn firing(&self, firing: &Preparing) -> Option<ScheduleHold<'a>> {
         let held = self.0.get(&firing.schedule).copied().unwrap_or(Some(ScheduleHold::Removed));
         held.filter(|_| !firing.key.is_by_hand())

@@ -1,4 +1,4 @@
-//! Each case is a moment: a fleet, a snapshot of the store, and the lines of the resulting plan.
+//! Each case has a fleet, a snapshot of the store, the current time, and the lines of the resulting plan.
 
 mod clocks;
 mod coming;

@@ -3,7 +3,7 @@
 /// Trust in an author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthorTrust {
-    /// The fleet has no `trust` that would decide this.
+    /// No trust rule applies: none is configured, or a person fired the schedule by hand.
     #[default]
     NotAsked,
     Trusted,

@@ -21,7 +21,8 @@ const LONGEST_EXPRESSION: usize = 1_000;
 const TASK_VARIABLES: [&str; 2] = ["body", "issue.body"];
 const RESULT_VARIABLE: &str = "upstream.result";
 
-/// Variables with text of people who opened, commented or pushed. The last two contain everything that was sent.
+/// Variables with text of people who open issues, comment or push. `metadata` and `payload` contain everything that was
+/// sent.
 const OUTSIDE_VARIABLES: [&str; 7] =
     ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
 
@@ -51,7 +52,8 @@ struct Placeholder {
 }
 
 impl Template {
-    /// Parses a template and rejects everything that is not known for this kind of schedule.
+    /// Parses a template and rejects it if it has a problem, for example a variable that is not known for this kind of
+    /// schedule.
     pub fn parse(text: &str, variables: Variables) -> Result<Self, PromptError> {
         let (template, problems) = Self::read(text, variables, false);
         problems.into_iter().next().map_or(Ok(template), Err)
@@ -99,7 +101,7 @@ impl Template {
     }
 
     /// Checks whether the prompt contains text of people who need no rights to write it, for example the author of an
-    /// issue. They do not choose numbers, URLs and labels.
+    /// issue. These people do not choose numbers, URLs and labels.
     pub fn contains_outside_text(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) => false,
@@ -190,8 +192,8 @@ impl Placeholder {
         })
     }
 
-    /// Checks for what the engine would detect only at run time, or not at all: it does not report which variables a
-    /// slice uses.
+    /// Rejects expressions whose errors the engine detects only at run time, or not at all: for example, it does not
+    /// report which variables a slice uses.
     fn check_offered(&self) -> Result<(), PromptError> {
         if self.expression.len() > LONGEST_EXPRESSION {
             return Err(self.unreadable(format!("it is longer than {LONGEST_EXPRESSION} bytes")));

@@ -6,7 +6,7 @@ use super::Agent;
 use crate::runtime::Runtime;
 
 impl Agent {
-    /// Returns the agent with the program of its fallback of this number.
+    /// Returns the agent with the program of the fallback with this number.
     pub fn fallback(&self, number: usize) -> Option<Self> {
         let program = self.fallbacks.get(number)?.clone();
         Some(Self { program, ..self.clone() })

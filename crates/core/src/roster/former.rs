@@ -1,5 +1,5 @@
-//! Former names of schedules. History is stored by name, so a new name alone creates a new schedule, and one that reads
-//! a list would fire again for all open items.
+//! Former names of schedules. The history of a schedule is stored under its name, so a renamed schedule is a new
+//! schedule. A new schedule that reads a list would fire again for all open items.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;

@@ -79,7 +79,7 @@ impl ScheduleRecord {
     }
 
     /// Checks whether its `end_at` has passed, even if no daemon ran then to record it. A cron firing that waits still
-    /// runs before.
+    /// runs before the schedule is finished.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
         let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);

@@ -30,7 +30,7 @@ pub struct Container {
     pub labels: BTreeMap<String, String>,
     pub volumes: Vec<Volume>,
     pub cpu_shares: Option<u64>,
-    /// True if it uses the network of the machine, if it has network access.
+    /// True if a container with network access uses the network of the machine.
     pub host_network: bool,
     /// Sentence about a requested setting that is not supported.
     pub refused: Option<&'static str>,
@@ -45,7 +45,7 @@ pub struct Volume {
 }
 
 impl Container {
-    /// Returns these settings with the image and the socket of others, if they name them.
+    /// Returns these settings with the image and the socket of `other`, if it sets them.
     #[must_use]
     pub fn over(&self, other: Self) -> Self {
         Self {

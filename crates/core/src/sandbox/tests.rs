@@ -46,7 +46,7 @@ fn the_stricter_wins() {
             r#"{"kind":"landlock","memory":"1GB"}"#,
             r#"{"kind":"landlock","memory":"1GB"}"#,
         ),
-        // Paths that are in both.
+        // Paths that both allow.
         (
             r#"{"kind":"landlock","write":["/a","/b/c"]}"#,
             r#"{"kind":"landlock","write":["/a/x","/b","/d","/ax"]}"#,

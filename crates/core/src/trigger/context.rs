@@ -28,7 +28,7 @@ pub struct FiringContext {
     pub by_page: bool,
 }
 
-/// Key in a task's metadata: the reason why the text of the job that it comes from was not trusted.
+/// Key in a task's metadata for the reason why the text of the job from which the task comes was not trusted.
 pub const CONFINED_KEY: &str = "confined";
 
 impl FiringContext {

@@ -7,7 +7,7 @@ use super::{RepoPermission, Treatment, Trust};
 use crate::trigger::{FiringContext, TriggerConfig, TriggerKind};
 use crate::work::WorkItem;
 
-/// All authors whose text reaches the prompt, or who made it reach the prompt.
+/// Origin of a text: the accounts that wrote it or brought it into the prompt, and its repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOrigin {
     /// Repository in which the authors' permissions count, as `owner/name`.
@@ -50,7 +50,7 @@ pub enum Head {
     Unknown,
 }
 
-/// A fact that is needed for a decision.
+/// A fact that is missing for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// Permission of the author with this index and login.
@@ -103,7 +103,7 @@ impl TextOrigin {
         Self { authors: vec![author], ..Self::default() }
     }
 
-    /// Creates it for a source with names but without repositories.
+    /// Creates the origin of a text from a source with names but without repositories.
     fn named(login: Option<String>) -> Self {
         let authors = login.map(|login| Author::new(Some(login))).into_iter().collect();
         Self { authors, is_placeless: true, ..Self::default() }
@@ -120,7 +120,8 @@ impl TextOrigin {
         Self { repo, authors: logins.into_iter().map(Author::new).collect(), head, ..Self::default() }
     }
 
-    /// Returns the facts that these rules need and that are not known; none if one of them refuses in any case.
+    /// Returns the facts that these rules need and that are not known; none if one of the rules refuses the text in any
+    /// case.
     pub fn open_questions(&self, trusts: &[&Trust]) -> Vec<Question> {
         let refuses = |trust: &&&Trust| {
             trust.for_strangers() == Treatment::Refuse && trust.strange_anyhow(self).is_some()
@@ -190,7 +191,8 @@ fn is_plain(repo: &str) -> bool {
 /// Keys of accounts that may be the author of a part of a payload.
 const AUTHOR_KEYS: [&str; 7] =
     ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
-/// Parts in which such keys name an owner, and git's authors, which are free text and not accounts.
+/// Parts that are ignored: those in which such keys name an owner, the commits, whose authors are free text and not
+/// accounts, and the sender, who is read separately.
 const IGNORED_PARTS: [&str; 9] =
     ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
 
@@ -238,7 +240,7 @@ fn head_of(payload: &Value, repo: Option<&str>) -> Head {
     if let (Some(source), Some(target)) = projects {
         return if source == target { Head::Own } else { Head::Fork(None) };
     }
-    // These name a branch only if it belongs to the repository.
+    // Check runs and check suites name a branch only if it belongs to the repository.
     let checked = ["/check_run/check_suite", "/check_suite"].into_iter().find_map(at);
     if let Some(suite) = checked {
         return if suite.get("head_branch").is_some_and(Value::is_string) {

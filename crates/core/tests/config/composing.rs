@@ -254,7 +254,7 @@ fn a_folder_of_work_items_is_where_the_file_that_names_it_says() {
     assert_eq!(of_schedules, ["/fleet/sub/mine", "/fleet/t"]);
 }
 
-/// `work_source: ~` removes the source that the agent would pass on.
+/// `work_source: ~` removes the source that the schedule would inherit from its agent.
 #[test]
 fn a_schedule_can_go_without_the_work_source_of_its_agent() {
     let yaml = "

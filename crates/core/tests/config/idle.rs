@@ -114,7 +114,7 @@ fn keys_of_time_that_a_type_does_not_follow() {
             assert!(works || lines.contains(&expected), "{lines}");
         }
     }
-    // An interval behaves like this by itself.
+    // The jobs of an interval never overlap, so `skip` changes nothing.
     all(&[(schedule("{type: interval, interval: 1h, overlap: skip, prompt: Go.}"), Nothing)]);
     // A key in `defaults` that one schedule uses is not reported.
     let defaults = "defaults: {overlap: queue, misfire: skip}\n";
@@ -124,7 +124,7 @@ fn keys_of_time_that_a_type_does_not_follow() {
     assert_eq!(loaded.warnings(), 2, "{:?}", lines(&loaded));
 }
 
-/// An `overlap` in `defaults` is told of as one on the schedule itself, unless a `cron` schedule has a use for it.
+/// An `overlap` in `defaults` is reported like one on the schedule itself, unless a `cron` schedule uses it.
 #[test]
 fn an_inherited_overlap_of_intervals() {
     let interval = "{type: interval, interval: 1h, prompt: Go.}";
@@ -347,7 +347,7 @@ fn providers_that_nobody_uses() {
         (with("gpu", ", provider: gpu"), Nothing),
         (with("codex", ", fallback: [{runtime: codex}]"), Nothing),
         ("providers: {claude: {max_concurrent: 1}}".to_owned(), Nothing),
-        // The keys that an invalid agent uses are not known.
+        // The providers that an invalid agent uses are not known.
         (with("gpu", ", provider: gpu, max_turns: x"), Error("expected a whole number")),
     ]);
 }

@@ -94,13 +94,13 @@ fn results_for_anyone() {
         (", status: failed", ", schedule: x, status: completed", 0),
         (", status: failed", ", schedule: x, status: failed", 1),
         (", status: failed", ", schedule: x", 1),
-        // Schedules that name each other form a circle, whatever their statuses are.
+        // Schedules that name each other form a cycle, whatever their statuses are.
         (", schedule: y, status: failed", ", schedule: x, status: completed", 1),
     ] {
         let both = one("x", first) + &one("y", second);
         assert_eq!(circles(&both), expected, "{both}");
     }
-    // A circle is also found between schedules that are not neighbours.
+    // A cycle is also found between schedules that are not neighbours.
     let three =
         one("x", ", status: failed") + &one("y", ", status: completed") + &one("z", ", status: failed");
     assert_eq!(circles(&three), 1);

@@ -12,7 +12,7 @@ use crate::runtime::Runtime;
 use crate::sandbox::{Credentials, Network, Reach, Reaches, RequestedSandbox, SandboxKind, SandboxRules};
 use crate::workspace::IsolationKind;
 
-/// Minimum memory; even the smallest program needs more to start.
+/// Minimum of `memory`, in bytes. Even the smallest program needs more than this to start.
 const LEAST_MEMORY: u64 = 4_000_000;
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
@@ -29,8 +29,8 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
 }
 
-/// Checks herdctl's key. Settings that cowhand does not support are accepted and not an error: the agent is not
-/// started.
+/// Checks herdctl's key `docker`. A setting that cowhand does not support is a warning and not an error: the config is
+/// loaded, and the agent is not started.
 fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Location) {
     let asked = agent.sandbox(None, false);
     if asked.kind != SandboxKind::Docker {
@@ -76,7 +76,7 @@ fn check_one(
 }
 
 /// Returns a warning if config files are in the agent's directory, because Landlock cannot exclude parts of a folder.
-/// It is not an error, because only the machine knows where links lead.
+/// It is not an error, because symbolic links can lead elsewhere, and only the machine that runs the agent has them.
 fn beside_its_config(
     loader: &Loader<'_>,
     agent: &Agent,

@@ -126,7 +126,8 @@ fn decides_nothing(trust: &Trust) -> Option<&'static str> {
     )
 }
 
-/// Warns if deliveries are not signed, because anybody can send names in them.
+/// Warns if a schedule with trust rules accepts unsigned deliveries, because anybody can send a trusted name in such a
+/// delivery.
 fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let unsigned = matches!(schedule.trigger.kind(), TriggerKind::Webhook { allow_unsigned: true, .. });
     if unsigned && !agent.trusts(Some(schedule)).is_empty() {
@@ -137,7 +138,7 @@ fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
     }
 }
 
-/// Warns if deliveries need no signature, but the server listens where it refuses such deliveries.
+/// Warns if a schedule accepts unsigned deliveries, but the server listens on an address where it refuses them.
 fn refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Schedule) {
     let Some(listen) = loader.server.outside() else { return };
     if schedule.trigger.is_unsigned() {
@@ -150,8 +151,8 @@ fn refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Schedule) {
     }
 }
 
-/// Rejects permissions of an App without `repos`: everybody who installs the App gets deliveries signed with the same
-/// secret, and is admin of their own repository.
+/// Rejects `min_permission` with a GitHub App but without `repos`: everybody who installs the App gets deliveries
+/// signed with the same secret, and is admin of their own repository.
 fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let trusts = agent.trusts(Some(schedule));
     let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
@@ -166,7 +167,7 @@ fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
 }
 
 /// Warns if strangers' jobs share the agent's directory, because the next job and `when_command` find the files that
-/// they leave there.
+/// strangers' jobs leave there.
 fn together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let confines = agent.trusts(Some(schedule)).into_iter().any(Trust::confines);
     if confines && agent.isolation_of(Some(&schedule.name)).kind == IsolationKind::Shared {

@@ -94,7 +94,7 @@ fn timing(
             format!("`{name}` does nothing here: only schedules of type {where_} have a use for it");
         idle.note(written.key_at, message, key(name), !works);
     }
-    // Other types have no use for it either, so they say nothing about one that intervals inherit, too.
+    // Schedules of other types are not recorded here, because the loop above reports the key for them.
     if let Some(written) = node.entry("overlap").filter(|_| recurs) {
         let has_use = is_cron || overlap == Overlap::Skip;
         idle.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
@@ -196,7 +196,8 @@ fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&Sandbox
     }
 }
 
-/// Checks for allow rules whose commands are always asked, because they run other commands or are not plain.
+/// Checks for allow rules without effect: a person is always asked about a command that runs other commands or is not
+/// plain.
 fn allowed(idle: &mut Idle, owner: &Node, permissions: Option<&Permissions>, key: &str) {
     let rules = permissions.and_then(|permissions| permissions.allow.as_deref()).unwrap_or_default();
     let written = owner.get("permissions").and_then(|permissions| permissions.get("allow"));

@@ -1,4 +1,4 @@
-//! herdctl's `docker`: a container, as rules of a sandbox and further settings.
+//! herdctl's `docker`, translated to sandbox rules and further settings of a container.
 
 use indexmap::IndexMap;
 

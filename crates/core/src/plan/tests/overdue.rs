@@ -1,4 +1,4 @@
-//! Due times that have passed: what a daemon that starts now does with them, and how long one waits.
+//! Due times that have passed: what a daemon that starts now does with them, and over how many of them a firing waits.
 
 use super::*;
 use crate::plan::coming::Outlook;

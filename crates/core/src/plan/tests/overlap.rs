@@ -1,8 +1,9 @@
-//! `overlap` of intervals, and of `queue` beside the other schedules of an agent.
+//! `overlap` of intervals, and `overlap: queue` beside other schedules of the agent.
 
 use super::*;
 
-/// An interval has no job of its own when it is due, so `overlap` decides only about one that was started by hand.
+/// The job of an interval has ended when the interval is due again, so `overlap` matters only for a job that was
+/// started by hand.
 #[test]
 fn overlap_of_an_interval() {
     let every = |overlap: &str| {
@@ -33,7 +34,7 @@ fn overlap_of_an_interval() {
 
 const MINUTELY: &str = r#"{"type":"cron","expression":"* * * * *","overlap":"queue"}"#;
 
-/// `s` queues a job every minute and has run, and `other` is a second schedule that waits since 10:00.
+/// `s` queues a job every minute and has run, and `other` is a second schedule that has waited since 10:00.
 fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
     let mut scene = Scene::new(MINUTELY).last_due("10:05").last_run("10:05");
     let id = scene.add("t", other);

@@ -1,4 +1,4 @@
-//! What a pending job waits for although its time has come.
+//! Reasons why a pending job waits although its time has come.
 
 use super::*;
 use crate::plan::AwaitedStart;
@@ -46,7 +46,7 @@ fn since_when_a_retry_is_due() {
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("09:58")), None);
 }
 
-/// The sentence about the place of the last job of the scene.
+/// Returns the sentence about what comes before the last job of the scene.
 fn before(scene: &Scene) -> String {
     let sentence = awaited(scene).unwrap().sentence;
     sentence.split_once("as many jobs run; ").unwrap().1.to_owned()

@@ -89,7 +89,7 @@ fn a_firing_that_needs_preparing_takes_no_place_from_those_after_it() {
     }
 }
 
-/// The job of a prepared firing waits like any other job, and starts before what is due.
+/// The job of a prepared firing waits like any other job, and starts before the job of a schedule that is due.
 #[test]
 fn the_job_of_a_prepared_firing_goes_before_what_is_due() {
     let (mut scene, other) = preparing("when_command", false);
