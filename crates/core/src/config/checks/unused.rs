@@ -94,7 +94,7 @@ fn timing(
             format!("`{name}` does nothing here: only schedules of type {where_} have a use for it");
         idle.note(written.key_at, message, key(name), !works);
     }
-    // Schedules of other types are not recorded here, because the loop above reports the key for them.
+    // Schedules of other types are not recorded here, because the loop above records the key for them.
     if let Some(written) = node.entry("overlap").filter(|_| recurs) {
         let has_use = is_cron || overlap == Overlap::Skip;
         idle.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
