@@ -174,7 +174,7 @@ impl Termination {
         match self {
             Self::NotStarted => "it had not started",
             Self::BetweenAttempts => "it waited for its next attempt",
-            Self::Graceful => "it ended when it was asked to",
+            Self::Graceful => "it ended after the stop signal",
             Self::Forced => "it was killed",
         }
     }
@@ -196,11 +196,11 @@ impl CancelReason {
     /// Returns a text for people.
     pub const fn in_words(self) -> &'static str {
         match self {
-            Self::DaemonStopped => "the daemon was stopped, and did not wait longer for it",
+            Self::DaemonStopped => "the daemon was stopped, and the job did not finish in time",
             Self::CancelPrevious => {
                 "a later firing of its schedule took its place (`overlap: cancel_previous`)"
             }
-            Self::ClaimLost => "its claim on its work item was lost, so somebody else may work on that",
+            Self::ClaimLost => "the claim of its work item was lost, so somebody else may work on the item",
         }
     }
 }

@@ -15,7 +15,8 @@ use serde_json::Value;
 
 pub use rule::{Rule, RuleError};
 
-/// Rules for tools: `deny` comes before `ask`, and `ask` before `allow`. A tool that no rule names is asked.
+/// Rules for tools: `deny` overrides `ask`, and `ask` overrides `allow`. A person is asked about a tool that no rule
+/// names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]

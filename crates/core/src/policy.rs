@@ -256,8 +256,8 @@ impl ClosedBy {
     }
 }
 
-/// Hours of the week in which a schedule may fire. A window such as `22:00` to `06:00` goes over midnight and belongs
-/// to the day on which it begins.
+/// Hours of the week in which a schedule may fire. A window such as `22:00` to `06:00` crosses midnight and belongs to
+/// the day on which it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActiveHours {

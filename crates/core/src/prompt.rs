@@ -95,10 +95,10 @@ pub enum PromptError {
         "line {line}: `{placeholder}` cannot be read: {problem}. For a literal `{{{{` write `{LITERAL_BRACES}`"
     )]
     Unreadable { line: usize, placeholder: String, problem: String },
-    #[error("a prompt of {bytes} bytes is too long; the most is {PROMPT_CAP}")]
+    #[error("a prompt of {bytes} bytes is too long; the maximum is {PROMPT_CAP} bytes")]
     TooLong { bytes: usize },
     #[error("a prompt has more than {most} placeholders", most = template::MAX_PLACEHOLDERS)]
     TooMany,
-    #[error("line {line}: `{placeholder}` cannot be worked out: {problem}")]
+    #[error("line {line}: `{placeholder}` cannot be evaluated: {problem}")]
     Failed { line: usize, placeholder: String, problem: String },
 }

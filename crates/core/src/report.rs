@@ -74,15 +74,13 @@ pub enum ReportRefused {
     NoSummary,
     #[error("`summary` has at most {MAX_SUMMARY_LENGTH} characters, and this one has {0}")]
     LongSummary(usize),
-    #[error("there are at most {MAX_ARTIFACTS} `artifacts`, and these are {0}")]
+    #[error("a report has at most {MAX_ARTIFACTS} `artifacts`, and this one has {0}")]
     ManyArtifacts(usize),
-    #[error("an artifact has 1 to {LONGEST_ARTIFACT} characters, and none that cannot be seen")]
+    #[error("an artifact has 1 to {LONGEST_ARTIFACT} characters, without invisible characters")]
     NotPlain,
-    #[error("{0:?} is no artifact: of addresses only http and https are taken, without a user or a password")]
+    #[error("{0:?} is not an artifact: only http and https URLs without a user and password are accepted")]
     Address(String),
-    #[error(
-        "{0:?} is no artifact: there is no such file or folder inside the directory that the job works in"
-    )]
+    #[error("{0:?} is not an artifact: there is no such file or folder in the directory of the job")]
     NotInside(String),
     #[error("paths cannot be reported from another machine than the one that the job runs on")]
     Elsewhere,

@@ -350,22 +350,22 @@ impl RequestedSandbox {
     pub fn contradiction(&self) -> Option<&'static str> {
         match (self.kind, &self.network, self.credentials) {
             (SandboxKind::Landlock, Reaches::Hosts(_), _) => Some(
-                "`network: {hosts: …}` needs `kind: bubblewrap`: Landlock knows ports but no addresses; `network: {ports: …}` is what it can do",
+                "`network: {hosts: …}` needs `kind: bubblewrap`: Landlock can restrict ports (`network: {ports: …}`) but not hosts",
             ),
             (SandboxKind::Bubblewrap, Reaches::Ports(_), _) => Some(
-                "`network: {ports: …}` needs `kind: landlock`; with bubblewrap name the hosts: `network: {hosts: [api.example.com:443]}`",
+                "`network: {ports: …}` needs `kind: landlock`; with bubblewrap, list the hosts: `network: {hosts: [api.example.com:443]}`",
             ),
             (SandboxKind::Docker, Reaches::Hosts(_), _) => Some(
-                "`network: {hosts: …}` needs `kind: bubblewrap`, whose proxy knows hosts; with docker it is `on` or `off`",
+                "`network: {hosts: …}` needs the proxy of `kind: bubblewrap`; with docker, `network` is `on` or `off`",
             ),
             (SandboxKind::Docker, Reaches::Ports(_), _) => {
-                Some("`network: {ports: …}` needs `kind: landlock`; with docker it is `on` or `off`")
+                Some("`network: {ports: …}` needs `kind: landlock`; with docker, `network` is `on` or `off`")
             }
             (SandboxKind::Landlock | SandboxKind::Docker | SandboxKind::None, _, Credentials::Outside) => {
                 Some("`credentials: outside` needs `kind: bubblewrap`, whose proxy adds them")
             }
             (_, Reaches::Everybody, Credentials::Outside) => Some(
-                "`credentials: outside` needs a network that is off or has `hosts`; with `network: on` nothing goes through the proxy",
+                "`credentials: outside` needs a network that is off or has `hosts`; with `network: on`, requests bypass the proxy",
             ),
             (SandboxKind::Docker, ..) => self.container.contradiction(),
             _ => None,

@@ -37,7 +37,7 @@ pub struct Trust {
     /// The strict sandbox, for the treatment `sandbox`; unset means bubblewrap with only the workspace and no network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
-    /// API address for the permissions in a webhook's repository; unset means github.com.
+    /// API address of GitHub at which the permissions of a webhook's authors are requested; unset means github.com.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^https?://"))]
     pub api_url: Option<String>,
@@ -135,7 +135,7 @@ impl Trust {
             return None;
         }
         let Some(repo) = words.repo.as_deref() else {
-            return Some("it names no repository, and `repos` does".to_owned());
+            return Some("it names no repository, and `repos` lists the trusted ones".to_owned());
         };
         let covers = |known: &String| match known.strip_suffix("/*") {
             Some(owner) => repo.split_once('/').is_some_and(|(own, _)| own.eq_ignore_ascii_case(owner)),
@@ -154,7 +154,7 @@ impl Trust {
             (AuthorPermission::Permission(own), _) if own >= least => return None,
             (_, None) => {
                 return Some(format!(
-                    "{login} has no permission that could be asked for, and is not among `allow_authors`"
+                    "{login} is not among `allow_authors`, and there is no repository in which to check a permission"
                 ));
             }
             (AuthorPermission::Permission(own), Some(repo)) => format!("{own} in {repo}"),

@@ -318,8 +318,8 @@ pub struct ReleaseOptions {
     pub reason: Option<String>,
     /// Post a comment with the reason.
     pub add_comment: bool,
-    /// True if the claim failed: its traces are removed, and the item is as before. If there are no traces, other
-    /// changes of the item belong to somebody else.
+    /// True if the claim failed. The release then removes only what the claim changed, and leaves all other changes of
+    /// the item.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
 }

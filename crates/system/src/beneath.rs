@@ -18,7 +18,7 @@ use rustix::io::Errno;
 pub enum NotOpened {
     #[error("it does not exist")]
     Missing,
-    #[error("it is a symbolic link or lies behind one, which is not followed")]
+    #[error("it is a symbolic link, or its path contains one; links are not followed here")]
     Link,
     #[error("it is not a regular file")]
     NotRegular,

@@ -36,7 +36,7 @@ pub fn place(name: &str) {
         }
         FaultKind::Work(left) => {
             let decreased = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            assert!(decreased.is_err(), "the fault that was planned for {name:?}");
+            assert!(decreased.is_err(), "injected fault at {name:?}");
         }
     }
 }

@@ -164,7 +164,7 @@ fn written(
         return Some((inline, file));
     };
     for (other, beside) in entries.iter().filter(|(key, _)| !matches!(key.as_str(), "path" | "overrides")) {
-        let problem = Problem::error(beside.key_at, format!("`{other}` stands beside `path`"));
+        let problem = Problem::error(beside.key_at, format!("`{other}` cannot be used together with `path`"));
         let help = format!("move `{other}` under `overrides`, or leave out `path`");
         loader.problems.add(problem.key(format!("{key}.{other}")).help(help));
     }
@@ -257,10 +257,10 @@ fn only_of_the_root(loader: &mut Loader<'_>, fleet: &Node, file: FileId, referen
     for (key, written) in ROOT_FILE_KEYS.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
         let problem = if key == "budget" {
-            let help = "`defaults: {budget: …}` is for each agent of this fleet; the root file's is for all together";
-            Problem::error(at, message + ", so this budget bounds nothing").help(help.to_owned())
+            let help = "`defaults: {budget: …}` is for each agent of this fleet; `budget` of the root file is for all agents together";
+            Problem::error(at, message + ", so this budget has no effect").help(help.to_owned())
         } else {
-            Problem::warning(at, message + "; this one does nothing")
+            Problem::warning(at, message + "; this key has no effect")
         };
         let is_override = at.file != file;
         let place = if is_override { format!("{reference}.overrides.{key}") } else { key.to_owned() };

@@ -59,7 +59,10 @@ fn fill_in(
     for place in expanded.literal.into_iter().take(MAX_PLACES) {
         let at = narrow(at, source, &scalar.text, place, "");
         let message = "this `${` does not begin a variable and stays as it is";
-        problems.add(Problem::warning(at, message).help("write `$${` to say so, or `${NAME}`".to_owned()));
+        problems.add(
+            Problem::warning(at, message)
+                .help("write `$${` for a literal `${`, or `${NAME}` for a variable".to_owned()),
+        );
     }
     scalar.interpolated = true;
     scalar.variables = expanded.used.into_iter().map(str::to_owned).collect();

@@ -203,8 +203,8 @@ impl Loader<'_> {
         if blank {
             // A program that writes a file truncates it first, and the file may be read at that moment.
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let message = format!("{name} is empty, as if somebody were writing it");
-            let help = "a fleet that is to have no agents says `agents: []`".to_owned();
+            let message = format!("{name} is empty; perhaps a program is writing it at the moment");
+            let help = "for a fleet without agents, write `agents: []`".to_owned();
             self.problems.add(
                 Problem::error(Location::whole(file), message).help((!reading.agent_file).then_some(help)),
             );

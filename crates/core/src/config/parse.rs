@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
 
     fn alias(&mut self, anchor: usize, at: Location) -> Taken {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            return Err(Problem::error(at, "this alias stands inside its own anchor"));
+            return Err(Problem::error(at, "this alias is used inside its own anchor"));
         };
         if self.open.len() + anchored.height > MAX_LEVELS {
             return Err(too_deep(at));

@@ -101,8 +101,7 @@ impl<'a> KnownNames<'a> {
             return;
         };
         if own.max.is_none() && own.from.is_empty() {
-            let message =
-                "say how many its jobs may ask for, by `max`, or who may ask for its own, by `from`";
+            let message = "set `max` (how many follow-ups its jobs may request) or `from` (which agents may request its jobs)";
             problems.add(Problem::error(node.at, message).key(draft.key_of("followups")));
         }
         for name in own.from.iter().filter(|name| !self.agent_may_exist(name, draft)) {
@@ -201,7 +200,7 @@ impl<'a> KnownNames<'a> {
             let mut others = named.chain(for_anyone[number + 1..].iter().copied());
             let Some(other) = others.find(|other| place.starts_with(other)) else { continue };
             let at = schedule_at(place.draft, place.schedule.name.as_str());
-            let help = "name in `schedule` whose jobs one of them waits for, or give them a `status` each that differs";
+            let help = "set `schedule` in one of them, or give each a different `status`";
             let problem = Problem::error(at, in_a_circle(&[place, &other])).help(help.to_owned());
             problems.add(problem.key(place.key("type")));
         }

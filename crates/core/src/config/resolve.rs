@@ -146,7 +146,8 @@ fn schedule(
     }
     for variable in trigger.secret_names() {
         if (loader.outside.env)(variable).is_none_or(|secret| secret.trim().is_empty()) {
-            let message = format!("{variable}, which is to hold the secret of this webhook, is not set");
+            let message =
+                format!("the environment variable {variable} with the secret of this webhook is not set");
             let problem = Problem::error(schedule_at(draft, name.as_str()), message);
             let key = draft.key_of(&format!("schedules.{name}.secret_env"));
             loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
@@ -245,7 +246,7 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     if draft.node.get("permission_mode").and_then(Node::text) == Some("ask") {
         let allowed = draft.node.entry("allowed_tools").filter(|written| !written.node.is_null());
         if let Some(written) = allowed {
-            let message = "`allowed_tools` would go around the rules of `permission_mode: ask`";
+            let message = "`allowed_tools` would bypass the rules of `permission_mode: ask`";
             let problem = Problem::error(written.key_at, message).key(draft.key_of("allowed_tools"));
             loader.problems.add(problem.help("name them under `permissions.allow`".to_owned()));
         }
@@ -279,7 +280,8 @@ fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(written) = draft.node.get("mcp_servers").and_then(|servers| servers.entry(OWN_SERVER)) else {
         return;
     };
-    let message = format!("with `{needed}` the MCP server `{OWN_SERVER}` is the fleet's own");
+    let message =
+        format!("with `{needed}`, the name `{OWN_SERVER}` is reserved for the MCP server of the fleet");
     let problem = Problem::error(written.key_at, message).key(draft.key_of("mcp_servers"));
     loader.problems.add(problem.help("give this one another name".to_owned()));
 }

@@ -160,7 +160,7 @@ impl Checker<'_> {
     fn list(&mut self, items: &mut [Node], blame: Location, schema: &'static Json) -> Json {
         let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or_default();
         if u64::try_from(items.len()).is_ok_and(|count| count < least) {
-            self.error(blame, format!("this list has {} items; the least is {least}", items.len()), None);
+            self.error(blame, format!("this list has {} items; the minimum is {least}", items.len()), None);
         }
         let item_schema = schema.get("items").unwrap_or(&Json::Bool(true));
         let mut list = Vec::with_capacity(items.len());
@@ -244,7 +244,7 @@ impl Checker<'_> {
             self.warning(at, format!("`{written}` is accepted, but {pending}"), None);
         }
         if let Some(instead) = word("x-herdctl") {
-            self.warning(at, format!("`{written}` does nothing here: {instead}"), None);
+            self.warning(at, format!("`{written}` has no effect here: {instead}"), None);
         }
         let old_name = aliases_of(property).any(|(alias, old)| old && alias == written);
         if let (true, Some(Step::Key { name, .. })) = (old_name, self.path.last()) {
@@ -254,7 +254,7 @@ impl Checker<'_> {
             let help = "set it in the fleet file, under `defaults` or the agent's `overrides`";
             self.error(
                 at,
-                format!("`{written}` may not stand in an agent's own file"),
+                format!("`{written}` is not allowed in an agent's own file"),
                 Some(help.to_owned()),
             );
         }

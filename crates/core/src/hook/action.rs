@@ -51,7 +51,7 @@ pub enum HookAction {
         timeout: Duration,
         /// Secret to sign the body.
         secret: Option<String>,
-        /// Environment variable that holds the secret.
+        /// Environment variable that contains the secret.
         secret_env: Option<String>,
         /// Number of retries after a response with status 5xx, 408 or 429, or without a response.
         retries: u32,
@@ -61,13 +61,13 @@ pub enum HookAction {
     /// A message to a Discord channel.
     Discord {
         channel_id: String,
-        /// Environment variable that holds the bot's token.
+        /// Environment variable that contains the bot's token.
         bot_token_env: String,
     },
     /// A message to a Slack channel.
     Slack {
         channel_id: String,
-        /// Environment variable that holds the bot's token.
+        /// Environment variable that contains the bot's token.
         bot_token_env: String,
     },
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::work::WorkItem;
 
-/// Fields of a job: the documented fields in their documented order, then those of cowhand.
+/// Fields of a job: first the fields that herdctl documents, in their order, then the fields that only cowhand has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRecord {
     pub id: JobId,
@@ -199,7 +199,7 @@ impl TryFrom<JobRecord> for Job {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the record of {id} says {status} but its {field} does not fit")]
+#[error("the record of {id} has the status {status}, which does not match its field `{field}`")]
 pub struct RecordError {
     id: JobId,
     status: JobStatus,

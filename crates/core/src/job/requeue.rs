@@ -36,13 +36,13 @@ impl NotBegun {
 /// Attempts of a job that never began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Requeued {
-    /// Reason of the last one; none once an attempt has begun since.
+    /// Reason why the last of these attempts did not begin; none after an attempt has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Number of times in a row with this reason.
     #[serde(default)]
     pub times: u32,
-    /// Total number. These do not count for `retry`.
+    /// Total number of attempts that never began. They do not count for `retry`.
     #[serde(default)]
     pub in_all: u32,
 }

@@ -11,8 +11,8 @@ use super::runner;
 use super::shell::{self, Word};
 use super::within::{self, Command, Piece};
 
-/// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` matches any
-/// letters of a word, and as a separate word any words.
+/// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` inside a word
+/// matches any letters; `*` as a separate word matches any number of words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "permission", "examples" = ["Read", "Bash(cargo *)", "mcp__files__*"]))]
@@ -40,7 +40,7 @@ pub enum RuleError {
     #[error("{0:?} has an empty pattern; without the brackets it means every command")]
     Empty(String),
     #[error(
-        "{pattern:?} has {letter:?} in it: a pattern is compared with the words of one plain command, which has no such thing"
+        "{pattern:?} contains {letter:?}: a pattern is compared with the words of one plain command, which cannot contain this character"
     )]
     NotWords { pattern: String, letter: char },
 }

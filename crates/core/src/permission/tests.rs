@@ -363,11 +363,11 @@ fn rules_that_could_not_mean_what_they_say() {
         ),
         (
             "Bash(cargo * && ls)",
-            "\"cargo * && ls\" has '&' in it: a pattern is compared with the words of one plain command, which has no such thing",
+            "\"cargo * && ls\" contains '&': a pattern is compared with the words of one plain command, which cannot contain this character",
         ),
         (
             "Bash(git commit -m \"x\")",
-            "\"git commit -m \\\"x\\\"\" has '\"' in it: a pattern is compared with the words of one plain command, which has no such thing",
+            "\"git commit -m \\\"x\\\"\" contains '\"': a pattern is compared with the words of one plain command, which cannot contain this character",
         ),
         ("Re ad", r#""Re ad" names no tool; for example Read, Bash(cargo *) or mcp__files__*"#),
     ] {

@@ -45,10 +45,10 @@ impl ScheduleHold<'_> {
         match self {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
-            Self::Off => "its schedule was turned off during its pause".to_owned(),
+            Self::Off => "its schedule was disabled during its pause".to_owned(),
             Self::Removed => {
-                "its schedule is not in the config any more, and with it what the job may not do; put it back, \
-                 name it in `adopt` of the schedule of the same agent that it has become, or cancel the job"
+                "its schedule is no longer in the config, so the restrictions of the job are not known; restore the \
+                 schedule, name it in `adopt` of the schedule of the same agent that replaces it, or cancel the job"
                     .to_owned()
             }
         }

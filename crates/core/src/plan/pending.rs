@@ -107,9 +107,13 @@ impl Snapshot {
         // A job with an item, or without a turn, comes before every new firing.
         let turn = own_turn.filter(|_| job.item.is_none());
         let firings = turn.map_or(0, |turn| self.firings_before(agent, turn));
-        let places = if running == 1 { "1 place".to_owned() } else { format!("{running} places") };
         let before = what_comes_before(jobs, firings);
-        format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name)
+        let taken = if running == 1 {
+            format!("the only place of {} is taken", agent.name)
+        } else {
+            format!("all {running} places of {} are taken", agent.name)
+        };
+        format!("{taken} (`max_concurrent`); {before}")
     }
 
     /// Checks whether a pending job would take a place that becomes free now.

@@ -81,7 +81,7 @@ impl Snapshot {
             }
             ProviderWait::Full => {
                 let places = slot.limits.max_concurrent?;
-                let how = format!("as many jobs run at the provider {name} as it has places");
+                let how = format!("all slots of the provider {name} are taken");
                 (None, format!("{how} ({places}, `max_concurrent`)"))
             }
         };

@@ -200,10 +200,10 @@ impl Placeholder {
         }
         let plain: String = outside_quotes(&self.expression).map(|(_, character)| character).collect();
         if plain.contains([':', '{', '}']) {
-            return Err(self.unreadable("slices and maps are not offered here".to_owned()));
+            return Err(self.unreadable("slices and maps are not supported here".to_owned()));
         }
         if plain.split(|c: char| !is_word(c)).any(|word| word == "is") {
-            return Err(self.unreadable("tests with `is` are not offered here".to_owned()));
+            return Err(self.unreadable("tests with `is` are not supported here".to_owned()));
         }
         for after in plain.split('|').skip(1) {
             let name: String = after.trim_start().chars().take_while(|c| is_word(*c)).collect();

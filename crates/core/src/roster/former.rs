@@ -30,8 +30,8 @@ impl Former {
         let short = self.agent == new.agent && !self.name.as_str().contains('/');
         let written = if short { self.name.to_string() } else { self.to_string() };
         format!(
-            "it seems to be {self} under a new name, and would fire again for all that is on its list; write \
-             `adopt: {written}` to go on where that was, or run `cowhand schedule enable {}/{}` to begin anew",
+            "it seems to be {self} under a new name, and would fire again for all items of its list; to continue the \
+             history, write `adopt: {written}`; to start without it, run `cowhand schedule enable {}/{}`",
             new.agent, new.name
         )
     }

@@ -19,19 +19,19 @@ impl Agent {
         if let Some(server) = self.shown_server().filter(|_| runtime == Runtime::Codex) {
             let key = format!("mcp_servers.{server}.url");
             let why = format!(
-                "`{key}` has a user name or a query in it, which may be secret, and Codex takes it only as an argument, for everyone on the machine to see; what is secret belongs in `headers`"
+                "`{key}` contains a user name or a query, which may be secret, and Codex accepts it only as an argument, which every user of the machine can see; put secrets into `headers`"
             );
             return Some(Unenforceable { key, why });
         }
         if self.tools.mode == PermissionMode::Ask && !runtime.asks() {
             let why = format!(
-                "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so it is not started"
+                "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so the agent is not started"
             );
             return Some(Unenforceable { key: "permission_mode".to_owned(), why });
         }
         let key = self.forbidding()?;
         let why = format!(
-            "`{key}` forbids something that nobody can keep from `runtime: {name}`, so it is not started; take the key away, or choose a runtime that knows it"
+            "`runtime: {name}` cannot enforce `{key}`, so the agent is not started; remove the key, or choose another runtime"
         );
         Some(Unenforceable { key: key.to_owned(), why })
     }

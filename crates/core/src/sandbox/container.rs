@@ -60,7 +60,7 @@ impl Container {
             return self.refused;
         }
         if self.image.is_none() {
-            return Some("`docker` needs `image`: what its container is made of, such as `image: node:22`");
+            return Some("`docker` needs the image of its container, for example `image: node:22`");
         }
         None
     }

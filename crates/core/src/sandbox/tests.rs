@@ -108,7 +108,7 @@ fn what_no_machine_could_do() {
     for (text, word) in [
         (
             r#"{"kind":"landlock","network":{"hosts":["a.com"]}}"#,
-            Some("Landlock knows ports but no addresses"),
+            Some("Landlock can restrict ports (`network: {ports: …}`) but not hosts"),
         ),
         (r#"{"kind":"bubblewrap","network":{"ports":[443]}}"#, Some("name the hosts")),
         (r#"{"kind":"landlock","credentials":"outside"}"#, Some("whose proxy adds them")),
@@ -119,7 +119,10 @@ fn what_no_machine_could_do() {
         (r#""docker""#, Some("needs `image`")),
         (r#"{"kind":"docker","image":"a"}"#, None),
         (r#"{"kind":"docker","image":"a","network":"on"}"#, None),
-        (r#"{"kind":"docker","image":"a","network":{"hosts":["a.com"]}}"#, Some("whose proxy knows hosts")),
+        (
+            r#"{"kind":"docker","image":"a","network":{"hosts":["a.com"]}}"#,
+            Some("needs the proxy of `kind: bubblewrap`"),
+        ),
         (r#"{"kind":"docker","image":"a","network":{"ports":[443]}}"#, Some("needs `kind: landlock`")),
         (r#"{"kind":"docker","image":"a","credentials":"outside"}"#, Some("whose proxy adds them")),
     ] {

@@ -104,7 +104,7 @@ fn safe_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).to_string())
 }
 
-/// Key of a firing, unique within a schedule. Its insertion is the lock.
+/// Key of a firing, unique within a schedule, so that each occurrence fires once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct FiringKey(String);
 

@@ -153,7 +153,7 @@ fn who_is_trusted() {
             by(None, AuthorPermission::Unknown),
             "refused: one of its authors has no name, or no account any more",
         ),
-        (&names, TextOrigin::default(), "refused: it does not say who wrote it"),
+        (&names, TextOrigin::default(), "refused: its author is not known"),
         (&write, by(Some("eve"), has(Write)), ""),
         (&write, by(Some("eve"), has(Admin)), ""),
         (
@@ -266,7 +266,10 @@ fn permissions_count_where_they_are_said_to() {
         assert_eq!(of(repo).open_questions(&[&trust]), [], "what is refused anyhow is asked nowhere");
     }
     let nowhere = TextOrigin { repo: None, ..of("o/r") };
-    assert_eq!(verdict_text(trust.verdict(&nowhere)), "refused: it names no repository, and `repos` does");
+    assert_eq!(
+        verdict_text(trust.verdict(&nowhere)),
+        "refused: it names no repository, and `repos` lists the trusted ones"
+    );
 }
 
 #[test]
@@ -289,11 +292,7 @@ fn what_cannot_be_proved_is_a_strangers() {
         let words = TextOrigin::of(&trigger(written.clone()), &FiringContext::default());
         assert_eq!(words.is_some(), brings_words, "{written}");
         if let Some(words) = words {
-            assert_eq!(
-                verdict_text(names.verdict(&words)),
-                "refused: it does not say who wrote it",
-                "{written}"
-            );
+            assert_eq!(verdict_text(names.verdict(&words)), "refused: its author is not known", "{written}");
         }
     }
 }
@@ -340,7 +339,7 @@ fn authors_of_items() {
         of(json!({"author": null}), Some("o/r")),
         "refused: one of its authors has no name, or no account any more"
     );
-    assert_eq!(of(json!({}), None), "refused: it does not say who wrote it");
+    assert_eq!(of(json!({}), None), "refused: its author is not known");
 }
 
 /// Letters that only look alike are different letters.

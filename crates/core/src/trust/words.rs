@@ -156,7 +156,7 @@ impl TextOrigin {
             Head::Own => None,
             Head::Fork(Some(from)) => Some(format!("its commits come from the fork {from}")),
             Head::Fork(None) => Some("its commits come from a fork that is gone".to_owned()),
-            Head::OfPull(_) | Head::Unknown => Some("nobody knows where its commits come from".to_owned()),
+            Head::OfPull(_) | Head::Unknown => Some("the origin of its commits is not known".to_owned()),
         }
     }
 
@@ -164,7 +164,7 @@ impl TextOrigin {
         if self.is_unsigned {
             "its deliveries are not signed, so that anybody could have written it"
         } else {
-            "it does not say who wrote it"
+            "its author is not known"
         }
     }
 }

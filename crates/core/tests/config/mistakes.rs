@@ -69,7 +69,7 @@ fn sandboxes() {
         (
             "sandbox: {kind: landlock, network: {hosts: [a.com]}}".to_owned(),
             1,
-            "Landlock knows ports but no addresses",
+            "Landlock can restrict ports (`network: {ports: …}`) but not hosts",
         ),
         ("sandbox: {kind: bubblewrap, network: {ports: [443]}}".to_owned(), 1, "name the hosts"),
         ("sandbox: {kind: bubblewrap, network: {}}".to_owned(), 1, "either `ports`"),
@@ -90,12 +90,16 @@ fn sandboxes() {
         (
             "sandbox: {kind: docker, image: a, network: {hosts: [a.com]}}".to_owned(),
             1,
-            "whose proxy knows hosts",
+            "needs the proxy of `kind: bubblewrap`",
         ),
         // herdctl has its own image.
         ("docker: {enabled: true}".to_owned(), 0, ""),
         (schedule("landlock"), 0, ""),
-        (schedule("{kind: landlock, network: {hosts: [a.com]}}"), 1, "Landlock knows ports but no addresses"),
+        (
+            schedule("{kind: landlock, network: {hosts: [a.com]}}"),
+            1,
+            "Landlock can restrict ports (`network: {ports: …}`) but not hosts",
+        ),
         // Each is valid, but not both together.
         (
             format!("sandbox: {{kind: landlock, network: {{ports: [443]}}}}, {}", schedule("bubblewrap")),

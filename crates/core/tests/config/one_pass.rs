@@ -36,7 +36,7 @@ fn all_errors_at_once() {
 cowhand.yaml:3:5 unknown key `descripton`
 cowhand.yaml:4:16 expected a whole number, found `many`
 cowhand.yaml:7:7 a webhook needs `secret_env` or `secret`; `allow_unsigned: true` accepts unsigned deliveries
-cowhand.yaml:8:7 warning: NOT_SET, which is to hold the secret of this webhook, is not set
+cowhand.yaml:8:7 warning: the environment variable NOT_SET with the secret of this webhook is not set
 cowhand.yaml:9:48 there is no schedule `coder/chek`
 cowhand.yaml:10:47 there is no schedule `builder/nightly`
 cowhand.yaml:11:33 invalid minute \"99\" in cron expression; expected 0-59, lists (1,2), ranges (1-5) or steps (*/5)
@@ -45,7 +45,7 @@ cowhand.yaml:14:7 `end_at` (2026-01-01T00:00:00Z) is not after `start_at` (2026-
 cowhand.yaml:16:17 the environment variable `NO_SUCH_VARIABLE` is not set
 cowhand.yaml:18:65 there is no agent `codr`
 cowhand.yaml:20:5 unknown key `descripton`
-cowhand.yaml:21:14 `network: {hosts: …}` needs `kind: bubblewrap`: Landlock knows ports but no addresses; `network: {ports: …}` is what it can do
+cowhand.yaml:21:14 `network: {hosts: …}` needs `kind: bubblewrap`: Landlock can restrict ports (`network: {ports: …}`) but not hosts
 cowhand.yaml:22:23 there is no agent `nobody`
 cowhand.yaml:23:11 the agent `builder` is defined twice; the first is in cowhand.yaml, line 15
 cowhand.yaml:24:75 there is no agent `nobody`";

@@ -20,7 +20,7 @@ async fn after_a_panic_the_attempt_is_taken_up_again() {
         let history = store.history(job.id().clone()).await.unwrap().unwrap();
         assert_eq!(history.attempts.len(), 1, "{place}");
         let log = scene.read("log");
-        let told = format!("looking after it panicked: the fault that was planned for {place:?}");
+        let told = format!("looking after it panicked: injected fault at {place:?}");
         assert!(log.contains(&told), "{place}:\n{log}");
     }
 }

@@ -70,7 +70,7 @@ fn check_one(
         && asked.credentials == Credentials::Inside
         && agent.runtime() != Runtime::Command
     {
-        let message = "with the network off its program cannot reach its model; name whom it reaches in `network`, or have `credentials: outside` with bubblewrap";
+        let message = "with the network off, the agent cannot reach its model; list the allowed hosts in `network`, or set `credentials: outside` with bubblewrap";
         loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
     }
 }
@@ -91,7 +91,7 @@ fn beside_its_config(
     let within = if here { Path::new("") } else { agent.directory.as_path() };
     let held = loader.sources.paths().find(|path| path.starts_with(within))?;
     Some(format!(
-        "{} lies where this agent works, and Landlock cannot keep it from the agent, which is not started then; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+        "{} is in the directory of this agent, and Landlock cannot protect it there, so the agent is not started; set another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
         held.file_name().unwrap_or_default().to_string_lossy()
     ))
 }
@@ -106,18 +106,19 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
     }
     if let Some(key) = rules.held_by_none() {
         let message = format!(
-            "`{key}` needs a `kind` that can hold it (`landlock`, `bubblewrap` or `docker`): `kind: none` holds nothing but caps"
+            "`{key}` needs a `kind` that can enforce it (`landlock`, `bubblewrap` or `docker`): `kind: none` enforces only caps"
         );
         return Some((key, message));
     }
     if rules.memory.is_some_and(|memory| memory.bytes() < LEAST_MEMORY) {
-        let message = "no program begins with so little memory; the least is 4MB, and most need far more";
+        let message =
+            "no program can start with so little memory; the minimum is 4MB, and most programs need far more";
         return Some(("memory", message.to_owned()));
     }
     let is_all = |path: &&String| matches!(path.trim_end_matches('/'), "" | "~");
     let all = rules.write.iter().flatten().find(is_all)?;
     let message = format!(
-        "`{all}` is or holds the home of whoever runs cowhand, and nothing of it would be left to protect; name folders below it"
+        "`{all}` contains the whole home directory of the user who runs cowhand, so the sandbox would protect nothing in it; list folders below it"
     );
     Some(("write", message))
 }
@@ -131,7 +132,7 @@ fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, S
     let (_, unable) = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
     let runtime = unable.runtime().name();
     let message = format!(
-        "`credentials: outside` cannot be had for `runtime: {runtime}`: nobody knows how its program is told where its provider is"
+        "`credentials: outside` is not supported for `runtime: {runtime}`: cowhand does not know how to set the address of its provider"
     );
     Some(("credentials", message))
 }
@@ -139,14 +140,15 @@ fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, S
 /// Returns the reason if this kind of sandbox denies something that the agent needs.
 fn never_starts(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
     if asked.kind == SandboxKind::Docker && agent.runtime() == Runtime::Acp {
-        let why = "`runtime: acp` speaks through a client of cowhand's own, which is in no image";
+        let why =
+            "`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox";
         return Some(why.to_owned());
     }
     // Jobs communicate with the fleet over a socket.
     let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
     (closed && agent.needs_job_channel()).then(|| {
         format!(
-            "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {}` lets no agent have one; `sandbox: bubblewrap` does",
+            "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, which `sandbox: {}` does not give to agents; use `sandbox: bubblewrap`",
             asked.kind
         )
     })

@@ -40,11 +40,11 @@ fn check_one(
     let key = schedule.map_or("trust".to_owned(), |schedule| format!("schedules.{}.trust", schedule.name));
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
     let message = if !trust.says_whom() {
-        "say who is trusted, by `allow_authors` or `min_permission`, or what becomes of everybody, by `strangers`"
+        "set `allow_authors` or `min_permission` to define who is trusted, or `strangers` to treat all authors alike"
     } else if let Some(message) = trust.allow_authors.iter().find_map(|author| no_name(author)) {
         message
     } else if trust.sandbox.as_ref().is_some_and(|own| own.rules().kind == SandboxKind::None) {
-        "the strict sandbox has to be one: `kind: bubblewrap`, for example"
+        "the strict sandbox cannot have `kind: none`; use `kind: bubblewrap`, for example"
     } else if let (true, Some(message)) = (trust.confines(), asked.contradiction()) {
         message
     } else {
@@ -78,7 +78,7 @@ fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sch
     let is_held = agent.sandbox(Some(&schedule.name), false).kind != SandboxKind::None;
     if tells && !is_held && agent.trusts(Some(schedule)).is_empty() {
         let message = format!(
-            "{from} tells this agent what to do, and nothing holds it; `trust` says who may, or `sandbox` holds it"
+            "{from} can give instructions to this agent, and no sandbox restricts it; set `trust` to limit the authors, or `sandbox` to restrict the agent"
         );
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.trust", schedule.name));
@@ -131,7 +131,7 @@ fn decides_nothing(trust: &Trust) -> Option<&'static str> {
 fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let unsigned = matches!(schedule.trigger.kind(), TriggerKind::Webhook { allow_unsigned: true, .. });
     if unsigned && !agent.trusts(Some(schedule)).is_empty() {
-        let message = "with `allow_unsigned` nobody can be trusted: all its deliveries are a stranger's";
+        let message = "with `allow_unsigned`, every delivery counts as text of a stranger, so the trust rules trust nobody";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
@@ -160,7 +160,7 @@ fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
     let is_bound = trusts.iter().any(|trust| !trust.repos.is_empty());
     let is_webhook = matches!(schedule.trigger.kind(), TriggerKind::Webhook { .. });
     if is_webhook && by_permission && !is_bound && trusts.iter().any(by_app) {
-        let message = "whoever installs the App is admin of a repository of their own: name yours in `repos` of `trust`";
+        let message = "everybody who installs the App is admin of a repository of their own; list your repositories in `trust.repos`";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         loader.problems.add(problem.key(draft.key_of(&format!("schedules.{}.trust.repos", schedule.name))));
     }
@@ -171,7 +171,7 @@ fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
 fn together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let confines = agent.trusts(Some(schedule)).into_iter().any(Trust::confines);
     if confines && agent.isolation_of(Some(&schedule.name)).kind == IsolationKind::Shared {
-        let message = "strangers' jobs work where all others do, and what they leave there is trusted afterwards; `isolation: clone` keeps them apart";
+        let message = "jobs with text of strangers share the directory of all other jobs, which then use the files that they leave there; `isolation: clone` separates them";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.isolation", schedule.name));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });

@@ -41,7 +41,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         of_budget(idle, budget, &agent.budget, &draft.key_of("budget"));
     }
     if let Some(written) = draft.node.entry("ask_timeout") {
-        let message = "`ask_timeout` does nothing: without `permission_mode: ask`, `followups` or `fleet_tools` nobody is asked";
+        let message = "`ask_timeout` has no effect without `permission_mode: ask`, `followups` or `fleet_tools`, because the agent cannot ask";
         idle.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_job_channel());
     }
     work_source(idle, draft, agent);
@@ -57,7 +57,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
             let Some(written) = node.get("breaker").and_then(|breaker| breaker.entry(empty)) else {
                 continue;
             };
-            let message = format!("`{empty}` does nothing without `empty_runs`");
+            let message = format!("`{empty}` has no effect without `empty_runs`");
             idle.note(
                 written.key_at,
                 message,
@@ -90,8 +90,7 @@ fn timing(
         ("jitter", recurs, "`cron` or `interval`"),
     ] {
         let Some(written) = node.entry(name).filter(|written| !written.node.is_null()) else { continue };
-        let message =
-            format!("`{name}` does nothing here: only schedules of type {where_} have a use for it");
+        let message = format!("`{name}` has no effect here: only schedules of type {where_} use it");
         idle.note(written.key_at, message, key(name), !works);
     }
     // Schedules of other types are not recorded here, because the loop above records the key for them.
@@ -125,7 +124,7 @@ fn larger<T: PartialOrd + Copy>(
     for pair in set.windows(2) {
         let [(name, own), (other, next)] = pair else { continue };
         let Some(entry) = written.entry(name) else { continue };
-        let message = format!("`{name}` is more than `{other}`, which is reached before");
+        let message = format!("`{name}` is more than `{other}`, which is reached first");
         idle.note(entry.key_at, message, format!("{key}.{name}"), own > next);
     }
 }
@@ -148,7 +147,7 @@ fn followups(idle: &mut Idle, draft: &Draft, agent: &Agent) {
     };
     let begun = Timestamp::UNIX_EPOCH;
     let first = followups.next(Chain { made: 0, began: begun }, begun, begun);
-    let message = "there can be no follow-up: `expires` is over before `min_interval` is";
+    let message = "no follow-up is possible: `expires` is shorter than `min_interval`";
     idle.note(written.key_at, message, draft.key_of("followups"), first.is_err());
 }
 
@@ -161,7 +160,7 @@ fn hooks(idle: &mut Idle, draft: &Draft, agent: &Agent) {
             let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));
             idle.note(
                 events.key_at,
-                "with `on_events: []` this hook is never run; unset means after all",
+                "with `on_events: []` this hook never runs; remove the key to run it after every job",
                 key,
                 is_idle,
             );
@@ -171,7 +170,7 @@ fn hooks(idle: &mut Idle, draft: &Draft, agent: &Agent) {
 
 fn retry(idle: &mut Idle, owner: &Node, retry: &Retry, key: &str) {
     let Some(written) = owner.get("retry").and_then(|retry| retry.entry("on")) else { return };
-    let message = "with `on: []` nothing is tried again, whatever `max_attempts` says";
+    let message = "with `on: []` no job is retried, whatever the value of `max_attempts`";
     idle.note(written.key_at, message, format!("{key}.on"), retry.on.is_empty() && retry.max_attempts > 1);
 }
 
@@ -179,7 +178,7 @@ fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&SandboxRules>, key: &
     let (Some(sandbox), Some(written)) = (sandbox, owner.get("sandbox")) else { return };
     for name in ["image", "socket"] {
         let Some(entry) = written.entry(name) else { continue };
-        let message = format!("`{name}` does nothing without `kind: docker`");
+        let message = format!("`{name}` has no effect without `kind: docker`");
         idle.note(entry.key_at, message, format!("{key}.{name}"), sandbox.kind != SandboxKind::Docker);
     }
 }
@@ -191,7 +190,7 @@ fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&Sandbox
     let lost = sandbox.kept_from(of_agent);
     for name in ["write", "read", "network"] {
         let Some(entry) = written.entry(name) else { continue };
-        let message = "not all of this is open: a schedule only narrows what the sandbox of its agent opens; write it there, too";
+        let message = "part of this has no effect: a schedule can only restrict the sandbox of its agent further; add it to the sandbox of the agent, too";
         idle.note(entry.key_at, message, format!("{key}.{name}"), lost.contains(&name));
     }
 }
@@ -204,7 +203,7 @@ fn allowed(idle: &mut Idle, owner: &Node, permissions: Option<&Permissions>, key
     for (number, (rule, written)) in rules.iter().zip(written.map(Node::list).unwrap_or_default()).enumerate()
     {
         let message = format!(
-            "`{rule}` allows nothing: such a command is not plain, or runs others, and is always asked"
+            "`{rule}` has no effect: a person is always asked about a command that is not plain or runs other commands"
         );
         idle.note(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
     }
@@ -228,7 +227,7 @@ fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permission
     };
     let names_any =
         |permissions: &Permissions| permissions.allow.as_ref().is_some_and(|rules| !rules.is_empty());
-    let message = "this allows nothing: a schedule only narrows what its agent's `permissions.allow` names, and that names nothing";
+    let message = "this has no effect: a schedule can only restrict the `permissions.allow` of its agent, and that list is empty";
     idle.note(written.key_at, message, key, names_any(own) && !names_any(of_agent));
 }
 
@@ -240,7 +239,7 @@ pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     names.sort_unstable();
     let unused = loader.provider_places.iter().filter(|(name, _)| !used.contains(name));
     for (name, at) in unused.filter(|_| !roster.agents.is_empty()) {
-        let message = format!("no agent uses the provider `{name}`, so its limits hold for nobody");
+        let message = format!("no agent uses the provider `{name}`, so its limits have no effect");
         let theirs =
             || (!names.is_empty()).then(|| format!("agents here use {}", one_of(names.iter().copied())));
         let help = did_you_mean(name, names.iter().copied()).or_else(theirs);

@@ -57,15 +57,15 @@ fn refusal(docker: &Docker) -> Option<&'static str> {
     let is_set = |list: Option<usize>| list.is_some_and(|length| length > 0);
     if is_set(docker.host_config.as_ref().map(IndexMap::len)) {
         return Some(
-            "`docker.host_config` goes past every rule of the sandbox, so it is not handed on; say what is needed by the other keys",
+            "`docker.host_config` bypasses all rules of the sandbox, so cowhand does not support it; use the other keys",
         );
     }
     if is_set(docker.ports.as_ref().map(Vec::len)) {
-        return Some("`docker.ports` would let others in, and nobody is: take it away");
+        return Some("cowhand does not publish ports of containers; remove `docker.ports`");
     }
     if docker.ephemeral == Some(false) {
         return Some(
-            "`docker.ephemeral: false` keeps a container from job to job; here each job has its own, which goes with it",
+            "cowhand does not support `docker.ephemeral: false`: each job has its own container, which is removed after the job",
         );
     }
     None

@@ -32,8 +32,9 @@ fn without_money() {
             "what only others have reserved is waited for",
             scene(EVERY_HOUR, 3, 2).last_due("09:00").job("agent", RUNNING).max(9),
             "10:00",
-            "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by jobs under way, \
-             and a run may need $1.00; it starts as soon as they leave room, and a `budget.per_job_usd` reserves less, \
+            "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by running jobs, \
+             and a job may need $1.00; the job starts when running jobs leave enough; to reserve less for each job, \
+             set `budget.per_job_usd`, \
              due 10:00 | wake 01-06 00:00",
         ),
         (

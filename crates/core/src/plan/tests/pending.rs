@@ -13,7 +13,7 @@ fn what_a_pending_job_waits_for() {
     let manual = || Scene::new(r#"{"type":"manual"}"#);
     let alone = |scene: Scene| scene.up_since("10:00");
     let ahead = LiveState::Pending { not_before: Some(at("10:01")) };
-    let full = "a has 1 place (`max_concurrent`), and as many jobs run";
+    let full = "the only place of a is taken (`max_concurrent`)";
     let nobody = "no daemon runs; it starts when a daemon does";
     for (case, scene, expected) in [
         ("the daemon's next look", manual().job("hand", PENDING), None),
@@ -49,7 +49,7 @@ fn since_when_a_retry_is_due() {
 /// Returns the sentence about what comes before the last job of the scene.
 fn before(scene: &Scene) -> String {
     let sentence = awaited(scene).unwrap().sentence;
-    sentence.split_once("as many jobs run; ").unwrap().1.to_owned()
+    sentence.split_once("taken (`max_concurrent`); ").unwrap().1.to_owned()
 }
 
 #[test]

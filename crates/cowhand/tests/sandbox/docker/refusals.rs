@@ -201,9 +201,10 @@ fn what_it_is_not_given() {
 #[test]
 fn what_needs_a_way_out() {
     let acp: Value = json!({"runtime": "acp"});
-    for (more, word) in
-        [(json!({"followups": {"max": 1}}), "need a socket of the fleet"), (acp, "a client of cowhand's own")]
-    {
+    for (more, word) in [
+        (json!({"followups": {"max": 1}}), "need a socket of the fleet"),
+        (acp, "needs cowhand's ACP client"),
+    ] {
         let mut agent = json!({"docker": {"enabled": true, "image": IMAGE}});
         agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let mut scene = Scene::new(User::Root, "touch ran", &agent);
