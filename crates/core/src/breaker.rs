@@ -62,7 +62,7 @@ pub struct BreakerState {
 
 /// Result of one job of the schedule.
 #[derive(Debug, Clone, Copy)]
-pub struct Run<'a> {
+pub struct FinishedJob<'a> {
     pub outcome: &'a Outcome,
     /// True if the job is known to have used no tool.
     pub empty: bool,
@@ -82,7 +82,7 @@ impl Breaker {
     }
 
     /// Records the result of a job, and returns a pause if the schedule has to pause.
-    pub fn judge(&self, state: &mut BreakerState, run: Run<'_>, now: Timestamp) -> Option<Pause> {
+    pub fn judge(&self, state: &mut BreakerState, run: FinishedJob<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
             // Cancelled jobs and lost machines do not count, because the schedule does not cause them.
             Outcome::Cancelled { .. }
@@ -143,7 +143,7 @@ impl Breaker {
         let pause = Backoff::doubling(first, MAX_BREAKER_PAUSE.max(first)).after(state.pauses);
         Pause {
             until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
-            reason: cut(reason, 0, LONGEST_REASON),
+            reason: cut(reason, 0, MAX_REASON_LENGTH),
         }
     }
 }
@@ -153,7 +153,7 @@ fn jobs_in_a_row(count: u32) -> String {
 }
 
 /// Maximum length of a reason, in bytes. The reason is part of an event and is shown on one line.
-const LONGEST_REASON: usize = 500;
+const MAX_REASON_LENGTH: usize = 500;
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +191,7 @@ mod tests {
                 'c' => Outcome::Cancelled { how: crate::job::Termination::Graceful },
                 _ => completed(),
             };
-            let run = Run { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
+            let run = FinishedJob { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
             let pause = breaker.judge(&mut state, run, now);
             answers += &pause
                 .map_or("-".to_owned(), |pause| format!("[{}m]", pause.until.duration_since(now).as_mins()));

@@ -427,7 +427,7 @@ impl SpendLimits {
 
     /// Returns the dollars that an attempt may spend, as known at its start, for programs that enforce a limit
     /// themselves.
-    pub fn most_dollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
+    pub fn max_dollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
         let windows = self.windows(Unit::Usd, own, fleet);
         let left = windows.map(|window| window.limit.saturating_sub(window.spent).max(1));
         left.chain(self.left_for_job(Unit::Usd, spent)).min()

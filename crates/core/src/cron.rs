@@ -364,14 +364,14 @@ mod tests {
                 ["2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"],
             ),
             (
-                "overlap: the first time only",
+                "fold: the first time only",
                 "30 2 * * *",
                 "Europe/Berlin",
                 "2026-10-24T12:00:00Z",
                 ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
             ),
             (
-                "overlap: asked between the two",
+                "fold: asked between the two",
                 "30 2 * * *",
                 "Europe/Berlin",
                 "2026-10-25T01:00:00Z",
@@ -392,7 +392,7 @@ mod tests {
                 ["2026-03-29T01:22:00Z", "2026-03-29T02:22:00Z"],
             ),
             (
-                "overlap: steps fire both times",
+                "fold: steps fire both times",
                 "*/30 * * * *",
                 "America/New_York",
                 "2026-11-01T05:15:00Z",

@@ -4,10 +4,10 @@
 //! their words, as a shell would split them, and never by their text. [`shell`] decides which commands can match an
 //! allow rule, and [`within`] finds commands that are hidden in others.
 
+mod possible_commands;
 mod rule;
 mod runner;
 mod shell;
-mod within;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -86,16 +86,16 @@ pub fn decide(
 impl Permissions {
     /// Returns the decision of these rules; none if no rule matches.
     fn verdict(&self, tool: &str, input: &Value) -> Option<ToolVerdict> {
-        let could = |rules: &Option<Vec<Rule>>| {
-            rules.iter().flatten().find(|rule| rule.could_mean(tool, input)).map(Rule::to_string)
+        let may_match = |rules: &Option<Vec<Rule>>| {
+            rules.iter().flatten().find(|rule| rule.may_match(tool, input)).map(Rule::to_string)
         };
-        if let Some(rule) = could(&self.deny) {
+        if let Some(rule) = may_match(&self.deny) {
             return Some(ToolVerdict::Deny { rule });
         }
-        if could(&self.ask).is_some() {
+        if may_match(&self.ask).is_some() {
             return Some(ToolVerdict::Ask);
         }
-        let allowed = self.allow.iter().flatten().any(|rule| rule.surely_means(tool, input));
+        let allowed = self.allow.iter().flatten().any(|rule| rule.matches_surely(tool, input));
         allowed.then_some(ToolVerdict::Allow)
     }
 }

@@ -413,7 +413,7 @@ as_text!(Zone, ClockTime, Day);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    #[error("jitter is 0 to {max} percent, not {0}", max = Jitter::LARGEST)]
+    #[error("jitter is 0 to {max} percent, not {0}", max = Jitter::MAX_PERCENT)]
     Jitter(u8),
     #[error("unknown time zone {0:?}; use an IANA name such as UTC or Europe/Berlin")]
     Zone(String),

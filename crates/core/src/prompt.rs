@@ -40,7 +40,7 @@ pub fn choose<'a>(trigger: Option<&'a str>, schedule: Option<&'a str>, default: 
 
 /// Renders the template with its values.
 pub fn render(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
-    template.parts(context).map(|parts| outside::lay_out(&parts))
+    template.parts(context).map(|parts| outside::assemble(&parts))
 }
 
 /// Renders the template with its values, followed by the work item if there is one.
@@ -52,7 +52,7 @@ pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String
         }
         parts.extend(item_parts(item, &context.author.labels().task));
     }
-    Ok(outside::lay_out(&parts))
+    Ok(outside::assemble(&parts))
 }
 
 fn item_parts(item: &WorkItem, label: &str) -> Vec<PromptPart> {

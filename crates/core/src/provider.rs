@@ -59,7 +59,7 @@ pub struct ProviderState {
 impl ProviderState {
     /// Returns the limit that applies now, if there is one.
     pub fn used_up(&self, now: Timestamp) -> Option<&Parked> {
-        self.parked.as_ref().filter(|parked| parked.until > now && !parked.is_from_ahead(now))
+        self.parked.as_ref().filter(|parked| parked.until > now && !parked.begins_in_future(now))
     }
 }
 
@@ -111,14 +111,14 @@ impl Parked {
 
     /// Checks whether the start of a limit without a reported end is in the future, because the clock was set back.
     /// Such a limit does not apply.
-    fn is_from_ahead(&self, now: Timestamp) -> bool {
+    fn begins_in_future(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }
 
     /// Records a limit that was reached again. `reset` is its end as the provider reports it. Several jobs reach the
     /// same limit within moments, so an existing park is never shortened.
     #[must_use]
-    pub fn met(
+    pub fn after_limit(
         before: Option<&Self>,
         provider: String,
         message: String,
@@ -185,7 +185,7 @@ mod tests {
             limits: Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() },
         };
         let parked = |reset: Option<i64>| {
-            let parked = Parked::met(None, "p".into(), "busy".into(), reset.map(at), at(1_000));
+            let parked = Parked::after_limit(None, "p".into(), "busy".into(), reset.map(at), at(1_000));
             ProviderState { parked: Some(parked), last_start: Some(at(1_000)) }
         };
         assert_eq!(slot.opens(&parked(None), at(1_001)), Some(at(1_015)));
@@ -197,7 +197,7 @@ mod tests {
     fn what_says_nothing_about_its_end_waits_longer_each_time() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
         let met = |before: Option<&Parked>, reset: Option<i64>, now: i64| {
-            Parked::met(before, "claude".into(), "busy".into(), reset.map(at), at(now))
+            Parked::after_limit(before, "claude".into(), "busy".into(), reset.map(at), at(now))
         };
         let seconds = |parked: &Parked, now: i64| parked.until.duration_since(at(now)).as_secs();
         let first = met(None, None, 0);

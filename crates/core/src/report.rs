@@ -51,7 +51,7 @@ pub struct Report {
 
 impl Report {
     /// Checks whether both reports have the same content, apart from their time.
-    pub fn says_what(&self, other: &Self) -> bool {
+    pub fn has_same_content(&self, other: &Self) -> bool {
         let content = |report: &Self| (report.outcome, report.summary.clone(), report.artifacts.clone());
         content(self) == content(other)
     }
@@ -76,7 +76,7 @@ pub enum ReportRefused {
     LongSummary(usize),
     #[error("a report has at most {MAX_ARTIFACTS} `artifacts`, and this one has {0}")]
     ManyArtifacts(usize),
-    #[error("an artifact has 1 to {LONGEST_ARTIFACT} characters, without invisible characters")]
+    #[error("an artifact has 1 to {MAX_ARTIFACT_LENGTH} characters, without invisible characters")]
     NotPlain,
     #[error("{0:?} is not an artifact: only http and https URLs without a user and password are accepted")]
     Address(String),
@@ -89,7 +89,7 @@ pub enum ReportRefused {
 pub const MAX_SUMMARY_LENGTH: usize = 20_000;
 pub const MAX_ARTIFACTS: usize = 20;
 /// Maximum length of an artifact in characters. Every work source can show this length.
-pub const LONGEST_ARTIFACT: usize = 300;
+pub const MAX_ARTIFACT_LENGTH: usize = 300;
 
 /// Returns the summary as it is stored.
 pub fn summary(given: &str) -> Result<String, ReportRefused> {
@@ -131,7 +131,7 @@ fn artifact(text: &str) -> Result<Artifact, ReportRefused> {
 pub fn is_plain(text: &str) -> bool {
     let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     !text.is_empty()
-        && text.chars().count() <= LONGEST_ARTIFACT
+        && text.chars().count() <= MAX_ARTIFACT_LENGTH
         && !text.chars().any(|c| c.is_control() || turns(c))
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let name = |text: &str| Ok(Artifact::Name(text.to_owned()));
         let path = |text: &str| Ok(Artifact::Path(text.to_owned()));
         let address = |text: &str| Err(ReportRefused::Address(text.to_owned()));
-        let long = "x".repeat(LONGEST_ARTIFACT + 1);
+        let long = "x".repeat(MAX_ARTIFACT_LENGTH + 1);
         for (text, expected) in [
             ("https://github.com/o/r/pull/7", name("https://github.com/o/r/pull/7")),
             (" HTTP://x ", name("HTTP://x")),

@@ -3,7 +3,7 @@
 //! This module only decides. The caller finds out the permission of an author in a repository, and the origin of a pull
 //! request ([`TextOrigin::open_questions`] returns what is missing).
 
-mod words;
+mod origin;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::github::Auth;
 use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, SandboxRules};
 use crate::word::written_as;
-pub use words::{Author, AuthorPermission, Head, Question, TextOrigin};
+pub use origin::{Author, AuthorPermission, Head, Question, TextOrigin};
 
 /// Authors whose text may get into a prompt. An author is trusted by name or by permission in the repository; everybody
 /// else is a stranger.
@@ -91,7 +91,7 @@ impl Trust {
     }
 
     /// Checks whether it defines who is trusted, or how strangers are treated.
-    pub(crate) fn says_whom(&self) -> bool {
+    pub(crate) fn is_defined(&self) -> bool {
         !self.allow_authors.is_empty() || self.min_permission.is_some() || self.strangers.is_some()
     }
 
@@ -104,24 +104,24 @@ impl Trust {
     }
 
     /// Decides about a text. A text without a known author is a stranger's.
-    pub fn verdict(&self, words: &TextOrigin) -> TrustVerdict {
-        let by_permission = || words.authors.iter().find_map(|author| self.too_little(author, words));
-        let strange = self.strange_anyhow(words).or_else(by_permission);
+    pub fn verdict(&self, origin: &TextOrigin) -> TrustVerdict {
+        let by_permission = || origin.authors.iter().find_map(|author| self.low_permission(author, origin));
+        let strange = self.stranger_reason(origin).or_else(by_permission);
         let strange = strange.map(|why| self.for_strangers().verdict(why));
-        let forked = words.fork().map(|why| self.for_forks().verdict(why));
+        let forked = origin.fork().map(|why| self.for_forks().verdict(why));
         strictest(strange.into_iter().chain(forked))
     }
 
     /// Returns the reason why a text is a stranger's whatever permissions its authors have.
-    pub(crate) fn strange_anyhow(&self, words: &TextOrigin) -> Option<String> {
-        let unnamed = || words.authors.iter().any(|author| author.login.is_none());
+    pub(crate) fn stranger_reason(&self, origin: &TextOrigin) -> Option<String> {
+        let unnamed = || origin.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
             let strange = |author: &&Author| !author.login.as_deref().is_some_and(|login| self.knows(login));
-            let stranger = words.authors.iter().find(strange).filter(|_| self.min_permission.is_none());
+            let stranger = origin.authors.iter().find(strange).filter(|_| self.min_permission.is_none());
             Some(format!("{} is not among `allow_authors`", stranger?.login.as_deref().unwrap_or_default()))
         };
-        self.elsewhere(words)
-            .or_else(|| words.authors.is_empty().then(|| words.silence().to_owned()))
+        self.unlisted_repo(origin)
+            .or_else(|| origin.authors.is_empty().then(|| origin.unknown_author_reason().to_owned()))
             .or_else(|| {
                 unnamed().then(|| "one of its authors has no name, or no account any more".to_owned())
             })
@@ -130,11 +130,11 @@ impl Trust {
 
     /// Returns the reason if the repository is not listed. Everybody may write in their own repository, so a delivery
     /// that names another repository is a stranger's.
-    fn elsewhere(&self, words: &TextOrigin) -> Option<String> {
-        if self.repos.is_empty() || words.is_placeless {
+    fn unlisted_repo(&self, origin: &TextOrigin) -> Option<String> {
+        if self.repos.is_empty() || origin.has_no_repository {
             return None;
         }
-        let Some(repo) = words.repo.as_deref() else {
+        let Some(repo) = origin.repo.as_deref() else {
             return Some("it names no repository, and `repos` lists the trusted ones".to_owned());
         };
         let covers = |known: &String| match known.strip_suffix("/*") {
@@ -145,12 +145,12 @@ impl Trust {
     }
 
     /// Returns the reason why the permission of an author is too low, if it is.
-    fn too_little(&self, author: &Author, words: &TextOrigin) -> Option<String> {
+    fn low_permission(&self, author: &Author, origin: &TextOrigin) -> Option<String> {
         let (login, least) = (author.login.as_deref()?, self.min_permission?);
         if self.knows(login) {
             return None;
         }
-        let has = match (author.standing, words.repo.as_deref()) {
+        let has = match (author.permission, origin.repo.as_deref()) {
             (AuthorPermission::Permission(own), _) if own >= least => return None,
             (_, None) => {
                 return Some(format!(
@@ -223,8 +223,8 @@ fn strictest(verdicts: impl Iterator<Item = TrustVerdict>) -> TrustVerdict {
 }
 
 /// Returns the strictest decision of all rules.
-pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &TextOrigin) -> TrustVerdict {
-    strictest(trusts.into_iter().map(|trust| trust.verdict(words)))
+pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, origin: &TextOrigin) -> TrustVerdict {
+    strictest(trusts.into_iter().map(|trust| trust.verdict(origin)))
 }
 
 /// Decides about text that comes from a job whose own text was not trusted. `why` is the reason.

@@ -141,7 +141,7 @@ impl ConfiguredSource {
     }
 
     /// Returns the repository, path or name, for people.
-    pub fn place(&self) -> &str {
+    pub fn location(&self) -> &str {
         match self {
             Self::Github { repo, .. } => repo.as_deref().unwrap_or_default(),
             Self::Files { path, .. } => path,

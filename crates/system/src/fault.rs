@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Debug)]
 struct PlannedFault {
-    place: String,
+    point: String,
     kind: FaultKind,
 }
 
@@ -23,8 +23,8 @@ enum FaultKind {
 
 static PLANNED_FAULT: OnceLock<Option<PlannedFault>> = OnceLock::new();
 
-pub fn place(name: &str) {
-    let Some(fault) = PLANNED_FAULT.get_or_init(planned_fault).as_ref().filter(|fault| fault.place == name)
+pub fn point(name: &str) {
+    let Some(fault) = PLANNED_FAULT.get_or_init(planned_fault).as_ref().filter(|fault| fault.point == name)
     else {
         return;
     };
@@ -44,8 +44,8 @@ pub fn place(name: &str) {
 fn planned_fault() -> Option<PlannedFault> {
     let text = std::env::var("COWHAND_FAULT").ok()?;
     let (text, panics) = text.strip_prefix("panic:").map_or((&*text, false), |text| (text, true));
-    let (place, count) = text.split_once(':').unwrap_or((text, "1"));
+    let (point, count) = text.split_once(':').unwrap_or((text, "1"));
     let count = AtomicU32::new(count.parse().ok()?);
     let kind = if panics { FaultKind::Work(count) } else { FaultKind::Process(count) };
-    Some(PlannedFault { place: place.to_owned(), kind })
+    Some(PlannedFault { point: point.to_owned(), kind })
 }

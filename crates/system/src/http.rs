@@ -21,14 +21,14 @@ pub fn client() -> ClientBuilder {
 /// Lets a client connect to these addresses only, whatever a request names. No proxy is used, because a proxy would
 /// resolve the name itself.
 pub fn connect_only_to(client: ClientBuilder, addresses: Vec<SocketAddr>) -> ClientBuilder {
-    client.no_proxy().dns_resolver(Arc::new(Checked(addresses)))
+    client.no_proxy().dns_resolver(Arc::new(FixedResolver(addresses)))
 }
 
 /// Resolver that returns the addresses that were checked before.
 #[derive(Debug)]
-struct Checked(Vec<SocketAddr>);
+struct FixedResolver(Vec<SocketAddr>);
 
-impl Resolve for Checked {
+impl Resolve for FixedResolver {
     fn resolve(&self, _: Name) -> Resolving {
         let addresses: Addrs = Box::new(self.0.clone().into_iter());
         Box::pin(std::future::ready(Ok(addresses)))

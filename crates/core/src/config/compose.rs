@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::checks::unused;
 use super::herdctl;
-use super::load::{Draft, Loader, normal};
+use super::load::{Draft, Loader, normalize};
 use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
@@ -33,7 +33,7 @@ const MAX_MERGED: usize = 250_000;
 const ROOT_FILE_KEYS: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
 
 /// Context that a fleet gets from the fleet above it.
-struct Above {
+struct ParentFleet {
     /// Files from the root to here, including this one.
     files: Vec<PathBuf>,
     /// Names of the fleets from the root to here.
@@ -44,7 +44,7 @@ struct Above {
 
 /// Collects the agents of the root file and of all fleets below. Returns the other keys of the root file.
 pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
-    let above = Above {
+    let above = ParentFleet {
         files: vec![path.to_owned()],
         names: Vec::new(),
         defaults: None,
@@ -74,7 +74,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
     if let Some(written) = node.get("budget") {
-        unused::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
+        unused::of_budget(&mut loader.unused, written, &loader.budget.limits, "budget");
     }
     let written = checked.value.get("server");
     let server = written.and_then(|value| ServerConfig::deserialize(value).ok()).unwrap_or_default();
@@ -94,8 +94,8 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     Loader::masked(checked)
 }
 
-fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above) {
-    let retention = whole_fleet(&mut node, "retention");
+fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: ParentFleet) {
+    let retention = take_as_defaults(&mut node, "retention");
     let own = node.remove("defaults").filter(|defaults| !defaults.is_null());
     above.defaults = [above.defaults.take(), retention, own].into_iter().flatten().reduce(merge);
     for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
@@ -112,15 +112,15 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above
 }
 
 /// Removes a key that applies to all agents from a fleet file, and returns it in the form of `defaults`.
-fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
+fn take_as_defaults(fleet: &mut Node, key: &str) -> Option<Node> {
     let Value::Map(map) = &mut fleet.value else { return None };
     let entry = map.entries.shift_remove(key)?;
     let entries = [(key.to_owned(), entry)].into_iter().collect();
-    Some(Node { value: Value::Map(Map { entries, replaces: false }), at: fleet.at })
+    Some(Node { value: Value::Map(Map { entries, replaces_all: false }), at: fleet.at })
 }
 
 /// Collects an agent. Returns none if the agent cannot be read; the reason is reported.
-fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &Above) -> Option<()> {
+fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &ParentFleet) -> Option<()> {
     if loader.merged > MAX_MERGED {
         return None;
     }
@@ -155,7 +155,7 @@ fn written(
     entry: &Node,
     key: &str,
     file: FileId,
-    above: &Above,
+    above: &ParentFleet,
 ) -> Option<(Node, FileId)> {
     let entries = entry.entries()?;
     let Some(path) = entry.get("path") else {
@@ -168,7 +168,7 @@ fn written(
         let help = format!("move `{other}` under `overrides`, or leave out `path`");
         loader.problems.add(problem.key(format!("{key}.{other}")).help(help));
     }
-    let target = beside(loader, file, path.text()?);
+    let target = resolve_path(loader, file, path.text()?);
     let reading =
         CheckOptions { herdctl: above.herdctl, agent_file: true, partial: true, ..CheckOptions::default() };
     loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
@@ -216,11 +216,11 @@ fn sub_fleet(
     entry: &Node,
     key: &str,
     file: FileId,
-    above: &Above,
+    above: &ParentFleet,
     names: &mut HashMap<String, Location>,
 ) -> Option<()> {
     let (at, path) = entry.get("path").and_then(|path| Some((path.at, path.text()?)))?;
-    let path = beside(loader, file, path);
+    let path = resolve_path(loader, file, path);
     loader.fleets += 1;
     if let Some(message) = too_many(loader.fleets, &path, above) {
         // Reported once, because each further fleet would repeat it.
@@ -235,13 +235,13 @@ fn sub_fleet(
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());
     }
-    only_of_the_root(loader, &node, file, key);
+    report_root_only_keys(loader, &node, file, key);
     let (name, name_at) = name_of(entry, &node, &path, at);
     if let Err((message, help)) = take_name(&name, name_at, names) {
         loader.problems.add(Problem::error(name_at, message).key(key).help(help.to_owned()));
         return None;
     }
-    let below = Above {
+    let below = ParentFleet {
         files: above.files.iter().cloned().chain([path]).collect(),
         names: above.names.iter().cloned().chain([name]).collect(),
         defaults: above.defaults.clone(),
@@ -253,7 +253,7 @@ fn sub_fleet(
 
 /// Reports keys that count only in the root file. A budget here is an error, because its author expects it to limit
 /// spending.
-fn only_of_the_root(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
+fn report_root_only_keys(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
     for (key, written) in ROOT_FILE_KEYS.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
         let problem = if key == "budget" {
@@ -284,7 +284,7 @@ fn take_name(
     }
 }
 
-fn too_many(fleets: usize, path: &Path, above: &Above) -> Option<String> {
+fn too_many(fleets: usize, path: &Path, above: &ParentFleet) -> Option<String> {
     if fleets > MAX_FLEETS {
         return Some(format!("there are more than {MAX_FLEETS} fleets"));
     }
@@ -305,6 +305,6 @@ fn name_of(entry: &Node, fleet: &Node, path: &Path, path_at: Location) -> (Strin
     own.or_else(fleets).unwrap_or_else(|| (directory(), path_at))
 }
 
-fn beside(loader: &Loader<'_>, file: FileId, path: &str) -> PathBuf {
-    normal(&loader.sources.directory(file).join(path))
+fn resolve_path(loader: &Loader<'_>, file: FileId, path: &str) -> PathBuf {
+    normalize(&loader.sources.directory(file).join(path))
 }

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use super::checks::unused::{self, Idle};
+use super::checks::unused::{self, UnusedSettings};
 use super::interpolate::interpolate;
 use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
@@ -65,9 +65,9 @@ impl LoadedConfig {
 }
 
 /// Loads the fleet of a root file. A file named `herdctl.*` and all files below it are read by the rules of herdctl.
-pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
+pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
     let mut loader = Loader {
-        outside,
+        environment,
         sources: Sources::default(),
         problems: Problems::default(),
         agents: Vec::new(),
@@ -77,7 +77,7 @@ pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
         prices: Prices::default(),
         providers: IndexMap::new(),
         provider_places: Vec::new(),
-        idle: Idle::default(),
+        unused: UnusedSettings::default(),
         budget: FleetBudget::default(),
         server: ServerConfig::default(),
         traces: None,
@@ -86,13 +86,13 @@ pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
         complete: true,
         files: HashMap::new(),
     };
-    let mut shown = compose::root(&mut loader, &normal(root));
+    let mut shown = compose::root(&mut loader, &normalize(root));
     let budget = loader.budget.clone();
     let mut roster = Roster {
         name: loader.name.take(),
         agents: Vec::new(),
         budget: budget.limits,
-        zone: budget.timezone.unwrap_or_else(|| loader.outside.zone.clone()),
+        zone: budget.timezone.unwrap_or_else(|| loader.environment.zone.clone()),
         store: loader.store.take(),
         retention: loader.retention,
         prices: loader.prices.clone(),
@@ -118,13 +118,13 @@ pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
     if loader.complete && broken.is_empty() {
         unused::providers(&mut loader, &roster);
     }
-    std::mem::take(&mut loader.idle).tell(&mut loader.problems);
+    std::mem::take(&mut loader.unused).report(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
     LoadedConfig { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
 }
 
 pub(super) struct Loader<'a> {
-    pub outside: ConfigEnvironment<'a>,
+    pub environment: ConfigEnvironment<'a>,
     pub sources: Sources,
     pub problems: Problems,
     pub agents: Vec<Draft>,
@@ -138,7 +138,7 @@ pub(super) struct Loader<'a> {
     /// Locations of the providers.
     pub provider_places: Vec<(String, Location)>,
     /// Settings without effect.
-    pub idle: Idle,
+    pub unused: UnusedSettings,
     pub budget: FleetBudget,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,
@@ -186,7 +186,7 @@ impl Loader<'_> {
         if let Some(known) = self.files.get(&as_what) {
             return known.clone();
         }
-        let text = match (self.outside.read)(path) {
+        let text = match (self.environment.read)(path) {
             Ok(text) => text,
             Err(error) => {
                 let (at, key) = asked.unwrap_or_else(|| {
@@ -216,7 +216,7 @@ impl Loader<'_> {
 
     fn parse_and_check(&mut self, file: FileId, reading: CheckOptions<'_>) -> Option<Node> {
         let mut node = parse(file, self.sources.text(file), &mut self.problems)?;
-        interpolate(&mut node, self.sources.text(file), self.outside.env, &mut self.problems);
+        interpolate(&mut node, self.sources.text(file), self.environment.env, &mut self.problems);
         let schema = if reading.agent_file { SCHEMA.agent() } else { SCHEMA.fleet() };
         check(&mut node, schema, reading, &mut self.problems);
         node.entries().is_some().then_some(node)
@@ -240,7 +240,7 @@ fn in_words(error: &io::Error) -> String {
 }
 
 /// Removes `.` and, where possible, `..` from a path, by text only, because nothing here accesses a disk.
-pub(super) fn normal(path: &Path) -> PathBuf {
+pub(super) fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
         match part {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::load::normal;
+use super::load::normalize;
 
 /// Location in a file. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +56,7 @@ impl Sources {
 
     /// Resolves a path that the file contains, relative to the directory of the file.
     pub(super) fn resolve(&self, file: FileId, path: &str) -> PathBuf {
-        normal(&self.directory(file).join(path))
+        normalize(&self.directory(file).join(path))
     }
 
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -90,7 +90,7 @@ pub struct Map {
     pub entries: IndexMap<String, Entry>,
     /// True if this map replaced a value that is not a map. Then it also replaces the value of every lower layer. This
     /// makes merging associative.
-    pub replaces: bool,
+    pub replaces_all: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -228,7 +228,7 @@ impl<'a> Builder<'a> {
                 None => match syntax::braces(self.text, node.at.start as usize) {
                     Some(mistake) if node.entries().is_some() => {
                         let at =
-                            Location { column: node.at.column - 1, start: small(mistake.start), ..node.at };
+                            Location { column: node.at.column - 1, start: to_u32(mistake.start), ..node.at };
                         self.problems.add(Problem::error(at, mistake.message).help(mistake.help));
                         self.unquoted = Some(at.line);
                         (*key, *is_text) = (Some(Key::Unusable), true);
@@ -272,10 +272,10 @@ impl<'a> Builder<'a> {
         let line = self.text.get(range.clone()).and_then(|text| text.lines().next()).unwrap_or_default();
         Location {
             file: self.file,
-            line: small(span.start.line()),
-            column: small(span.start.col() + 1),
-            start: small(range.start),
-            end: small(range.start + line.trim_end().len()),
+            line: to_u32(span.start.line()),
+            column: to_u32(span.start.col() + 1),
+            start: to_u32(range.start),
+            end: to_u32(range.start + line.trim_end().len()),
         }
     }
 
@@ -294,10 +294,10 @@ impl<'a> Builder<'a> {
         let rest = self.text[start..].lines().next().unwrap_or_default();
         Location {
             file: self.file,
-            line: small(before.matches('\n').count() + 1),
-            column: small(before[begin..].chars().count() + 1),
-            start: small(start),
-            end: small(start + rest.trim_end().len()),
+            line: to_u32(before.matches('\n').count() + 1),
+            column: to_u32(before[begin..].chars().count() + 1),
+            start: to_u32(start),
+            end: to_u32(start + rest.trim_end().len()),
         }
     }
 
@@ -349,6 +349,6 @@ fn too_many(at: Location) -> Problem {
 }
 
 /// Converts a number. Files are far smaller than 4 GiB, so it never saturates.
-fn small(number: usize) -> u32 {
+pub(super) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -51,11 +51,11 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
 
 /// Checks whether the wrong line is shown with the problem.
 fn shows_line(problem: &Problem, sources: &Sources) -> bool {
-    problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= LONGEST_LINE
+    problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= MAX_LINE_LENGTH
 }
 
 /// Maximum length of a shown line; a longer line would hide the message.
-const LONGEST_LINE: usize = 1_000;
+const MAX_LINE_LENGTH: usize = 1_000;
 
 /// Returns the wrong line. Only this line is passed to the renderer, because it would scan a large file again for each
 /// problem.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use super::load::{Draft, Loader, normal};
+use super::load::{Draft, Loader, normalize};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
@@ -15,7 +15,7 @@ use super::{checks, herdctl, secret};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
-use crate::roster::{Agent, Former, OWN_SERVER, Schedule};
+use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
 use crate::sandbox::Sandbox;
 use crate::shape;
 use crate::trigger::{TriggerConfig, TriggerError, TriggerKind};
@@ -36,7 +36,7 @@ pub(super) fn agent(
     places: &mut HashMap<AgentName, Location>,
 ) -> Resolved {
     let before = loader.problems.errors();
-    checks::work_source::take_repo(draft);
+    checks::work_source::inherit_repo(draft);
     let reading = CheckOptions {
         herdctl: draft.herdctl,
         below: &draft.key,
@@ -145,7 +145,7 @@ fn schedule(
         loader.problems.add(Problem { severity, ..problem.key(key) });
     }
     for variable in trigger.secret_names() {
-        if (loader.outside.env)(variable).is_none_or(|secret| secret.trim().is_empty()) {
+        if (loader.environment.env)(variable).is_none_or(|secret| secret.trim().is_empty()) {
             let message =
                 format!("the environment variable {variable} with the secret of this webhook is not set");
             let problem = Problem::error(schedule_at(draft, name.as_str()), message);
@@ -174,18 +174,18 @@ fn schedule(
         let problem = Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.type")));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem });
     }
-    let mut zone = loader.outside.zone.clone();
+    let mut zone = loader.environment.zone.clone();
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
     }
-    let off_in_file = (schedule.enabled == Some(false)).then(|| off_at(loader, draft, name.as_str()));
+    let disabled_location = (schedule.enabled == Some(false)).then(|| off_at(loader, draft, name.as_str()));
     let adopts = schedule.adopt.as_deref().and_then(|former| adopted(loader, draft, agent, &name, former));
     Schedule {
         id: ScheduleId::of(agent, &name),
         name,
         adopts,
         enabled: schedule.enabled.unwrap_or(true),
-        off_in_file,
+        disabled_location,
         trigger,
         timing: schedule.timing,
         zone,
@@ -218,8 +218,8 @@ fn adopted(
     agent: &AgentName,
     name: &ScheduleName,
     former: &str,
-) -> Option<Former> {
-    match Former::read(former, agent) {
+) -> Option<FormerName> {
+    match FormerName::read(former, agent) {
         Ok(former) => Some(former),
         Err(error) => {
             let problem = Problem::error(schedule_at(draft, name.as_str()), error.to_string());
@@ -359,7 +359,7 @@ fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
         _ => Some(node),
     });
     let own = written.and_then(|node| Some(loader.sources.directory(node.at.file).join(node.text()?)));
-    normal(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
+    normalize(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
 }
 
 pub(super) fn schedule_at(draft: &Draft, name: &str) -> Location {

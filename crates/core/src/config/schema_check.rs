@@ -13,7 +13,7 @@ use super::problem::{Problem, Problems, Severity};
 use super::scalar::untyped;
 use super::schema::{ConfigSchema, SCHEMA, aliases_of};
 use super::secret;
-use super::section::{Sections, is_open, kinds_of, tag_of, variants_of};
+use super::section::{AllowedKeys, is_open, kinds_of, tag_of, variants_of};
 use super::suggest::{closest, did_you_mean, one_of};
 
 /// Options for the interpretation of a tree.
@@ -198,7 +198,7 @@ impl Checker<'_> {
             }
             self.path.push(Step::Key { written: written.clone(), name: name.to_owned() });
             let value = self.property(&written, &mut entry, property);
-            if !map.entries.contains_key(name) || self.second_name(&written, name, entry.key_at) {
+            if !map.entries.contains_key(name) || self.report_second_name(&written, name, entry.key_at) {
                 out.extend(value.map(|value| (name.to_owned(), value)));
                 map.entries.insert(name.to_owned(), entry);
             }
@@ -213,7 +213,7 @@ impl Checker<'_> {
     /// Reports a key that is given under two of its names. In a herdctl fleet this is only a warning, because in
     /// herdctl `cron` overrides `expression`. Returns true if the second value counts, that is, if it is written under
     /// an alias.
-    fn second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
+    fn report_second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
         let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
         let message = format!("`{written}` is another name of a key that is already given");
         self.report(severity, at, message, Some("keep one of the two".to_owned()));
@@ -267,11 +267,11 @@ impl Checker<'_> {
         blame: Location,
         schema: &'static Json,
         variants: &[&'static Json],
-    ) -> Sections {
+    ) -> AllowedKeys {
         let own = schema.get("properties").is_some().then_some(schema);
         let more = schema.get("additionalProperties").filter(|more| more.as_bool() != Some(false));
         let mut sections =
-            Sections { chosen: own.into_iter().collect(), more, sure: true, ..Sections::default() };
+            AllowedKeys { chosen: own.into_iter().collect(), more, sure: true, ..AllowedKeys::default() };
         let Some(tag) = tag_of(variants) else { return sections };
         let word_of =
             |variant: &'static Json| variant["properties"][tag]["const"].as_str().unwrap_or_default();
@@ -298,7 +298,7 @@ impl Checker<'_> {
         sections
     }
 
-    fn missing_keys(&mut self, node: &Node, blame: Location, sections: &Sections) {
+    fn missing_keys(&mut self, node: &Node, blame: Location, sections: &AllowedKeys) {
         if !sections.sure {
             return;
         }
@@ -314,7 +314,7 @@ impl Checker<'_> {
         }
     }
 
-    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &Sections) {
+    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &AllowedKeys) {
         let strict = schema.get("x-strict").is_some();
         let severity = if self.reading.herdctl && !strict { Severity::Warning } else { Severity::Error };
         let hint = hint::of_key(&self.names(), key).map(str::to_owned);

@@ -7,7 +7,7 @@ use super::suggest::one_of;
 
 /// Keys that a map may have.
 #[derive(Default)]
-pub(super) struct Sections {
+pub(super) struct AllowedKeys {
     /// Schemas whose properties apply here.
     pub chosen: Vec<&'static Json>,
     /// All variants, if `type` chose one of them.
@@ -21,7 +21,7 @@ pub(super) struct Sections {
     pub sure: bool,
 }
 
-impl Sections {
+impl AllowedKeys {
     fn properties(&self) -> impl Iterator<Item = (&'static String, &'static Json)> {
         self.chosen.iter().filter_map(|schema| schema.get("properties")?.as_object()).flatten()
     }

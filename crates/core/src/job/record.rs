@@ -39,7 +39,7 @@ pub struct JobRecord {
     #[serde(default)]
     pub attempt: u32,
     /// Number of attempts that reached a limit of their provider.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub parks: u32,
     /// Attempts that never began; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ pub struct JobRecord {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_none(count: &u32) -> bool {
+const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 

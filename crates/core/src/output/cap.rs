@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use crate::cut::{LONGEST_MARKER, push_cut};
+use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 
 /// Minimum room for any value: a marker in quotes.
-const MIN_VALUE_ROOM: usize = LONGEST_MARKER + 2;
+const MIN_VALUE_ROOM: usize = MAX_MARKER_LENGTH + 2;
 
 /// Key of the note that whole fields are missing.
 const CUT_NOTE_KEY: &str = "cut";
@@ -122,7 +122,7 @@ fn cut(text: &str, room: usize) -> Value {
 
 fn note(bytes: usize) -> Value {
     let mut out = String::new();
-    push_cut(&mut out, "", bytes, LONGEST_MARKER, cost);
+    push_cut(&mut out, "", bytes, MAX_MARKER_LENGTH, cost);
     Value::String(out)
 }
 

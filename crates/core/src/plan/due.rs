@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Action, Hold, Live, Places, Snapshot};
+use super::{Action, FiringPlaces, Hold, LiveWork, Snapshot};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::{Jitter, MAX_MISFIRES, Misfire, Overlap};
@@ -16,7 +16,7 @@ pub(super) struct DueCheck<'a> {
     pub(super) now: Timestamp,
     pub(super) schedule: &'a Schedule,
     pub(super) record: &'a ScheduleRecord,
-    pub(super) live: &'a Live<'a>,
+    pub(super) live: &'a LiveWork<'a>,
     /// True if other schedules have the same interval.
     pub(super) shares_interval: bool,
     pub(super) snapshot: &'a Snapshot,
@@ -29,7 +29,7 @@ pub(super) struct DueResult {
 }
 
 impl DueCheck<'_> {
-    pub(super) fn verdict(&self, places: &mut Places) -> DueResult {
+    pub(super) fn verdict(&self, places: &mut FiringPlaces) -> DueResult {
         let TriggerKind::Clock(trigger) = self.schedule.trigger.kind() else { return DueResult::default() };
         match trigger {
             ClockTrigger::Interval(interval) => self.interval(interval, places),
@@ -47,7 +47,7 @@ impl DueCheck<'_> {
         } else {
             Jitter::NONE
         });
-        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
+        let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval, even if the clock was set.
         let from = self.counted_from().map(|from| from.min(self.now));
         interval.next_trigger(from, jitter, place, self.record.armed_at.min(self.now))
@@ -90,7 +90,7 @@ impl DueCheck<'_> {
 
     /// Decides about an interval, which counts from the end of the last job that it fired. There is no next time before
     /// that job has ended. With a work source it also counts from the last poll.
-    fn interval(&self, interval: Interval, places: &mut Places) -> DueResult {
+    fn interval(&self, interval: Interval, places: &mut FiringPlaces) -> DueResult {
         if self.is_under_way() {
             return DueResult::default();
         }
@@ -127,7 +127,7 @@ impl DueCheck<'_> {
     }
 
     /// Checks whether the schedule may look for work now although it is not due.
-    fn wants_fill(&self, places: &Places) -> bool {
+    fn wants_fill(&self, places: &FiringPlaces) -> bool {
         let is_open = || self.schedule.timing.next_allowed(self.now, self.zone()) == Some(self.now);
         self.live.takes_work
             && self.record.fill
@@ -137,7 +137,7 @@ impl DueCheck<'_> {
             && is_open()
     }
 
-    fn fill(&self, places: &mut Places, verdict: &mut DueResult) {
+    fn fill(&self, places: &mut FiringPlaces, verdict: &mut DueResult) {
         if self.wants_fill(places) {
             let key = Occurrence::Fill(self.record.fill_count + 1).key(self.record.generation);
             verdict.fire(self, key, self.now, FiringOutcome::Ran);
@@ -145,7 +145,7 @@ impl DueCheck<'_> {
         }
     }
 
-    fn delay(&self, run_at: Timestamp, places: &mut Places) -> DueResult {
+    fn delay(&self, run_at: Timestamp, places: &mut FiringPlaces) -> DueResult {
         let timing = &self.schedule.timing;
         let due = run_at.max(timing.start_at.unwrap_or(run_at));
         let Some(opens) = timing.next_allowed(due.max(self.now), self.zone()) else {
@@ -171,7 +171,7 @@ impl DueCheck<'_> {
         self.record.last_due.map_or(armed_at, |last| last.max(armed_at))
     }
 
-    fn cron(&self, cron: &Cron, places: &mut Places) -> DueResult {
+    fn cron(&self, cron: &Cron, places: &mut FiringPlaces) -> DueResult {
         let since = self.decided_until();
         let mut verdict = DueResult::default();
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
@@ -231,7 +231,7 @@ impl DueCheck<'_> {
         let Some(jitter) = self.schedule.timing.jitter else { return due };
         let Some(next) = cron.next_after(due, self.zone()) else { return due };
         let key = Occurrence::Cron(due).key(self.record.generation);
-        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
+        let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
         due.checked_add(jitter.share_of(next.duration_since(due), place)).unwrap_or(due)
     }
 
@@ -270,7 +270,7 @@ impl DueCheck<'_> {
     fn overlap_outcome(
         &self,
         due: Timestamp,
-        places: &mut Places,
+        places: &mut FiringPlaces,
         verdict: &mut DueResult,
     ) -> Option<FiringOutcome> {
         // `run_all` runs each missed firing. They queue, because otherwise the first would displace the others.
@@ -315,7 +315,7 @@ impl DueCheck<'_> {
 
     /// Returns the reason why the next firing has to wait, if there is one. With `queue`, and with `cancel_previous`
     /// while a job is live, a firing does not wait.
-    fn hold(&self, places: &Places) -> Option<Hold> {
+    fn hold(&self, places: &FiringPlaces) -> Option<Hold> {
         match self.overlap() {
             // Each job has its own item, so the jobs do not exclude each other.
             _ if self.live.takes_work => places.full(self.live),
@@ -354,11 +354,11 @@ impl DueResult {
 
     fn fire(&mut self, check: &DueCheck<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
         let is_cron = matches!(check.schedule.trigger, TriggerConfig::Cron { .. });
-        let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && check.missed(due);
+        let by_misfire = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && check.missed(due);
         let waited = check.record.waiting.as_ref().map(|waiting| waiting.reason);
         let after_hours = !is_cron && !key.is_fill() && waited == Some(SkipReason::OutsideHours);
         let schedule = check.schedule.id;
-        self.actions.push(Action::Fire { schedule, key, due, outcome, made_up, after_hours });
+        self.actions.push(Action::Fire { schedule, key, due, outcome, by_misfire, after_hours });
     }
 
     /// Adds the wait once: the record stores the reason and the start.

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::coming::Outlook;
 use super::due::DueCheck;
+use super::next_firings::Outlook;
 use crate::cron::Cron;
 use crate::policy::{MAX_MISFIRES, Misfire};
 use crate::roster::{Agent, Schedule};

@@ -62,7 +62,7 @@ impl Snapshot {
                 awaited(Some(SkipReason::AtCapacity), until, sentence)
             }
             Admission::Admitted | Admission::OverBudget(_) | Admission::NotBefore(_) | Admission::Held(_) => {
-                if self.is_watched(now) {
+                if self.has_daemon(now) {
                     None
                 } else {
                     awaited(None, None, NO_DAEMON.to_owned())
@@ -72,7 +72,7 @@ impl Snapshot {
     }
 
     /// Checks whether a daemon of the fleet runs, as far as the snapshot shows.
-    pub fn is_watched(&self, now: Timestamp) -> bool {
+    pub fn has_daemon(&self, now: Timestamp) -> bool {
         let just_now = now.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(now);
         self.uptime.covers(just_now, self.moment(now))
     }

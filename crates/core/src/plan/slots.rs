@@ -44,7 +44,7 @@ fn candidates<'a>(
 ) -> Box<dyn Iterator<Item = (Option<usize>, Cow<'a, Agent>)> + 'a> {
     match &job.resumes {
         None => Box::new(agent.with_fallbacks()),
-        Some(runtime) => Box::new(agent.successors(runtime, job.provider.as_deref()).into_iter()),
+        Some(runtime) => Box::new(agent.able_to_continue(runtime, job.provider.as_deref()).into_iter()),
     }
 }
 

@@ -90,7 +90,7 @@ impl Upstream {
 
 impl Context<'_> {
     /// Checks whether the job may contain text from outside. Firings by the clock contain only own text.
-    pub(super) fn brings_words(&self) -> bool {
+    pub(super) fn may_have_outside_text(&self) -> bool {
         self.work_item.is_some() || !matches!(self.firing.trigger, "interval" | "cron" | "delay")
     }
 

@@ -15,7 +15,7 @@ pub(super) const MAX_PLACEHOLDERS: usize = 500;
 const MAX_ENGINE_STEPS: u64 = 1_000;
 
 /// Maximum length of an expression. The engine parses by recursion, and a short expression cannot exhaust the stack.
-const LONGEST_EXPRESSION: usize = 1_000;
+const MAX_EXPRESSION_LENGTH: usize = 1_000;
 
 /// Variables with whole texts, which are fenced even on one line: the text of the task, and the result of another job.
 const TASK_VARIABLES: [&str; 2] = ["body", "issue.body"];
@@ -114,7 +114,7 @@ impl Template {
         let part = |piece: &Piece| match piece {
             Piece::Text(text) => Ok(PromptPart::Own(text.clone())),
             Piece::Placeholder(placeholder) => {
-                match placeholder.work_out(&values, &labels, context.brings_words()) {
+                match placeholder.evaluate(&values, &labels, context.may_have_outside_text()) {
                     Ok(value) => Ok(PromptPart::Outside(value)),
                     Err(_) if self.lenient => Ok(PromptPart::Own(placeholder.as_written())),
                     Err(problem) => Err(problem),
@@ -168,7 +168,7 @@ impl Placeholder {
     }
 
     fn check(&self, variables: &Variables) -> Result<(), PromptError> {
-        self.check_offered()?;
+        self.check_supported()?;
         let engine = engine();
         let expression = engine
             .compile_expression(&self.expression)
@@ -194,9 +194,9 @@ impl Placeholder {
 
     /// Rejects expressions whose errors the engine detects only at run time, or not at all: for example, it does not
     /// report which variables a slice uses.
-    fn check_offered(&self) -> Result<(), PromptError> {
-        if self.expression.len() > LONGEST_EXPRESSION {
-            return Err(self.unreadable(format!("it is longer than {LONGEST_EXPRESSION} bytes")));
+    fn check_supported(&self) -> Result<(), PromptError> {
+        if self.expression.len() > MAX_EXPRESSION_LENGTH {
+            return Err(self.unreadable(format!("it is longer than {MAX_EXPRESSION_LENGTH} bytes")));
         }
         let plain: String = outside_quotes(&self.expression).map(|(_, character)| character).collect();
         if plain.contains([':', '{', '}']) {
@@ -215,7 +215,7 @@ impl Placeholder {
         Ok(())
     }
 
-    fn work_out(
+    fn evaluate(
         &self,
         values: &Value,
         labels: &FenceLabels,

@@ -16,7 +16,7 @@ impl Agent {
     pub fn unenforceable(&self) -> Option<Unenforceable> {
         let runtime = self.runtime();
         let name = runtime.name();
-        if let Some(server) = self.shown_server().filter(|_| runtime == Runtime::Codex) {
+        if let Some(server) = self.server_with_secret_url().filter(|_| runtime == Runtime::Codex) {
             let key = format!("mcp_servers.{server}.url");
             let why = format!(
                 "`{key}` contains a user name or a query, which may be secret, and Codex accepts it only as an argument, which every user of the machine can see; put secrets into `headers`"
@@ -29,7 +29,7 @@ impl Agent {
             );
             return Some(Unenforceable { key: "permission_mode".to_owned(), why });
         }
-        let key = self.forbidding()?;
+        let key = self.unsupported_restriction()?;
         let why = format!(
             "`runtime: {name}` cannot enforce `{key}`, so the agent is not started; remove the key, or choose another runtime"
         );
@@ -37,7 +37,7 @@ impl Agent {
     }
 
     /// Returns the key with a restriction that the program does not support.
-    fn forbidding(&self) -> Option<&'static str> {
+    fn unsupported_restriction(&self) -> Option<&'static str> {
         let runtime = self.runtime();
         let forbids = |mode| {
             use PermissionMode::{AcceptEdits, Ask, BypassPermissions, Default, Delegate, DontAsk, Plan};
@@ -60,7 +60,7 @@ impl Agent {
     }
 
     /// Returns an MCP server whose URL may contain a secret.
-    fn shown_server(&self) -> Option<&str> {
+    fn server_with_secret_url(&self) -> Option<&str> {
         let holds_more = |url: &str| {
             let place = url.split_once("://").map_or(url, |(_, place)| place);
             let host = place.split(['/', '?', '#']).next().unwrap_or_default();

@@ -41,7 +41,7 @@ pub struct Container {
 pub struct Volume {
     pub from: String,
     pub to: String,
-    pub written: bool,
+    pub writable: bool,
 }
 
 impl Container {

@@ -6,9 +6,9 @@ fn rules(text: &str) -> SandboxRules {
 
 #[test]
 fn a_word_is_rules_with_nothing_said() {
-    let asked = rules("\"landlock\"").asked();
-    assert_eq!((asked.kind, &asked.network), (SandboxKind::Landlock, &Reaches::Nobody));
-    assert_eq!(rules("\"none\"").asked().network, Reaches::Everybody);
+    let asked = rules("\"landlock\"").request();
+    assert_eq!((asked.kind, &asked.network), (SandboxKind::Landlock, &NetworkAccess::None));
+    assert_eq!(rules("\"none\"").request().network, NetworkAccess::All);
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn the_stricter_wins() {
     ] {
         assert_eq!(rules(agent).and(rules(schedule)), rules(expected), "{agent} and {schedule}");
         assert_eq!(
-            rules(schedule).and(rules(agent)).asked().network,
-            rules(expected).asked().network,
+            rules(schedule).and(rules(agent)).request().network,
+            rules(expected).request().network,
             "{schedule} and {agent}"
         );
     }
@@ -110,13 +110,16 @@ fn what_no_machine_could_do() {
             r#"{"kind":"landlock","network":{"hosts":["a.com"]}}"#,
             Some("Landlock can restrict ports (`network: {ports: …}`) but not hosts"),
         ),
-        (r#"{"kind":"bubblewrap","network":{"ports":[443]}}"#, Some("name the hosts")),
+        (r#"{"kind":"bubblewrap","network":{"ports":[443]}}"#, Some("list the hosts")),
         (r#"{"kind":"landlock","credentials":"outside"}"#, Some("whose proxy adds them")),
         (r#"{"kind":"none","credentials":"outside"}"#, None),
-        (r#"{"kind":"bubblewrap","network":"on","credentials":"outside"}"#, Some("through the proxy")),
+        (
+            r#"{"kind":"bubblewrap","network":"on","credentials":"outside"}"#,
+            Some("requests bypass the proxy"),
+        ),
         (r#"{"kind":"bubblewrap","credentials":"outside"}"#, None),
         (r#"{"kind":"landlock","network":{"ports":[443]}}"#, None),
-        (r#""docker""#, Some("needs `image`")),
+        (r#""docker""#, Some("needs the image of its container")),
         (r#"{"kind":"docker","image":"a"}"#, None),
         (r#"{"kind":"docker","image":"a","network":"on"}"#, None),
         (
@@ -126,7 +129,7 @@ fn what_no_machine_could_do() {
         (r#"{"kind":"docker","image":"a","network":{"ports":[443]}}"#, Some("needs `kind: landlock`")),
         (r#"{"kind":"docker","image":"a","credentials":"outside"}"#, Some("whose proxy adds them")),
     ] {
-        let contradiction = rules(text).asked().contradiction();
+        let contradiction = rules(text).request().contradiction();
         assert_eq!(contradiction.is_some(), word.is_some(), "{text} {contradiction:?}");
         assert!(
             contradiction.is_none_or(|contradiction| contradiction.contains(word.unwrap_or_default())),

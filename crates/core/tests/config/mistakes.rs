@@ -71,7 +71,7 @@ fn sandboxes() {
             1,
             "Landlock can restrict ports (`network: {ports: …}`) but not hosts",
         ),
-        ("sandbox: {kind: bubblewrap, network: {ports: [443]}}".to_owned(), 1, "name the hosts"),
+        ("sandbox: {kind: bubblewrap, network: {ports: [443]}}".to_owned(), 1, "list the hosts"),
         ("sandbox: {kind: bubblewrap, network: {}}".to_owned(), 1, "either `ports`"),
         (
             "sandbox: {kind: bubblewrap, network: {hosts: [a.com], ports: [443]}}".to_owned(),
@@ -84,7 +84,7 @@ fn sandboxes() {
         ("sandbox: {kind: landlock, memory: lots}".to_owned(), 1, ""),
         ("sandbox: {kind: landlock, writes: [/x]}".to_owned(), 1, "unknown key"),
         ("sandbox: landlok".to_owned(), 1, "landlok"),
-        ("sandbox: docker".to_owned(), 1, "`docker` needs `image`"),
+        ("sandbox: docker".to_owned(), 1, "`docker` needs the image of its container"),
         ("sandbox: {kind: docker, image: 'node:22'}".to_owned(), 0, ""),
         ("sandbox: {kind: docker, image: ''}".to_owned(), 1, ""),
         (
@@ -104,7 +104,7 @@ fn sandboxes() {
         (
             format!("sandbox: {{kind: landlock, network: {{ports: [443]}}}}, {}", schedule("bubblewrap")),
             1,
-            "name the hosts",
+            "list the hosts",
         ),
     ] {
         let (count, text) = problems(&agent);
@@ -373,7 +373,7 @@ fn a_shared_file_is_reported_once() {
 }
 
 #[test]
-fn circles_of_schedules() {
+fn cycles_of_schedules() {
     let text = "agents:
   - name: a
     schedules:
@@ -406,11 +406,11 @@ fn whoever_waits_for_anyone_waits_for_everyone() {
 ";
     assert!(lines(&load_text(text)).is_empty());
     let back = format!("{text}      back: {{type: dispatch_result, schedule: any}}\n");
-    let circle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/back → a/any";
-    assert_eq!(lines(&load_text(&back)), [circle]);
+    let cycle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/back → a/any";
+    assert_eq!(lines(&load_text(&back)), [cycle]);
     let two = format!("{text}      all: {{type: dispatch_result}}\n");
-    let circle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/all → a/any";
-    assert_eq!(lines(&load_text(&two)), [circle]);
+    let cycle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/all → a/any";
+    assert_eq!(lines(&load_text(&two)), [cycle]);
 }
 
 #[test]

@@ -74,7 +74,7 @@ agents:
 /// Two schedules that listen to all results start each other only if one outcome starts both.
 #[test]
 fn results_for_anyone() {
-    let circles = |schedules: &str| {
+    let cycles = |schedules: &str| {
         let text = format!("agents:\n  - name: a\n    default_prompt: Go.\n    schedules:\n{schedules}");
         let loaded = load_text(&text);
         let found: Vec<String> =
@@ -98,10 +98,10 @@ fn results_for_anyone() {
         (", schedule: y, status: failed", ", schedule: x, status: completed", 1),
     ] {
         let both = one("x", first) + &one("y", second);
-        assert_eq!(circles(&both), expected, "{both}");
+        assert_eq!(cycles(&both), expected, "{both}");
     }
     // A cycle is also found between schedules that are not neighbours.
     let three =
         one("x", ", status: failed") + &one("y", ", status: completed") + &one("z", ", status: failed");
-    assert_eq!(circles(&three), 1);
+    assert_eq!(cycles(&three), 1);
 }

@@ -27,7 +27,7 @@ fn keys_of_trust() {
         (
             "trust: {strangers: sandbox, sandbox: {kind: landlock, network: {hosts: [a.com]}}}".to_owned(),
             1,
-            "Landlock knows ports",
+            "Landlock can restrict ports",
         ),
         (contradiction.to_owned(), 0, ""),
         ("trust: {strangers: sandbox, sandbox: none}".to_owned(), 1, "cannot have `kind: none`"),

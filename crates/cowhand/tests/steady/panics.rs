@@ -35,7 +35,10 @@ async fn what_panics_each_time_is_given_up() {
     let record = JobRecord::from(job.clone());
     let error = record.error.unwrap();
     assert_eq!(error.kind, ErrorKind::Lost);
-    assert!(error.message.contains("went wrong 5 times, and in the end panicked: the fault"), "{error:?}");
+    assert!(
+        error.message.contains("went wrong 5 times, and in the end panicked: injected fault"),
+        "{error:?}"
+    );
     assert_eq!(processes(&job), Vec::<String>::new(), "nothing of it is left");
     assert_eq!(scene.starts(), 1);
     scene.stop();

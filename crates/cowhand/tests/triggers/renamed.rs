@@ -5,7 +5,7 @@ use cowhand::store::JobFilter;
 use cowhand::trigger::Registry;
 use cowhand_core::event::Fact;
 use cowhand_core::job::{Job, JobStatus};
-use cowhand_core::roster::{Agent, Former};
+use cowhand_core::roster::{Agent, FormerName};
 use cowhand_core::schedule::{FiringOutcome, ScheduleState};
 
 use crate::fake::{FakeLists, issue};
@@ -25,7 +25,7 @@ fn issues(fake: &FakeLists) -> String {
 fn called(agent: Agent, schedule: &str, fake: &FakeLists, adopts: Option<(&str, &str)>) -> Agent {
     let mut agent = with_schedule(agent, schedule, &issues(fake), "{{title}}");
     let former =
-        adopts.map(|(agent, name)| Former { agent: crate::name(agent), name: name.parse().unwrap() });
+        adopts.map(|(agent, name)| FormerName { agent: crate::name(agent), name: name.parse().unwrap() });
     agent.schedules.last_mut().unwrap().adopts = former;
     agent
 }

@@ -9,11 +9,13 @@ use crate::config::problem::Problem;
 use crate::config::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Schedule};
 use crate::runtime::Runtime;
-use crate::sandbox::{Credentials, Network, Reach, Reaches, RequestedSandbox, SandboxKind, SandboxRules};
+use crate::sandbox::{
+    Credentials, Network, NetworkAccess, Reach, RequestedSandbox, SandboxKind, SandboxRules,
+};
 use crate::workspace::IsolationKind;
 
 /// Minimum of `memory`, in bytes. Even the smallest program needs more than this to start.
-const LEAST_MEMORY: u64 = 4_000_000;
+const MIN_MEMORY: u64 = 4_000_000;
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let Some(node) = draft.node.get("sandbox") {
@@ -37,7 +39,7 @@ fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Locat
         return;
     }
     let why = asked.contradiction().map(str::to_owned);
-    if let Some(why) = why.or_else(|| never_starts(agent, &asked)) {
+    if let Some(why) = why.or_else(|| unsupported_reason(agent, &asked)) {
         let message = format!("this agent is not started: {why}");
         loader.problems.add(Problem::warning(at, message).key(draft.key_of("docker")));
     }
@@ -63,10 +65,10 @@ fn check_one(
         loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
         return;
     }
-    if let Some(message) = beside_its_config(loader, agent, schedule, &asked) {
+    if let Some(message) = config_in_directory(loader, agent, schedule, &asked) {
         loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
     }
-    if asked.network == Reaches::Nobody
+    if asked.network == NetworkAccess::None
         && asked.credentials == Credentials::Inside
         && agent.runtime() != Runtime::Command
     {
@@ -77,7 +79,7 @@ fn check_one(
 
 /// Returns a warning if config files are in the agent's directory, because Landlock cannot exclude parts of a folder.
 /// It is not an error, because symbolic links can lead elsewhere, and only the machine that runs the agent has them.
-fn beside_its_config(
+fn config_in_directory(
     loader: &Loader<'_>,
     agent: &Agent,
     schedule: Option<&Schedule>,
@@ -104,13 +106,13 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
         let message = "`network` names either `ports` (for Landlock) or `hosts` (for bubblewrap)";
         return Some(("", message.to_owned()));
     }
-    if let Some(key) = rules.held_by_none() {
+    if let Some(key) = rules.unenforceable_key() {
         let message = format!(
             "`{key}` needs a `kind` that can enforce it (`landlock`, `bubblewrap` or `docker`): `kind: none` enforces only caps"
         );
         return Some((key, message));
     }
-    if rules.memory.is_some_and(|memory| memory.bytes() < LEAST_MEMORY) {
+    if rules.memory.is_some_and(|memory| memory.bytes() < MIN_MEMORY) {
         let message =
             "no program can start with so little memory; the minimum is 4MB, and most programs need far more";
         return Some(("memory", message.to_owned()));
@@ -125,7 +127,7 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
 
 /// Returns an error if this agent cannot run with the requested sandbox.
 fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, String)> {
-    if let Some(why) = never_starts(agent, asked) {
+    if let Some(why) = unsupported_reason(agent, asked) {
         return Some(("kind", why));
     }
     let outside = asked.credentials == Credentials::Outside;
@@ -138,7 +140,7 @@ fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, S
 }
 
 /// Returns the reason if this kind of sandbox denies something that the agent needs.
-fn never_starts(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
+fn unsupported_reason(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
     if asked.kind == SandboxKind::Docker && agent.runtime() == Runtime::Acp {
         let why =
             "`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox";

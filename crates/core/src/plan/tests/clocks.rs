@@ -6,7 +6,7 @@ use super::*;
 fn a_clock_that_was_far_ahead_silences_nothing() {
     let recounted = |mut scene: Scene, now: &str| {
         assert_eq!(scene.plan(now), "recount");
-        scene.record().recount(at(now).into());
+        scene.record().restart_from_now(at(now).into());
         scene
     };
     check([

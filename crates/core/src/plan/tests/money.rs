@@ -90,7 +90,7 @@ fn a_pause() {
     record.breaker_state.pauses = 3;
     assert!(record.enable(at("10:00").into()), "a person may end it");
     assert_eq!((record.breaker_state.pauses, record.generation), (0, 1));
-    assert!(!record.proved(at("10:00")));
+    assert!(!record.reset_breaker(at("10:00")));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn what_is_found_out_after_a_pause() {
     let scene = |key: &str, paused: bool| {
         let mut scene = Scene::new(r#"{"type":"webhook"}"#);
         let (schedule, key) = (scene.record().id, FiringKey::stored(key.to_owned()));
-        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("09:59"), in_trouble: false });
+        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("09:59"), has_failed: false });
         if paused {
             scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
         }

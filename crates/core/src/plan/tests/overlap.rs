@@ -42,7 +42,7 @@ fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
     record.waiting = Some(WaitingFiring { due: at("10:00"), reason: SkipReason::AtCapacity });
     record.last_due = Some(at("09:00"));
     if let Some(end) = last_run {
-        record.looked(at(end).into());
+        record.record_look(at(end).into());
     }
     scene.job("clock", PENDING).job("clock", PENDING)
 }
@@ -127,7 +127,7 @@ fn a_queue_waits_for_a_poll() {
     let (t, s) = (&scene.roster.agents[0].schedules[1], &scene.roster.agents[0].schedules[0]);
     let key: FiringKey = crate::trigger::Occurrence::Interval(1).key(0);
     scene.snapshot.preparing =
-        vec![Preparing { schedule: t.id, key, since: at("10:05:30"), in_trouble: false }];
+        vec![Preparing { schedule: t.id, key, since: at("10:05:30"), has_failed: false }];
     assert_eq!(free_places(at("10:05:31"), &scene.roster.agents[0], t, &scene.snapshot), 1);
     assert_eq!(free_places(at("10:05:31"), &scene.roster.agents[0], s, &scene.snapshot), 0);
     assert_eq!(scene.plan("10:05:31"), "prepare interval:1 | wake 10:05:32");

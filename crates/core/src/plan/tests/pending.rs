@@ -90,7 +90,7 @@ fn firings_without_a_job_may_come_before() {
         schedule: other,
         key: FiringKey::stored(key.to_owned()),
         since: at("09:59"),
-        in_trouble: true,
+        has_failed: true,
     };
     scene.snapshot.preparing = vec![firing("interval:0:1"), firing("interval:0:2")];
     assert_eq!(before(&scene), "2 firings without a job may come before it");

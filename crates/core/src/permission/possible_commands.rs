@@ -17,7 +17,7 @@ pub(super) enum Piece {
 pub(super) struct Command {
     pub(super) words: Vec<Piece>,
     /// True if the command may begin at any of its words.
-    pub(super) anywhere: bool,
+    pub(super) may_begin_anywhere: bool,
 }
 
 /// Maximum depth of commands nested in texts.
@@ -51,7 +51,7 @@ fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
         for part in text.split([';', '|', '&', '(', ')', '<', '>', '`', '\n', '{', '}']) {
             let part = part.replace(['"', '\'', '\\'], "");
             let words: Vec<_> = part.split_whitespace().map(piece).collect();
-            found.push(Command { words, anywhere: true });
+            found.push(Command { words, may_begin_anywhere: true });
         }
     }
     true
@@ -71,12 +71,12 @@ fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
         Piece::Known(word) => runner::runs_what_follows(word),
         Piece::Open => false,
     };
-    let anywhere = match words.first() {
+    let may_begin_anywhere = match words.first() {
         Some(Piece::Known(program)) => runner::may_run_its_words(program) || words.iter().any(runs),
         Some(Piece::Open) => true,
         None => return true,
     };
-    if anywhere {
+    if may_begin_anywhere {
         for word in words.iter().skip(1) {
             if let Piece::Known(word) = word
                 && word.contains(|letter: char| !letter.is_ascii_alphanumeric() && !"-_./=".contains(letter))
@@ -86,7 +86,7 @@ fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
             }
         }
     }
-    found.push(Command { words, anywhere });
+    found.push(Command { words, may_begin_anywhere });
     true
 }
 

@@ -210,7 +210,7 @@ fn sandboxes_in_which_nothing_starts() {
             Error("needs cowhand's ACP client, which images do not contain"),
         ),
         (agent("sandbox: {kind: landlock, network: on}"), Warning("cowhand.yaml is in the directory of this agent")),
-        (agent("sandbox: {kind: landlock, network: on}\nworking_directory: ./"), Warning("cowhand.yaml lies")),
+        (agent("sandbox: {kind: landlock, network: on}\nworking_directory: ./"), Warning("cowhand.yaml is in the directory")),
         (agent("sandbox: {kind: landlock, network: on}\nisolation: worktree"), Nothing),
         (agent("sandbox: {kind: bubblewrap, network: on}"), Nothing),
         (command("sandbox: {kind: landlock, network: {ports: [0]}}"), Error("0 is too small; the smallest is 1")),
@@ -230,14 +230,14 @@ fn sandboxes_in_which_nothing_starts() {
 fn what_a_runtime_cannot_keep() {
     all(&[
         (command("permission_mode: ask"), Error("`runtime: command` does not, so the agent is not started")),
-        (command("permission_mode: plan"), Error("`permission_mode` forbids something")),
+        (command("permission_mode: plan"), Error("cannot enforce `permission_mode`")),
         (command("permission_mode: acceptEdits"), Warning("a command does not support permission modes")),
-        (command("denied_tools: [Bash]"), Error("`denied_tools` forbids something")),
-        (command("tools: [Read]"), Error("`tools` forbids something")),
+        (command("denied_tools: [Bash]"), Error("cannot enforce `denied_tools`")),
+        (command("tools: [Read]"), Error("cannot enforce `tools`")),
         (command("denied_tools: []"), Nothing),
-        (agent("runtime: codex\ndenied_tools: [Bash]"), Error("`denied_tools` forbids something")),
+        (agent("runtime: codex\ndenied_tools: [Bash]"), Error("cannot enforce `denied_tools`")),
         (agent("runtime: gemini\npermission_mode: ask"), Error("`runtime: gemini` does not")),
-        (agent("denied_tools: [Bash]\nfallback: [{runtime: codex}]"), Error("forbids something")),
+        (agent("denied_tools: [Bash]\nfallback: [{runtime: codex}]"), Error("cannot enforce `denied_tools`")),
         (agent("permission_mode: ask\ndenied_tools: [Bash]"), Nothing),
     ]);
     let text = agent("runtime: codex\nmcp_servers: {far: {url: 'https://h/x?key=canary'}}");
@@ -270,9 +270,9 @@ fn permissions_that_allow_nothing() {
     };
     let narrows = "a schedule can only restrict";
     all(&[
-        (asks("{allow: ['Bash(sudo *)']}"), Warning("`Bash(sudo *)` allows nothing")),
-        (asks("{allow: ['Bash(find * -exec *)']}"), Warning("allows nothing")),
-        (asks("{allow: ['Bash(~/bin/x)']}"), Warning("allows nothing")),
+        (asks("{allow: ['Bash(sudo *)']}"), Warning("`Bash(sudo *)` has no effect")),
+        (asks("{allow: ['Bash(find * -exec *)']}"), Warning("has no effect")),
+        (asks("{allow: ['Bash(~/bin/x)']}"), Warning("has no effect")),
         (
             asks("{allow: [Bash, Read, 'Bash(cargo *)', 'Bash(git:*)', 'Bash(ls)', 'Bash(* --version)']}"),
             Nothing,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Live, LiveState, SharedIntervals, Snapshot, due};
+use super::{LiveState, LiveWork, SharedIntervals, Snapshot, due};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::Overlap;
@@ -43,7 +43,7 @@ impl<'a> Outlook<'a> {
     /// Returns the same as [`Self::firings`], also for a `from` in the past. Then the times of a cron schedule between
     /// `from` and now come first, as its expression and calendar define them. The ledger has their outcomes.
     pub fn times(&self, agent: &Agent, schedule: &Schedule, from: Timestamp, count: usize) -> Vec<Timestamp> {
-        let mut times = self.search(agent, schedule, |search| search.passed(from, count));
+        let mut times = self.search(agent, schedule, |search| search.past_times(from, count));
         times.extend(self.firings(agent, schedule, from, count - times.len()));
         times
     }
@@ -83,8 +83,8 @@ impl<'a> Outlook<'a> {
         if !schedule.enabled || record.state != ScheduleState::Active {
             return R::default();
         }
-        let live = Live::of(agent, schedule, self.snapshot);
-        let shares_interval = self.shared_intervals.share(schedule);
+        let live = LiveWork::of(agent, schedule, self.snapshot);
+        let shares_interval = self.shared_intervals.is_shared(schedule);
         let check = due::DueCheck {
             now: self.now,
             schedule,
@@ -113,7 +113,7 @@ struct Park {
 
 impl Search<'_> {
     /// Returns the times of a cron schedule after `from` until now.
-    fn passed(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
+    fn past_times(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let TriggerConfig::Cron { expression: cron, .. } = &self.check.schedule.trigger else {
             return Vec::new();
         };

@@ -17,14 +17,14 @@ pub struct TextOrigin {
     /// True if deliveries are not signed, so that anybody could have sent it.
     pub is_unsigned: bool,
     /// True if it comes from a source without repositories.
-    pub is_placeless: bool,
+    pub has_no_repository: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Author {
     /// Login of the account; none if the account no longer exists.
     pub login: Option<String>,
-    pub standing: AuthorPermission,
+    pub permission: AuthorPermission,
 }
 
 /// Permission of an author in the repository.
@@ -106,7 +106,7 @@ impl TextOrigin {
     /// Creates the origin of a text from a source with names but without repositories.
     fn named(login: Option<String>) -> Self {
         let authors = login.map(|login| Author::new(Some(login))).into_iter().collect();
-        Self { authors, is_placeless: true, ..Self::default() }
+        Self { authors, has_no_repository: true, ..Self::default() }
     }
 
     /// Collects the sender and everybody who is named as the author of a part.
@@ -124,7 +124,7 @@ impl TextOrigin {
     /// case.
     pub fn open_questions(&self, trusts: &[&Trust]) -> Vec<Question> {
         let refuses = |trust: &&&Trust| {
-            trust.for_strangers() == Treatment::Refuse && trust.strange_anyhow(self).is_some()
+            trust.for_strangers() == Treatment::Refuse && trust.stranger_reason(self).is_some()
         };
         if trusts.iter().any(|trust| refuses(&trust)) {
             return Vec::new();
@@ -132,13 +132,13 @@ impl TextOrigin {
         let asks = |trust: &&&Trust| {
             trust.min_permission.is_some()
                 && trust.for_strangers() != Treatment::Allow
-                && trust.strange_anyhow(self).is_none()
+                && trust.stranger_reason(self).is_none()
         };
         let by_permission: Vec<&&Trust> = trusts.iter().filter(|trust| asks(trust)).collect();
         let authors = self.authors.iter().enumerate().filter_map(|(place, author)| {
             let login = author.login.as_deref().filter(|_| self.repo.is_some())?;
             let asked = by_permission.iter().any(|trust| !trust.knows(login));
-            (asked && author.standing == AuthorPermission::Unknown)
+            (asked && author.permission == AuthorPermission::Unknown)
                 .then(|| Question::Permission(place, login.to_owned()))
         });
         let mut questions: Vec<Question> = authors.collect();
@@ -160,7 +160,7 @@ impl TextOrigin {
         }
     }
 
-    pub(super) fn silence(&self) -> &'static str {
+    pub(super) fn unknown_author_reason(&self) -> &'static str {
         if self.is_unsigned {
             "its deliveries are not signed, so that anybody could have written it"
         } else {
@@ -171,7 +171,7 @@ impl TextOrigin {
 
 impl Author {
     pub fn new(login: Option<String>) -> Self {
-        Self { login, standing: AuthorPermission::Unknown }
+        Self { login, permission: AuthorPermission::Unknown }
     }
 }
 
