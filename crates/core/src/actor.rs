@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, TokenName};
 
-/// The requester of an event. The fleet itself caused an event without an actor; its schedule, if any, says why.
+/// The requester of an event. An event without an actor was caused by the fleet itself; its schedule, if there is one,
+/// is the cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum Actor {

@@ -162,7 +162,7 @@ impl Ask {
 }
 
 /// Returns the time for which an attempt that began at `since` waited for at least one of these asks.
-pub fn waited(asks: &[Ask], since: Timestamp, now: Timestamp) -> SignedDuration {
+pub fn time_waited(asks: &[Ask], since: Timestamp, now: Timestamp) -> SignedDuration {
     let end = |ask: &Ask| ask.state.since().unwrap_or(ask.expires_at).min(now);
     let mut spans: Vec<_> = asks.iter().map(|ask| (ask.asked_at, end(ask))).collect();
     spans.sort_unstable();
@@ -334,7 +334,7 @@ mod tests {
             // Asks of an earlier attempt.
             (vec![over(10, 90), over(50, 110)], 10),
         ] {
-            assert_eq!(waited(&asks, at(100), at(200)).as_secs(), expected, "{asks:?}");
+            assert_eq!(time_waited(&asks, at(100), at(200)).as_secs(), expected, "{asks:?}");
         }
     }
 

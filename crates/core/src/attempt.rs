@@ -12,7 +12,7 @@ use crate::job::{JobUsage, Outcome};
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
-    /// The runtime reports usage only at its end, and the attempt was stopped before it.
+    /// True if the runtime reports usage only at its end, and the attempt was stopped before that.
     pub silent: bool,
     /// Metadata that the agent left for its hooks.
     pub metadata: Option<Value>,

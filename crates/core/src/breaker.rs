@@ -62,7 +62,7 @@ pub struct BreakerState {
 
 /// Result of one job of the schedule.
 #[derive(Debug, Clone, Copy)]
-pub struct Run<'a> {
+pub struct FinishedJob<'a> {
     pub outcome: &'a Outcome,
     /// True if the job is known to have used no tool.
     pub empty: bool,
@@ -82,9 +82,9 @@ impl Breaker {
     }
 
     /// Records the result of a job, and returns a pause if the schedule has to pause.
-    pub fn judge(&self, state: &mut BreakerState, run: Run<'_>, now: Timestamp) -> Option<Pause> {
+    pub fn judge(&self, state: &mut BreakerState, run: FinishedJob<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
-            // A cancelled job or a lost machine says nothing about the schedule.
+            // Cancelled jobs and lost machines do not count, because the schedule does not cause them.
             Outcome::Cancelled { .. }
             | Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
             Outcome::Failed { error, .. } => self.failed(state, error, now),
@@ -146,7 +146,7 @@ impl Breaker {
         let pause = Backoff::doubling(first, MAX_BREAKER_PAUSE.max(first)).after(state.pauses);
         Pause {
             until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
-            reason: cut(reason, 0, LONGEST_REASON),
+            reason: cut(reason, 0, MAX_REASON_LENGTH),
         }
     }
 }
@@ -155,8 +155,8 @@ fn jobs_in_a_row(count: u32) -> String {
     if count == 1 { "one job".to_owned() } else { format!("{count} jobs in a row") }
 }
 
-/// The reason is part of an event and is shown on one line.
-const LONGEST_REASON: usize = 500;
+/// Maximum length of a reason, in bytes. The reason is part of an event and is shown on one line.
+const MAX_REASON_LENGTH: usize = 500;
 
 #[cfg(test)]
 mod tests {
@@ -176,8 +176,9 @@ mod tests {
         Outcome::Completed { summary: None }
     }
 
-    /// Runs a story. f: fails as before, g: fails differently, l: is lost, c: is cancelled, o: completes, e: completes
-    /// without using a tool and costs one cent. A blank lets an hour pass.
+    /// Passes a sequence of job results to the breaker, one letter for each job. f: fails as before, g: fails
+    /// differently, l: is lost, c: is cancelled, o: completes, e: completes without using a tool and costs one cent. At
+    /// a blank, an hour passes.
     fn story(breaker: Breaker, runs: &str) -> String {
         let mut state = BreakerState::default();
         let (mut answers, mut now) = (String::new(), at(0));
@@ -193,7 +194,7 @@ mod tests {
                 'c' => Outcome::Cancelled { how: crate::job::Termination::Graceful },
                 _ => completed(),
             };
-            let run = Run { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
+            let run = FinishedJob { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
             let pause = breaker.judge(&mut state, run, now);
             answers += &pause
                 .map_or("-".to_owned(), |pause| format!("[{}m]", pause.until.duration_since(now).as_mins()));

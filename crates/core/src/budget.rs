@@ -1,7 +1,8 @@
 //! Budgets: spend limits of a job, an agent and the whole fleet, by job, day and month.
 //!
 //! Before an attempt starts, the amount that it may need is **reserved**. When it has ended, its actual cost replaces
-//! the reservation. Therefore budgets hold even if many attempts start at once. The rule ([`SpendLimits::reserve`]):
+//! the reservation. So spending stays within the budgets even if many attempts start at once. The rule
+//! ([`SpendLimits::reserve`]):
 //!
 //! 1. Reserve the rest of the job's own budget, if it has one; else the cost of the most expensive of the agent's last
 //!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise an agent whose run was once too
@@ -9,7 +10,7 @@
 //! 2. If neither is known, reserve everything that is left.
 //! 3. The attempt starts only if the reservation fits into every budget, together with all other reservations.
 //!
-//! While the attempt runs, its reported spending is compared with the same budgets ([`SpendLimits::passed`]).
+//! While the attempt runs, its reported spending is compared with the same budgets ([`SpendLimits::used_up`]).
 
 mod period;
 mod words;
@@ -174,8 +175,8 @@ pub struct OverBudget {
 }
 
 impl OverBudget {
-    /// Checks whether there is room as soon as running attempts end, because their reservations are more than they
-    /// spent.
+    /// Checks whether the next attempt fits as soon as the running attempts end, because they have reserved more than
+    /// they have spent.
     pub const fn fits_after_running(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit && self.spent < self.limit
     }
@@ -270,8 +271,8 @@ pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> O
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub fn microdollars(dollars: f64) -> u64 {
     const MAX_MICRODOLLARS: f64 = 1e15;
-    // Round up, so that rounding never lets spending exceed a limit. Ignore binary errors: 0.07 is slightly more in
-    // binary.
+    // Round up, so that rounding never lets spending exceed a limit. Subtract a tiny amount first, because the binary
+    // form of 0.07 is slightly more than 0.07.
     if dollars.is_nan() {
         0
     } else {
@@ -426,7 +427,7 @@ impl SpendLimits {
 
     /// Returns the dollars that an attempt may spend, as known at its start, for programs that enforce a limit
     /// themselves.
-    pub fn most_dollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
+    pub fn max_dollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
         let windows = self.windows(Unit::Usd, own, fleet);
         let left = windows.map(|window| window.limit.saturating_sub(window.spent).max(1));
         left.chain(self.left_for_job(Unit::Usd, spent)).min()

@@ -1,12 +1,14 @@
 //! Cron expressions: their firing times in every time zone, including changes of the clock.
 //!
 //! croner parses the expression and walks the *civil* calendar. This file decides which instants those civil times are.
-//! The rule is Vixie cron's:
+//! A change of the clock makes a *gap* (civil times that do not exist) or a *fold* (civil times that exist twice). The
+//! rule is Vixie cron's:
 //!
 //! - A **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once a day, even
-//!   if the clock is changed: inside a gap right after it, inside an overlap the first time.
+//!   if the clock is changed: a time inside a gap fires right after the gap, and a time inside a fold fires the first
+//!   time.
 //! - A **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) follows elapsed time: it fires whenever the wall clock shows
-//!   it, so never inside a gap and both times inside an overlap.
+//!   it, so never inside a gap, and both times inside a fold.
 
 use std::fmt;
 use std::str::FromStr;
@@ -48,7 +50,7 @@ impl Cron {
         let mut civil = zone.to_datetime(after);
         loop {
             civil = self.pattern.find_next_occurrence(&civil, false).ok()?;
-            // In the second half of an overlap the clock repeats times that have already fired.
+            // In the second half of a fold, the clock repeats times that have already fired.
             if let Some(instant) = first_instant_of(civil, zone).filter(|instant| *instant > after) {
                 return Some(instant);
             }
@@ -57,7 +59,7 @@ impl Cron {
 
     fn previous_fixed(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut civil = zone.to_datetime(before);
-        // After an overlap the clock shows an earlier time than before it: begin at the latest time that it showed.
+        // After a fold, the clock shows an earlier time than before: begin at the latest time that it has shown.
         if let Some(change) = zone.preceding(before).next() {
             let old_offset = offset_until(change.timestamp(), zone)?;
             civil = civil.max(old_offset.to_datetime(change.timestamp()));
@@ -106,8 +108,8 @@ fn first_instant_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
         AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
             offset.to_timestamp(civil).ok()
         }
-        // The gap ends at the change of offset: the first one after the same civil time read with the later,
-        // larger offset, which lies before the gap.
+        // The gap ends at a change of offset. The civil time with the larger offset, which applies after the gap, is an
+        // instant before the gap. The change of offset is the first one after that instant.
         AmbiguousOffset::Gap { after, .. } => {
             let before_gap = after.to_timestamp(civil).ok()?;
             Some(zone.following(before_gap).next()?.timestamp())
@@ -145,8 +147,8 @@ impl FromStr for Cron {
             return Err(CronError::FieldCount(fields.len()));
         }
         let pattern = parser().parse(&fields.join(" ")).map_err(|error| blame_a_field(&fields, &error))?;
-        // croner searches up to the year 5000 before it gives up, which takes milliseconds. Reject such an expression
-        // once, here.
+        // For an expression that never matches, croner searches up to the year 5000, which takes milliseconds. Reject
+        // such an expression once, here.
         let some_day = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
         if pattern.find_next_occurrence(&some_day, true).is_err() {
             return Err(CronError::NeverMatches(text.to_owned()));
@@ -157,7 +159,8 @@ impl FromStr for Cron {
     }
 }
 
-/// Limit above any expression that a person writes. A longer expression is rejected before it is parsed.
+/// Maximum length of an expression, longer than any that a person writes. A longer expression is rejected before it is
+/// parsed.
 const MAX_EXPRESSION: usize = 1_000;
 
 fn parser() -> CronParser {
@@ -310,7 +313,7 @@ mod tests {
         }
     }
 
-    /// The expressions that the seed documents explain. 1 January 2026 is a Thursday.
+    /// The expressions that the documents of `tests/seeds.md` explain. 1 January 2026 is a Thursday.
     #[test]
     fn documented_expressions_fire_at_the_documented_times() {
         for (expression, first, second) in [
@@ -361,14 +364,14 @@ mod tests {
                 ["2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"],
             ),
             (
-                "overlap: the first time only",
+                "fold: the first time only",
                 "30 2 * * *",
                 "Europe/Berlin",
                 "2026-10-24T12:00:00Z",
                 ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
             ),
             (
-                "overlap: asked between the two",
+                "fold: asked between the two",
                 "30 2 * * *",
                 "Europe/Berlin",
                 "2026-10-25T01:00:00Z",
@@ -389,7 +392,7 @@ mod tests {
                 ["2026-03-29T01:22:00Z", "2026-03-29T02:22:00Z"],
             ),
             (
-                "overlap: steps fire both times",
+                "fold: steps fire both times",
                 "*/30 * * * *",
                 "America/New_York",
                 "2026-11-01T05:15:00Z",

@@ -10,19 +10,19 @@ pub fn cut(text: &str, already: usize, cap: usize) -> String {
 }
 
 /// Maximum length of a marker.
-pub(crate) const LONGEST_MARKER: usize = 48;
+pub(crate) const MAX_MARKER_LENGTH: usize = 48;
 
 /// Appends at most `cap` to `out`, as `cost` counts each character: all of `text`, or its beginning and a marker with
 /// the number of missing bytes. `already` bytes were cut off the text before.
 ///
-/// A cap below [`LONGEST_MARKER`] counts as that, so that there is always room for the marker.
+/// A smaller cap than [`MAX_MARKER_LENGTH`] counts as [`MAX_MARKER_LENGTH`], so that there is always room for the marker.
 pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {
-    let cap = cap.max(LONGEST_MARKER);
-    let room = if already == 0 { cap } else { cap - LONGEST_MARKER };
+    let cap = cap.max(MAX_MARKER_LENGTH);
+    let room = if already == 0 { cap } else { cap - MAX_MARKER_LENGTH };
     let (mut used, mut end_with_marker) = (0, 0);
     for (at, character) in text.char_indices() {
         used += cost(character);
-        if used <= cap - LONGEST_MARKER {
+        if used <= cap - MAX_MARKER_LENGTH {
             end_with_marker = at + character.len_utf8();
         }
         if used > room {
@@ -76,8 +76,8 @@ mod tests {
         ] {
             let out = cut(text, already, cap);
             assert_eq!(out, expected, "{text} at {cap}");
-            assert!(out.len() <= cap.max(LONGEST_MARKER));
+            assert!(out.len() <= cap.max(MAX_MARKER_LENGTH));
         }
-        assert!(format!("[… {} bytes cut …]", usize::MAX).len() <= LONGEST_MARKER);
+        assert!(format!("[… {} bytes cut …]", usize::MAX).len() <= MAX_MARKER_LENGTH);
     }
 }

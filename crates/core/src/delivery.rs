@@ -91,7 +91,7 @@ impl Delivery {
 pub const MAX_BODY_BYTES: usize = 25 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a delivery of {bytes} bytes is too large; the most is {MAX_BODY_BYTES}")]
+#[error("a delivery of {bytes} bytes is too large; the maximum is {MAX_BODY_BYTES} bytes")]
 pub struct TooLarge {
     pub bytes: usize,
 }
@@ -293,7 +293,10 @@ mod tests {
         let deep = "[".repeat(100_000);
         assert_eq!(Webhook::of_body("1", "push", deep.as_bytes()).unwrap().payload, json!(deep));
         let error = Webhook::of_body("1", "push", &vec![b' '; MAX_BODY_BYTES + 1]).unwrap_err();
-        assert_eq!(error.to_string(), "a delivery of 26214401 bytes is too large; the most is 26214400");
+        assert_eq!(
+            error.to_string(),
+            "a delivery of 26214401 bytes is too large; the maximum is 26214400 bytes"
+        );
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct Event {
     /// Absent once the job is pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_record: Option<Box<JobRecord>>,
-    /// The current record of the job that it was forked from.
+    /// The current record of the job from which this job was forked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_job_record: Option<Box<JobRecord>>,
 }
@@ -144,7 +144,7 @@ pub enum Fact {
     /// The schedule is new or has a changed trigger.
     #[serde(rename = "schedule:armed")]
     ScheduleArmed,
-    /// The history of its former name, `AGENT/SCHEDULE`, now belongs to this schedule.
+    /// The schedule has taken over the history of its former name, `AGENT/SCHEDULE`.
     #[serde(rename = "schedule:adopted")]
     ScheduleAdopted { former: String },
     /// The schedule fires; its task is being prepared.
@@ -168,7 +168,8 @@ pub enum Fact {
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
-    /// Its jobs keep failing in the same way, or use no tool. It does not fire until then, or until it is enabled.
+    /// The jobs of the schedule keep failing in the same way, or use no tool. The schedule does not fire until the time
+    /// `until`, or until it is enabled.
     #[serde(rename = "schedule:paused")]
     SchedulePaused { reason: String, until: Timestamp },
     /// The pause of the schedule has ended.

@@ -63,20 +63,20 @@ impl Firing<'_> {
             work_item: item.cloned(),
             chat: self.firing_context.chat.clone(),
             confined: self.firing_context.confined.clone(),
-            not_before: self.opens(now),
+            not_before: self.earliest_start(now),
         }
     }
 
     /// Returns the end of the inactive hours, until which a job from outside has to wait. The clock fires only in
     /// active hours, and a firing by hand runs at any time.
-    fn opens(&self, now: Timestamp) -> Option<Timestamp> {
+    fn earliest_start(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
         schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
     }
 
     fn trigger_type(&self) -> TriggerType {
         match self.key.as_str().split_once(':') {
-            Some(("manual", _)) if self.firing_context.by_page => TriggerType::Web,
+            Some(("manual", _)) if self.firing_context.from_dashboard => TriggerType::Web,
             Some(("manual", _)) => TriggerType::Manual,
             Some(("webhook", _)) => TriggerType::Webhook,
             Some(("chat", message)) if message.starts_with("slack:") => TriggerType::Slack,

@@ -23,7 +23,8 @@ pub struct Followups {
     /// Maximum time for which a chain may continue after its first job; unset means 7d.
     #[serde(default)]
     pub expires: Option<Interval>,
-    /// Other agents that may request jobs of this agent with their own prompt; unset means that only its own jobs may.
+    /// Other agents whose jobs may request jobs of this agent, with their own prompt; unset means that only jobs of
+    /// this agent may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
 }
@@ -46,11 +47,13 @@ pub enum FollowupRefused {
     NotAllowed,
     #[error("{of} takes no follow-ups from {by}: it is not among `followups.from` of {of}")]
     NotFrom { by: AgentName, of: AgentName },
-    #[error("{of} does not trust what this job was told: {why}")]
+    #[error("{of} does not trust the text of this job: {why}")]
     Distrusted { of: AgentName, why: String },
-    #[error("this chain of jobs has had {made} follow-ups, and {max} are the most (`followups.max`)")]
+    #[error("this chain of jobs has {made} follow-ups, and the maximum is {max} (`followups.max`)")]
     TooMany { made: u32, max: u32 },
-    #[error("this chain of jobs began at {began}, and goes on for {expires} at most (`followups.expires`)")]
+    #[error(
+        "this chain of jobs began at {began}, and its maximum duration is {expires} (`followups.expires`)"
+    )]
     TooLong { began: Timestamp, expires: Interval },
     #[error(
         "the next follow-up could begin at {begins} at the earliest (`followups.min_interval`), but this chain of jobs \
@@ -111,8 +114,8 @@ mod tests {
         let usual = &rules(Some(3), None, None);
         let quick = &rules(Some(3), Some("5s"), Some("1h"));
         let of_others = &rules(None, None, None);
-        let too_many = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
-        let too_long = "this chain of jobs began at 1970-01-01T00:00:00Z, and goes on for 1h at most (`followups.expires`)";
+        let too_many = "this chain of jobs has 3 follow-ups, and the maximum is 3 (`followups.max`)";
+        let too_long = "this chain of jobs began at 1970-01-01T00:00:00Z, and its maximum duration is 1h (`followups.expires`)";
         let too_soon = "the next follow-up could begin at 1970-01-01T01:00:01Z at the earliest \
             (`followups.min_interval`), but this chain of jobs began at 1970-01-01T00:00:00Z and may last 1h at most \
             (`followups.expires`)";
@@ -131,7 +134,7 @@ mod tests {
                 9,
                 0,
                 0,
-                Err("this chain of jobs has had 9 follow-ups, and 3 are the most (`followups.max`)"),
+                Err("this chain of jobs has 9 follow-ups, and the maximum is 3 (`followups.max`)"),
             ),
         ] {
             let chain = Chain { made, began: at(0) };

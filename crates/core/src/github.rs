@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Auth {
-    /// Environment variable that holds the token; unset means `GITHUB_TOKEN`.
+    /// Environment variable that contains the token; unset means `GITHUB_TOKEN`.
     pub token_env: Option<String>,
     /// GitHub App to use instead of a token.
     pub app: Option<AppAuth>,
@@ -20,7 +20,7 @@ pub struct AppAuth {
     /// Id of the installation; unset means the installation of the repository.
     #[serde(default)]
     pub installation_id: Option<u64>,
-    /// Environment variable that holds the private key in PEM form.
+    /// Environment variable that contains the private key in PEM form.
     #[serde(default)]
     pub private_key_env: Option<String>,
     /// File with the private key, relative to the root config file.

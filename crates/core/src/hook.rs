@@ -121,7 +121,7 @@ impl HookOutline {
             name: hook.name.clone(),
             events: hook.on_events.clone().unwrap_or_default(),
         };
-        // With an empty list a hook runs after nothing. In an outline, it means all.
+        // A hook with an empty list of events never runs. In an outline, an empty list means all events.
         let runs = |(_, (_, hook)): &(u32, (HookList, &Hook))| hook.on_events != Some(Vec::new());
         (1..).zip(hooks.all()).filter(runs).map(outline).collect()
     }
@@ -196,11 +196,11 @@ pub struct AgentOfHook {
 }
 
 impl HookContext {
-    /// Builds the input from an ended job; none if the job has not ended. `called` is the name of the agent for people,
+    /// Builds the input from an ended job; none if the job has not ended. `display_name` is the name of the agent for people,
     /// and `output` the last message of the job, if it is available here.
     pub fn of(
         job: &Job,
-        called: Option<&str>,
+        display_name: Option<&str>,
         output: Option<String>,
         metadata: Option<Value>,
     ) -> Option<Self> {
@@ -228,7 +228,7 @@ impl HookContext {
             },
             agent: AgentOfHook {
                 id: job.agent().to_string(),
-                name: called.unwrap_or_else(|| job.agent().as_str()).to_owned(),
+                name: display_name.unwrap_or_else(|| job.agent().as_str()).to_owned(),
             },
             metadata,
             report: None,
@@ -236,8 +236,9 @@ impl HookContext {
     }
 }
 
-/// Checks whether the dotted path leads to a value that is true in JavaScript: not to nothing, false, 0 or "".
-pub fn holds(context: &Value, path: &str) -> bool {
+/// Checks whether the dotted path leads to a value that counts as true in JavaScript: it exists and is not null, false,
+/// 0 or "".
+pub fn is_truthy(context: &Value, path: &str) -> bool {
     let step = |value: &Value, key: &str| match value {
         Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),
         Value::Object(map) => map.get(key).cloned(),
@@ -320,7 +321,7 @@ mod tests {
             ("result.success", true),
             ("", false),
         ] {
-            assert_eq!(holds(&context, path), expected, "{path}");
+            assert_eq!(is_truthy(&context, path), expected, "{path}");
         }
     }
 

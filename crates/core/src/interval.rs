@@ -44,8 +44,8 @@ impl Unit {
     }
 }
 
-/// Limit above any useful schedule and within the range of a timestamp.
-const LONGEST_SECONDS: i64 = 36_500 * 86_400;
+/// Maximum length in seconds: longer than any useful interval, and within the range of a timestamp.
+const MAX_SECONDS: i64 = 36_500 * 86_400;
 
 impl Interval {
     pub const fn seconds(count: i64) -> Self {
@@ -95,7 +95,7 @@ impl FromStr for Interval {
         }
         match number.parse::<i64>() {
             Ok(0) => Err(IntervalError::Zero),
-            Ok(count) if count <= LONGEST_SECONDS / unit.seconds() => Ok(Self { count, unit }),
+            Ok(count) if count <= MAX_SECONDS / unit.seconds() => Ok(Self { count, unit }),
             _ => Err(IntervalError::TooLong),
         }
     }
@@ -121,7 +121,8 @@ impl TryFrom<String> for Interval {
     }
 }
 
-/// Errors of an interval. The first five messages are documented word for word.
+/// Errors of an interval. The messages of `MissingUnit`, `Decimal`, `Zero`, `Negative` and `InvalidUnit` are documented
+/// word for word.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
     #[error("Missing time unit. Expected format: \"{{number}}{{unit}}\"")]
@@ -160,7 +161,7 @@ mod tests {
             ("5 m", 300, "5m"),
             (" 5m ", 300, "5m"),
             ("005m", 300, "5m"),
-            ("36500d", LONGEST_SECONDS, "36500d"),
+            ("36500d", MAX_SECONDS, "36500d"),
         ] {
             let interval: Interval = text.parse().unwrap();
             assert_eq!(interval.duration().as_secs(), seconds, "{text}");

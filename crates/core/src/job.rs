@@ -1,12 +1,12 @@
 //! Jobs: durable pieces of work, and the only functions that change the state of a job.
 //!
 //! ```text
-//!            start                    end
-//! pending ──────────▶ running ──────────────────▶ completed | failed | cancelled
-//!    ▲  │                │                                      ▲
-//!    │  │                └── retry: pending until the backoff ──┐
-//!    │  └── cancel ──────────────────────────────────────────── │ ─▶ cancelled
-//!    └──────────────────────────────────────────────────────────┘
+//!             start                end
+//! pending ───────────▶ running ───────────▶ completed | failed | cancelled
+//!  │   ▲                  │
+//!  │   └──────────────────┘ retry, park or requeue
+//!  └───────────────────────────────────────▶ cancelled
+//!             cancel
 //! ```
 //!
 //! An ended job rejects every change. Id, agent, trigger type and creation time never change: the fields are private
@@ -26,7 +26,7 @@ use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
 use crate::word::written_as;
 use crate::work::WorkItem;
-pub use closing::{Closing, of_work};
+pub use closing::{Closing, combine_with_report};
 pub use record::{JobRecord, RecordError};
 pub use requeue::{MAX_REQUEUES, NotBegun, Requeued};
 pub use signature::signature;
@@ -174,7 +174,7 @@ impl Termination {
         match self {
             Self::NotStarted => "it had not started",
             Self::BetweenAttempts => "it waited for its next attempt",
-            Self::Graceful => "it ended when it was asked to",
+            Self::Graceful => "it ended after the stop signal",
             Self::Forced => "it was killed",
         }
     }
@@ -196,11 +196,11 @@ impl CancelReason {
     /// Returns a text for people.
     pub const fn in_words(self) -> &'static str {
         match self {
-            Self::DaemonStopped => "the daemon was stopped, and did not wait longer for it",
+            Self::DaemonStopped => "the daemon was stopped, and the job did not finish in time",
             Self::CancelPrevious => {
                 "a later firing of its schedule took its place (`overlap: cancel_previous`)"
             }
-            Self::ClaimLost => "its claim on its work item was lost, so somebody else may work on that",
+            Self::ClaimLost => "the claim of its work item was lost, so somebody else may work on the item",
         }
     }
 }
@@ -340,14 +340,14 @@ impl Job {
     }
 
     /// Moves the end of the backoff to another wall time, because the clock was set.
-    pub fn backs_off_until(&mut self, until: Timestamp) {
+    pub fn move_backoff_end(&mut self, until: Timestamp) {
         if let JobState::Pending { not_before: not_before @ Some(_) } = &mut self.state {
             *not_before = Some(until);
         }
     }
 
     /// Starts the next attempt.
-    pub fn start(&mut self, now: Timestamp) -> Result<(), Refused> {
+    pub fn start(&mut self, now: Timestamp) -> Result<(), JobChangeRefused> {
         match self.state {
             JobState::Pending { not_before } if not_before.is_none_or(|at| at <= now) => {
                 self.attempts += 1;
@@ -355,44 +355,51 @@ impl Job {
                 self.state = JobState::Running { since: now };
                 Ok(())
             }
-            JobState::Pending { not_before } => Err(Refused::BackingOff { until: not_before.unwrap_or(now) }),
-            JobState::Running { .. } => Err(Refused::AlreadyRunning),
+            JobState::Pending { not_before } => {
+                Err(JobChangeRefused::BackingOff { until: not_before.unwrap_or(now) })
+            }
+            JobState::Running { .. } => Err(JobChangeRefused::AlreadyRunning),
             JobState::Ended { .. } => Err(self.terminal()),
         }
     }
 
     /// Records the session that the runtime reported.
-    pub fn set_session(&mut self, session_id: String) -> Result<(), Refused> {
+    pub fn set_session(&mut self, session_id: String) -> Result<(), JobChangeRefused> {
         match self.state {
             JobState::Running { .. } => {
                 self.session_id = Some(session_id);
                 Ok(())
             }
-            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Pending { .. } => Err(JobChangeRefused::NotRunning),
             JobState::Ended { .. } => Err(self.terminal()),
         }
     }
 
     /// Settles the running attempt: the job ends with it, or waits for another attempt if the retry policy allows one.
-    pub fn settle(&mut self, outcome: Outcome, retry: &Retry, now: Timestamp) -> Result<(), Refused> {
-        self.settle_ended(outcome, retry, now, now)
+    pub fn settle(
+        &mut self,
+        outcome: Outcome,
+        retry: &Retry,
+        now: Timestamp,
+    ) -> Result<(), JobChangeRefused> {
+        self.settle_at(outcome, retry, now, now)
     }
 
     /// Settles the running attempt like [`Self::settle`], with an end in the past. The end is never before the start,
     /// even if the clock was set meanwhile.
-    pub fn settle_ended(
+    pub fn settle_at(
         &mut self,
         outcome: Outcome,
         retry: &Retry,
         ended: Timestamp,
         now: Timestamp,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), JobChangeRefused> {
         let since = if let JobState::Running { since } = self.state { since } else { now };
         let ended = ended.max(since).min(now);
         let wait = match outcome {
             // Attempts that reached a limit of their provider, or never began, do not count for the retry policy.
             Outcome::Failed { .. } => {
-                let begun = self.attempts.saturating_sub(self.parks).saturating_sub(self.requeued.in_all);
+                let begun = self.attempts.saturating_sub(self.parks).saturating_sub(self.requeued.total);
                 retry.wait_after(begun, &outcome.retry_words())
             }
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
@@ -405,9 +412,9 @@ impl Job {
         Ok(())
     }
 
-    /// Parks the job because the running attempt reached a limit. It waits for its provider and then continues its
-    /// session. It has no `not_before`: the provider holds it, so a fallback may continue it immediately.
-    pub fn park(&mut self) -> Result<(), Refused> {
+    /// Parks the job because the running attempt reached a usage limit. The job waits for its provider and then
+    /// continues its session. It has no `not_before`, so a fallback may continue it immediately.
+    pub fn park(&mut self) -> Result<(), JobChangeRefused> {
         match self.state {
             JobState::Running { .. } => {
                 self.state = JobState::Pending { not_before: None };
@@ -415,40 +422,40 @@ impl Job {
                 self.requeued.begun();
                 Ok(())
             }
-            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Pending { .. } => Err(JobChangeRefused::NotRunning),
             JobState::Ended { .. } => Err(self.terminal()),
         }
     }
 
     /// Adds the usage of the running attempt.
-    pub fn spend(&mut self, usage: &JobUsage) -> Result<(), Refused> {
+    pub fn spend(&mut self, usage: &JobUsage) -> Result<(), JobChangeRefused> {
         match self.state {
             JobState::Running { .. } => {
                 self.usage.get_or_insert_default().add(usage);
                 Ok(())
             }
-            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Pending { .. } => Err(JobChangeRefused::NotRunning),
             JobState::Ended { .. } => Err(self.terminal()),
         }
     }
 
-    fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {
+    fn back_off(&mut self, not_before: Timestamp) -> Result<(), JobChangeRefused> {
         match self.state {
             JobState::Running { .. } => {
                 self.state = JobState::Pending { not_before: Some(not_before) };
                 Ok(())
             }
-            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Pending { .. } => Err(JobChangeRefused::NotRunning),
             JobState::Ended { .. } => Err(self.terminal()),
         }
     }
 
     /// Ends the job. A job that has not started can only be cancelled.
-    fn end(&mut self, outcome: Outcome, now: Timestamp) -> Result<(), Refused> {
+    fn end(&mut self, outcome: Outcome, now: Timestamp) -> Result<(), JobChangeRefused> {
         match (&self.state, &outcome) {
             (JobState::Ended { .. }, _) => Err(self.terminal()),
             (JobState::Pending { .. }, Outcome::Completed { .. } | Outcome::Failed { .. }) => {
-                Err(Refused::NotRunning)
+                Err(JobChangeRefused::NotRunning)
             }
             (JobState::Running { .. }, _) | (JobState::Pending { .. }, Outcome::Cancelled { .. }) => {
                 self.state = JobState::Ended { at: now.max(self.created_at), outcome };
@@ -458,12 +465,17 @@ impl Job {
     }
 
     /// Cancels the job. A running job is cancelled after its processes have ended.
-    pub fn cancel(&mut self, how: Termination, now: Timestamp) -> Result<(), Refused> {
+    pub fn cancel(&mut self, how: Termination, now: Timestamp) -> Result<(), JobChangeRefused> {
         self.end(Outcome::Cancelled { how }, now)
     }
 
     /// Cancels a job that waits for its next attempt, after attempt `failed` failed with `error`.
-    pub fn cancel_between(&mut self, failed: u32, error: &JobError, now: Timestamp) -> Result<(), Refused> {
+    pub fn cancel_between(
+        &mut self,
+        failed: u32,
+        error: &JobError,
+        now: Timestamp,
+    ) -> Result<(), JobChangeRefused> {
         self.cancel(Termination::BetweenAttempts, now)?;
         let next = self.attempts.saturating_add(1);
         let message = format!("it waited for attempt {next}; attempt {failed} failed: {}", error.message);
@@ -471,8 +483,8 @@ impl Job {
         Ok(())
     }
 
-    fn terminal(&self) -> Refused {
-        Refused::Terminal { id: self.id.clone(), status: self.status() }
+    fn terminal(&self) -> JobChangeRefused {
+        JobChangeRefused::Terminal { id: self.id.clone(), status: self.status() }
     }
 }
 
@@ -540,7 +552,7 @@ written_as! {
 
 /// Reason why a change was rejected. The job is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum JobChangeRefused {
     #[error("{id} is {status} and never changes again; fork or retry it to get a new job")]
     Terminal { id: JobId, status: JobStatus },
     #[error("the job is not running")]

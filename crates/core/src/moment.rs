@@ -1,8 +1,8 @@
 //! Instants that survive a step of the wall clock.
 //!
-//! The wall clock can be set; the boot clock (`CLOCK_BOOTTIME`) cannot, and it counts suspension, but it begins anew with
-//! every boot. A [`Moment`] is a reading of both. Within one boot the boot clock decides how long ago something was;
-//! across boots, and where no boot clock was read, the wall clock does.
+//! The wall clock can be set. The boot clock (`CLOCK_BOOTTIME`) cannot be set and counts suspension, but it begins at
+//! zero with every boot. A [`Moment`] is a reading of both. Within one boot the boot clock decides how long ago
+//! something was; across boots, and where no boot clock was read, the wall clock does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,7 +78,7 @@ impl Moment {
         Self { wall, boot: self.boot.map(|boot| boot.plus(time)) }
     }
 
-    /// Returns the time from `earlier` to this moment by the boot clock; none if the boot clock does not know it.
+    /// Returns the time from `earlier` to this moment by the boot clock; none across boots, or without a boot clock.
     pub fn by_boot_clock(self, earlier: Self) -> Option<SignedDuration> {
         self.boot?.since(earlier.boot?)
     }
@@ -97,8 +97,8 @@ impl Moment {
         }
     }
 
-    /// Returns the wall time at which `length` after this moment is over, on the wall clock as it is set at `now`. If
-    /// there was a reboot and the start is in the future, the clock was set back; then the time counts as over.
+    /// Returns the wall time at which `length` has passed since this moment, on the wall clock as it is set at `now`.
+    /// If there was a reboot and this moment is in the future, the clock was set back; then `length` counts as passed.
     pub fn end_of(self, length: SignedDuration, now: Self) -> Timestamp {
         if now.by_boot_clock(self).is_none() && self.wall > now.wall {
             return now.wall;
@@ -106,8 +106,8 @@ impl Moment {
         self.on_clock_of(now).checked_add(length).unwrap_or(Timestamp::MAX)
     }
 
-    /// Returns by how much the wall clock was set between `earlier` and this moment; none if the boot clock does not
-    /// know it.
+    /// Returns by how much the wall clock was set between `earlier` and this moment; none across boots, or without a
+    /// boot clock.
     pub fn step_since(self, earlier: Self) -> Option<SignedDuration> {
         Some(self.wall.duration_since(earlier.wall) - self.by_boot_clock(earlier)?)
     }

@@ -48,7 +48,7 @@ pub enum OutputMessage {
         tool_name: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_use_id: Option<String>,
-        #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "null_as_value", skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timestamp: Option<Timestamp>,
@@ -59,7 +59,7 @@ pub enum OutputMessage {
     ToolResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_use_id: Option<String>,
-        #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "null_as_value", skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         success: Option<bool>,
@@ -97,7 +97,7 @@ pub struct Usage {
 }
 
 /// Deserializes a present `null` as a value, because the result `null` of a tool differs from no result.
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+fn null_as_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
@@ -105,7 +105,7 @@ impl OutputMessage {
     /// The `subtype` of the line before the output of a later attempt.
     pub const ATTEMPT: &str = "attempt";
 
-    /// The `subtype` of the line about a gap in the output that nobody wrote.
+    /// The `subtype` of the line about a gap in the output file, in which nothing was written.
     pub const GAP: &str = "gap";
     /// The `subtype` of the line about output that became shorter.
     pub const TRUNCATED: &str = "truncated";
@@ -114,13 +114,13 @@ impl OutputMessage {
     /// Lines that only cowhand writes.
     const OWN_SUBTYPES: [&str; 4] = [Self::ATTEMPT, Self::GAP, Self::TRUNCATED, Self::UNREAD];
 
-    /// Key in the line before an attempt: why the previous attempt ended.
+    /// Key of the reason why the previous attempt ended, in the line before an attempt.
     pub const BEFORE_KEY: &str = "before";
-    const LONGEST_BEFORE: usize = 500;
+    const MAX_BEFORE_LENGTH: usize = 500;
 
     /// Creates the line that separates an attempt from the previous one, with the reason of its end if there is one.
     pub fn attempt(number: u32, before: Option<&str>) -> Self {
-        let before = before.map(|before| cut(before, 0, Self::LONGEST_BEFORE));
+        let before = before.map(|before| cut(before, 0, Self::MAX_BEFORE_LENGTH));
         Self::System {
             subtype: Some(Self::ATTEMPT.to_owned()),
             content: Some(format!("attempt {number}")),
@@ -129,8 +129,8 @@ impl OutputMessage {
         }
     }
 
-    /// Returns a message of an agent as it is kept. One in the form of a line that only cowhand writes becomes text, so that
-    /// no agent can separate attempts.
+    /// Returns a message of an agent in the form in which it is stored. A message that looks like a line that only
+    /// cowhand writes becomes text, so that no agent can write such a line.
     #[must_use]
     pub fn of_agent(self) -> Self {
         match &self {
@@ -183,20 +183,20 @@ impl OutputMessage {
         Self::from_json(value).map(Some)
     }
 
-    /// Formats the message as one line without line end, of at most `cap` bytes. Caps below [`Self::LEAST_CAP`] count
-    /// as that. Long values are cut and marked, and the line stays a message of the same type.
+    /// Formats the message as one line without line end, of at most `cap` bytes. A smaller cap than [`Self::MIN_CAP`]
+    /// counts as [`Self::MIN_CAP`]. Long values are cut and marked, and the line stays a message of the same type.
     pub fn to_line(&self, cap: usize) -> Result<String, OutputError> {
         let whole = self.json(serde_json::to_string(self))?;
-        if whole.len() <= cap.max(Self::LEAST_CAP) {
+        if whole.len() <= cap.max(Self::MIN_CAP) {
             return Ok(whole);
         }
         drop(whole); // It may be many times as long as the cap.
         let fields = self.json(serde_json::to_value(self))?;
-        self.json(serde_json::to_string(&cap::fit(fields, cap.max(Self::LEAST_CAP))))
+        self.json(serde_json::to_string(&cap::fit(fields, cap.max(Self::MIN_CAP))))
     }
 
-    /// Room for the fields that every message has, and for a note about the cut.
-    pub const LEAST_CAP: usize = 1024;
+    /// Minimum cap: room for the fields that every message has, and for a note about the cut.
+    pub const MIN_CAP: usize = 1024;
 
     fn json<T>(&self, written: serde_json::Result<T>) -> Result<T, OutputError> {
         let kind = || Self::MESSAGE_TYPES[self.place()].to_owned();

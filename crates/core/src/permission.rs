@@ -4,10 +4,10 @@
 //! their words, as a shell would split them, and never by their text. [`shell`] decides which commands can match an
 //! allow rule, and [`within`] finds commands that are hidden in others.
 
+mod possible_commands;
 mod rule;
 mod runner;
 mod shell;
-mod within;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,8 @@ use serde_json::Value;
 
 pub use rule::{Rule, RuleError};
 
-/// Rules for tools: `deny` comes before `ask`, and `ask` before `allow`. A tool that no rule names is asked.
+/// Rules for tools: `deny` overrides `ask`, and `ask` overrides `allow`. A person is asked about a tool that no rule
+/// names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
@@ -33,7 +34,7 @@ pub struct Permissions {
 pub struct ToolAccess {
     /// Answer of the agent's program to uses of tools that nothing else decides.
     pub mode: PermissionMode,
-    /// Rules for `mode: ask`; without rules every use is asked.
+    /// Rules for `mode: ask`; without rules a person is asked about every use.
     pub permissions: Option<Permissions>,
     /// Tools that the agent has; none means all.
     pub available: Option<Vec<String>>,
@@ -54,7 +55,7 @@ pub enum PermissionMode {
     Plan,
     Delegate,
     DontAsk,
-    // `permissions` decide, and a person decides what they leave open.
+    // `permissions` decide, and a person decides about uses that no rule matches.
     Ask,
 }
 
@@ -67,7 +68,7 @@ pub enum ToolVerdict {
 }
 
 /// Returns the stricter decision of the agent's rules and the schedule's rules. A schedule never allows more than its
-/// agent. Without its own `allow` it only adds denials and asks.
+/// agent. Without its own `allow`, a schedule only adds denials and asks.
 pub fn decide(
     agent: Option<&Permissions>,
     schedule: Option<&Permissions>,
@@ -85,16 +86,16 @@ pub fn decide(
 impl Permissions {
     /// Returns the decision of these rules; none if no rule matches.
     fn verdict(&self, tool: &str, input: &Value) -> Option<ToolVerdict> {
-        let could = |rules: &Option<Vec<Rule>>| {
-            rules.iter().flatten().find(|rule| rule.could_mean(tool, input)).map(Rule::to_string)
+        let may_match = |rules: &Option<Vec<Rule>>| {
+            rules.iter().flatten().find(|rule| rule.may_match(tool, input)).map(Rule::to_string)
         };
-        if let Some(rule) = could(&self.deny) {
+        if let Some(rule) = may_match(&self.deny) {
             return Some(ToolVerdict::Deny { rule });
         }
-        if could(&self.ask).is_some() {
+        if may_match(&self.ask).is_some() {
             return Some(ToolVerdict::Ask);
         }
-        let allowed = self.allow.iter().flatten().any(|rule| rule.surely_means(tool, input));
+        let allowed = self.allow.iter().flatten().any(|rule| rule.matches_surely(tool, input));
         allowed.then_some(ToolVerdict::Allow)
     }
 }

@@ -13,9 +13,9 @@
 //! again, until there is nothing left to do before `wake_at`.
 
 mod admit;
-pub mod coming;
 mod due;
-mod held;
+mod holds;
+pub mod next_firings;
 mod overdue;
 mod pending;
 mod slots;
@@ -39,7 +39,7 @@ use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 use admit::ReadyJobs;
 pub use admit::{Admission, AgentPlaces, StartFacts, admit, free_places};
-pub use held::{Holds, ScheduleHold};
+pub use holds::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
 use slots::ProviderSlots;
@@ -60,7 +60,7 @@ pub struct Snapshot {
     pub providers: HashMap<String, ProviderState>,
     /// The boot clock, if it was read.
     pub boot: Option<BootTime>,
-    /// Time since which a daemon has been running.
+    /// Start of the fleet's daemon, and the gaps in which it could not act.
     pub uptime: Uptime,
 }
 
@@ -72,7 +72,7 @@ impl Snapshot {
     }
 
     /// Returns the oldest job of the schedule that has had an attempt and waits for the time of the next one.
-    pub fn tried_again(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
+    pub fn next_retry(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
         let mut jobs =
             self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began_at.is_some());
         jobs.find_map(|job| match job.state {
@@ -112,8 +112,8 @@ pub struct Preparing {
     pub key: FiringKey,
     /// Start of the preparation.
     pub since: Timestamp,
-    /// A try has failed, and the preparation has to be tried again.
-    pub in_trouble: bool,
+    /// True if a try has failed and the preparation has to be tried again.
+    pub has_failed: bool,
 }
 
 impl Preparing {
@@ -122,11 +122,11 @@ impl Preparing {
     /// kept any more.
     fn keeps_place_until(&self, now: Timestamp) -> Option<Timestamp> {
         let until = self.since.checked_add(PLACE_KEPT_FOR_POLL).ok()?;
-        (!self.in_trouble && self.since <= now && now < until).then_some(until)
+        (!self.has_failed && self.since <= now && now < until).then_some(until)
     }
 }
 
-/// Longer than a healthy work source takes to answer.
+/// Time for which a place is kept free: longer than a healthy work source takes to answer.
 const PLACE_KEPT_FOR_POLL: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +157,7 @@ pub struct LiveJob {
 
 impl LiveJob {
     /// Returns the time until which the job waits because it could not be started, and a sentence about that.
-    pub fn put_back(&self, now: Timestamp) -> Option<(Timestamp, String)> {
+    pub fn requeued_until(&self, now: Timestamp) -> Option<(Timestamp, String)> {
         match self.state {
             LiveState::Pending { not_before: Some(until) } if until > now => {
                 Some((until, self.requeued.sentence()?))
@@ -172,7 +172,7 @@ pub enum LiveState {
     Pending {
         not_before: Option<Timestamp>,
     },
-    /// `epoch` distinguishes this holder of the lease from every other.
+    /// `epoch` is the number of the claim, which distinguishes this lease from every other lease of the job.
     Running {
         epoch: i64,
         lease_until: Timestamp,
@@ -203,8 +203,8 @@ pub enum Action {
         due: Timestamp,
         outcome: FiringOutcome,
         /// True if the due time was missed and runs now because of `misfire`.
-        made_up: bool,
-        /// True if it was due earlier and waited for its calendar to open.
+        by_misfire: bool,
+        /// True if it was due earlier and waited until its calendar allowed it.
         after_hours: bool,
     },
     /// Prepare the firing and create its jobs. Repeated until that is done.
@@ -270,7 +270,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     for agent in &roster.agents {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
         let holds = Holds::of(agent, snapshot, now);
-        let mut places = Places::of(agent, snapshot, &holds, over, now);
+        let mut places = FiringPlaces::of(agent, snapshot, &holds, over, now);
         if let Some(until) = places.kept_until.filter(|_| places.is_full()) {
             plan.wake(until);
         }
@@ -279,7 +279,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
                 |firing: &Preparing| Action::Prepare { schedule: schedule.id, key: firing.key.clone() };
             plan.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
             if let Some(record) = snapshot.schedules.get(&schedule.id) {
-                let live = Live::of(agent, schedule, snapshot);
+                let live = LiveWork::of(agent, schedule, snapshot);
                 plan.firings(schedule, record, (&live, snapshot), &mut places, &shared_intervals);
             }
         }
@@ -328,8 +328,8 @@ impl Draft {
         &mut self,
         schedule: &Schedule,
         record: &ScheduleRecord,
-        (live, snapshot): (&Live<'_>, &Snapshot),
-        places: &mut Places,
+        (live, snapshot): (&LiveWork<'_>, &Snapshot),
+        places: &mut FiringPlaces,
         shared_intervals: &SharedIntervals,
     ) {
         let (now, id) = (snapshot.moment(self.now), schedule.id);
@@ -350,7 +350,7 @@ impl Draft {
             self.actions.push(Action::Recount { schedule: id });
             return;
         }
-        let shares_interval = shared_intervals.share(schedule);
+        let shares_interval = shared_intervals.is_shared(schedule);
         let check = due::DueCheck { now: self.now, schedule, record, live, shares_interval, snapshot };
         let verdict = check.verdict(places);
         if let Some(wake) = verdict.wake_at {
@@ -364,14 +364,14 @@ impl Draft {
         self.actions.extend(verdict.actions);
     }
 
-    /// Starts the pending jobs of the agent that [`admit`] admits, in their turn, and wakes up for those that wait for a
-    /// known time. All other reasons to wait end with an event.
+    /// Starts the pending jobs of the agent that [`admit`] admits, in their turn, and sets the wake-up time for jobs
+    /// that wait for a known time. All other reasons to wait end with an event.
     fn starts(
         &mut self,
         agent: &Agent,
         snapshot: &Snapshot,
         (holds, over): (&Holds<'_>, Option<OverBudget>),
-        firings: &Places,
+        firings: &FiringPlaces,
         slots: &mut ProviderSlots,
     ) {
         let mut places = AgentPlaces::of_running(agent, snapshot);
@@ -417,12 +417,12 @@ impl Draft {
                 Admission::OverBudget(over) => over.until.into_iter().for_each(|until| self.wake(until)),
                 Admission::NotBefore(at) => {
                     self.wake(at);
-                    // It was requeued and comes before jobs that were created later.
+                    // A requeued job comes before jobs that were created later.
                     if job.requeued.keeps_place() && facts.hold.is_none() {
                         places.take(1);
                     }
                 }
-                // No later job takes its session before it.
+                // No later job takes the session of this job before it.
                 Admission::Provider(wait) => {
                     sessions.extend(session_key);
                     if let ProviderWait::Opens(opens) = wait {
@@ -436,7 +436,7 @@ impl Draft {
 }
 
 /// Firings and jobs of a schedule that have not ended.
-struct Live<'a> {
+struct LiveWork<'a> {
     jobs: Vec<&'a LiveJob>,
     preparing: bool,
     /// True if its firings take items from a work source.
@@ -447,7 +447,7 @@ struct Live<'a> {
     turn: PlaceTurn,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveWork<'a> {
     fn of(agent: &Agent, schedule: &Schedule, snapshot: &'a Snapshot) -> Self {
         let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
         let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
@@ -455,8 +455,9 @@ impl<'a> Live<'a> {
         Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
     }
 
-    /// Checks whether a firing takes a place when it fires. Preparation may take long or never end, so its job takes a
-    /// place when it is created. For a poll of a work source a place is kept free for a short time.
+    /// Checks whether a firing takes a place when it fires. A firing that has to be prepared takes none, because its
+    /// preparation may take long or never end; its job takes a place when it is created. For a poll of a work source, a
+    /// place is kept free for a short time.
     const fn takes_place(&self) -> bool {
         self.takes_work || !self.needs_preparing
     }
@@ -465,7 +466,7 @@ impl<'a> Live<'a> {
         self.jobs.is_empty() && !self.preparing
     }
 
-    /// Checks whether there is a firing or job of its own trigger, as opposed to by hand.
+    /// Checks whether there is a firing or job that the schedule's trigger fired, as opposed to one by hand.
     fn by_trigger(&self) -> bool {
         self.preparing || self.jobs.iter().any(|job| job.by_trigger)
     }
@@ -473,7 +474,7 @@ impl<'a> Live<'a> {
 
 /// Places of an agent for new firings: those of running jobs, those that pending jobs take before a new firing, and
 /// those that are kept free for polls of work sources.
-struct Places {
+struct FiringPlaces {
     max: u32,
     ready: ReadyJobs,
     /// Turns of the firings that have no job yet: those of this plan, and polls for which a place is kept.
@@ -483,7 +484,7 @@ struct Places {
     over: Option<OverBudget>,
 }
 
-impl Places {
+impl FiringPlaces {
     fn of(
         agent: &Agent,
         snapshot: &Snapshot,
@@ -503,7 +504,7 @@ impl Places {
         Self { max: agent.max_concurrent, ready, fired, kept_until, over }
     }
 
-    fn take(&mut self, live: &Live<'_>) {
+    fn take(&mut self, live: &LiveWork<'_>) {
         self.fired.extend(live.takes_place().then_some(live.turn));
     }
 
@@ -518,13 +519,13 @@ impl Places {
     }
 
     /// Returns the reason to wait if no place is left for the schedule's next firing.
-    fn full(&self, live: &Live<'_>) -> Option<Hold> {
+    fn full(&self, live: &LiveWork<'_>) -> Option<Hold> {
         let taken = self.ready.before(live.turn) + self.fired.len();
         (taken >= self.max as usize).then_some(Hold::AtCapacity { running: self.max, max: self.max })
     }
 }
 
-/// Number of schedules with the same interval. Only schedules with equal intervals need to be spread.
+/// Number of schedules for each interval. Only schedules with equal intervals need to be spread.
 #[derive(Debug)]
 struct SharedIntervals(HashMap<Interval, usize>);
 
@@ -539,7 +540,7 @@ impl SharedIntervals {
         Self(shared_intervals)
     }
 
-    fn share(&self, schedule: &Schedule) -> bool {
+    fn is_shared(&self, schedule: &Schedule) -> bool {
         let TriggerConfig::Interval { interval } = schedule.trigger else { return false };
         self.0.get(&interval).is_some_and(|count| *count > 1)
     }

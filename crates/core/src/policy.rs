@@ -214,8 +214,8 @@ impl Timing {
     /// Returns the first instant at or after `from` that the calendar allows; none if it never does again.
     pub fn next_allowed(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = self.start_at.map_or(from, |start| start.max(from));
-        // Each step goes to the next border (an opening or a midnight), at least one a day. A schedule with two years
-        // of excluded days in a row is over.
+        // Each step moves to the next border, an opening or a midnight. Each day has at least one. A schedule with two
+        // years of excluded days in a row counts as finished.
         for _ in 0..2 * 731 {
             if self.end_at.is_some_and(|end| at >= end) {
                 return None;
@@ -256,8 +256,8 @@ impl ClosedBy {
     }
 }
 
-/// Hours of the week in which a schedule may fire. A window such as `22:00` to `06:00` goes over midnight and belongs
-/// to the day on which it begins.
+/// Hours of the week in which a schedule may fire. A window such as `22:00` to `06:00` crosses midnight and belongs to
+/// the day on which it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActiveHours {
@@ -413,7 +413,7 @@ as_text!(Zone, ClockTime, Day);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    #[error("jitter is 0 to {max} percent, not {0}", max = Jitter::LARGEST)]
+    #[error("jitter is 0 to {max} percent, not {0}", max = Jitter::MAX_PERCENT)]
     Jitter(u8),
     #[error("unknown time zone {0:?}; use an IANA name such as UTC or Europe/Berlin")]
     Zone(String),

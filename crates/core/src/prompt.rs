@@ -40,7 +40,7 @@ pub fn choose<'a>(trigger: Option<&'a str>, schedule: Option<&'a str>, default: 
 
 /// Renders the template with its values.
 pub fn render(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
-    template.parts(context).map(|parts| outside::lay_out(&parts))
+    template.parts(context).map(|parts| outside::assemble(&parts))
 }
 
 /// Renders the template with its values, followed by the work item if there is one.
@@ -52,7 +52,7 @@ pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String
         }
         parts.extend(item_parts(item, &context.author.labels().task));
     }
-    Ok(outside::lay_out(&parts))
+    Ok(outside::assemble(&parts))
 }
 
 fn item_parts(item: &WorkItem, label: &str) -> Vec<PromptPart> {
@@ -95,10 +95,10 @@ pub enum PromptError {
         "line {line}: `{placeholder}` cannot be read: {problem}. For a literal `{{{{` write `{LITERAL_BRACES}`"
     )]
     Unreadable { line: usize, placeholder: String, problem: String },
-    #[error("a prompt of {bytes} bytes is too long; the most is {PROMPT_CAP}")]
+    #[error("a prompt of {bytes} bytes is too long; the maximum is {PROMPT_CAP} bytes")]
     TooLong { bytes: usize },
     #[error("a prompt has more than {most} placeholders", most = template::MAX_PLACEHOLDERS)]
     TooMany,
-    #[error("line {line}: `{placeholder}` cannot be worked out: {problem}")]
+    #[error("line {line}: `{placeholder}` cannot be evaluated: {problem}")]
     Failed { line: usize, placeholder: String, problem: String },
 }

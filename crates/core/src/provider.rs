@@ -59,7 +59,7 @@ pub struct ProviderState {
 impl ProviderState {
     /// Returns the limit that applies now, if there is one.
     pub fn used_up(&self, now: Timestamp) -> Option<&Parked> {
-        self.parked.as_ref().filter(|parked| parked.until > now && !parked.is_from_ahead(now))
+        self.parked.as_ref().filter(|parked| parked.until > now && !parked.begins_in_future(now))
     }
 }
 
@@ -80,7 +80,8 @@ pub enum ProviderWait {
 }
 
 impl ProviderSlot {
-    /// Checks whether the provider takes a job now, while so many jobs run at it.
+    /// Returns the reason why the provider takes no job now, if there is one. `running` is the number of jobs that run
+    /// at it.
     pub fn wait(&self, state: &ProviderState, running: u32, now: Timestamp) -> Option<ProviderWait> {
         let is_full = || self.limits.max_concurrent.is_some_and(|max| running >= max);
         let opens = self.opens(state, now).map(ProviderWait::Opens);
@@ -97,7 +98,7 @@ impl ProviderSlot {
     }
 }
 
-/// Maximum time until a reset that is believed. The longest known limit is a week.
+/// Maximum time until a reported reset. A later reset is ignored, because the longest known limit is a week.
 const MAX_RESET_WAIT: SignedDuration = SignedDuration::from_hours(8 * 24);
 /// Time without a limit after which the next one counts as the first again.
 const LIMIT_FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
@@ -108,16 +109,16 @@ impl Parked {
         format!("{} is used up: {}", self.provider, self.message)
     }
 
-    /// Checks whether the limit began in the future, because the clock was set back, without a reported end. Such a
-    /// limit does not apply.
-    fn is_from_ahead(&self, now: Timestamp) -> bool {
+    /// Checks whether the start of a limit without a reported end is in the future, because the clock was set back.
+    /// Such a limit does not apply.
+    fn begins_in_future(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }
 
     /// Records a limit that was reached again. `reset` is its end as the provider reports it. Several jobs reach the
     /// same limit within moments, so an existing park is never shortened.
     #[must_use]
-    pub fn met(
+    pub fn after_limit(
         before: Option<&Self>,
         provider: String,
         message: String,
@@ -139,7 +140,7 @@ impl Parked {
     }
 }
 
-/// Waits for a limit without a reported end.
+/// Backoff for a limit without a reported end.
 const UNKNOWN_RESET_BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(15), MAX_PROVIDER_PAUSE);
 const MAX_PROVIDER_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
@@ -184,7 +185,7 @@ mod tests {
             limits: Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() },
         };
         let parked = |reset: Option<i64>| {
-            let parked = Parked::met(None, "p".into(), "busy".into(), reset.map(at), at(1_000));
+            let parked = Parked::after_limit(None, "p".into(), "busy".into(), reset.map(at), at(1_000));
             ProviderState { parked: Some(parked), last_start: Some(at(1_000)) }
         };
         assert_eq!(slot.opens(&parked(None), at(1_001)), Some(at(1_015)));
@@ -196,7 +197,7 @@ mod tests {
     fn a_limit_without_a_reset_time_parks_longer_each_time() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
         let met = |before: Option<&Parked>, reset: Option<i64>, now: i64| {
-            Parked::met(before, "claude".into(), "busy".into(), reset.map(at), at(now))
+            Parked::after_limit(before, "claude".into(), "busy".into(), reset.map(at), at(now))
         };
         let seconds = |parked: &Parked, now: i64| parked.until.duration_since(at(now)).as_secs();
         let first = met(None, None, 0);

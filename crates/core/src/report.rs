@@ -52,7 +52,7 @@ pub struct Report {
 
 impl Report {
     /// Checks whether both reports have the same content, apart from their time.
-    pub fn says_what(&self, other: &Self) -> bool {
+    pub fn has_same_content(&self, other: &Self) -> bool {
         let content = |report: &Self| (report.outcome, report.summary.clone(), report.artifacts.clone());
         content(self) == content(other)
     }
@@ -75,15 +75,13 @@ pub enum ReportRefused {
     NoSummary,
     #[error("`summary` has at most {MAX_SUMMARY_LENGTH} characters, and this one has {0}")]
     LongSummary(usize),
-    #[error("there are at most {MAX_ARTIFACTS} `artifacts`, and these are {0}")]
+    #[error("a report has at most {MAX_ARTIFACTS} `artifacts`, and this one has {0}")]
     ManyArtifacts(usize),
-    #[error("an artifact has 1 to {LONGEST_ARTIFACT} characters, and none that cannot be seen")]
+    #[error("an artifact has 1 to {MAX_ARTIFACT_LENGTH} characters, without invisible characters")]
     NotPlain,
-    #[error("{0:?} is no artifact: of addresses only http and https are taken, without a user or a password")]
+    #[error("{0:?} is not an artifact: only http and https URLs without a user and password are accepted")]
     Address(String),
-    #[error(
-        "{0:?} is no artifact: there is no such file or folder inside the directory that the job works in"
-    )]
+    #[error("{0:?} is not an artifact: there is no such file or folder in the directory of the job")]
     NotInside(String),
     #[error("paths cannot be reported from another machine than the one that the job runs on")]
     Elsewhere,
@@ -91,8 +89,8 @@ pub enum ReportRefused {
 
 pub const MAX_SUMMARY_LENGTH: usize = 20_000;
 pub const MAX_ARTIFACTS: usize = 20;
-/// Maximum length of an artifact, which every work source can show.
-pub const LONGEST_ARTIFACT: usize = 300;
+/// Maximum length of an artifact in characters. Every work source can show this length.
+pub const MAX_ARTIFACT_LENGTH: usize = 300;
 
 /// Returns the summary as it is stored.
 pub fn summary(given: &str) -> Result<String, ReportRefused> {
@@ -133,7 +131,7 @@ fn artifact(text: &str) -> Result<Artifact, ReportRefused> {
 /// Checks whether an artifact can be shown on one line without misleading characters.
 pub fn is_plain(text: &str) -> bool {
     let misleads = |c: char| c.is_control() || is_invisible(c) || matches!(c, '\u{2028}' | '\u{2029}');
-    !text.is_empty() && text.chars().count() <= LONGEST_ARTIFACT && !text.chars().any(misleads)
+    !text.is_empty() && text.chars().count() <= MAX_ARTIFACT_LENGTH && !text.chars().any(misleads)
 }
 
 #[cfg(test)]
@@ -146,7 +144,7 @@ mod tests {
         let name = |text: &str| Ok(Artifact::Name(text.to_owned()));
         let path = |text: &str| Ok(Artifact::Path(text.to_owned()));
         let address = |text: &str| Err(ReportRefused::Address(text.to_owned()));
-        let long = "x".repeat(LONGEST_ARTIFACT + 1);
+        let long = "x".repeat(MAX_ARTIFACT_LENGTH + 1);
         for (text, expected) in [
             ("https://github.com/o/r/pull/7", name("https://github.com/o/r/pull/7")),
             (" HTTP://x ", name("HTTP://x")),

@@ -70,8 +70,8 @@ impl Retention {
         }
     }
 
-    /// Returns the limit that a finished job exceeds, if `newer` jobs of its agent ended after it and all of them
-    /// including this one have `bytes`.
+    /// Returns the limit that a finished job exceeds, if `newer` jobs of its agent ended after it, and these jobs and
+    /// this one have `bytes` bytes together.
     fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<RetentionLimit> {
         if self.max_jobs_per_agent.is_some_and(|most| newer >= most as usize) {
             Some(RetentionLimit::MaxJobsPerAgent)

@@ -39,7 +39,7 @@ use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::work_source::ConfiguredSource;
 use crate::workspace::{IsolationKind, IsolationRules};
-pub use former::Former;
+pub use former::FormerName;
 pub use listen::{EventListener, end_status};
 pub use program::Program;
 pub use unenforceable::Unenforceable;
@@ -108,7 +108,7 @@ pub struct Agent {
     pub container: Option<ContainerSandbox>,
     /// Environment variables of its processes if they run in a container.
     pub container_env: IndexMap<String, String>,
-    /// Source of its work items. Schedules that inherit it have it, too.
+    /// Source of its work items. Schedules that inherit the source contain a copy.
     pub work_source: Option<ConfiguredSource>,
     /// Actions after the end of a job.
     pub hooks: Hooks,
@@ -155,11 +155,11 @@ pub struct Schedule {
     pub id: ScheduleId,
     pub name: ScheduleName,
     /// Former name of the schedule.
-    pub adopts: Option<Former>,
+    pub adopts: Option<FormerName>,
     /// False for `enabled: false` in the file. `disable` by a person is recorded in the store.
     pub enabled: bool,
     /// Location of `enabled: false`, as `FILE:LINE`.
-    pub off_in_file: Option<String>,
+    pub disabled_location: Option<String>,
     pub trigger: TriggerConfig,
     pub timing: Timing,
     /// Time zone of the cron expression, the active hours and the excluded dates.
@@ -167,13 +167,13 @@ pub struct Schedule {
     /// Conditions of a firing. A firing that does not meet them is recorded as skipped.
     pub filter: Filter,
     pub prompt: Option<String>,
-    /// Its own source of work items; none means that of the agent.
+    /// Source of its work items, its own or inherited from the agent; none if it takes no items.
     pub work_source: Option<ConfiguredSource>,
     /// Command that decides before each firing whether it runs.
     pub when_command: Option<Vec<String>>,
     /// True if the output of its jobs is also stored as plain text.
     pub output_to_file: bool,
-    /// Isolation rules; those of the agent if it has none.
+    /// Isolation of its jobs. Unset keys are already taken from the agent.
     pub isolation: IsolationRules,
     /// Permissions in addition to those of the agent.
     pub permissions: Option<Permissions>,
@@ -196,7 +196,7 @@ impl Agent {
     }
 
     /// Checks whether the agent has a `work_source` from which none of its schedules takes items.
-    pub fn leaves_its_work_source(&self) -> bool {
+    pub fn has_unused_work_source(&self) -> bool {
         let Some(source) = &self.work_source else { return false };
         let takes = |schedule: &Schedule| schedule.work_source.as_ref() == Some(source);
         !self.schedules.iter().any(takes)
@@ -277,7 +277,7 @@ impl Agent {
         // Keys that the agent leaves unset are closed, and the following rules do not open them.
         let all = own.map(SandboxRules::closed).into_iter().chain(of_schedule);
         let all = all.chain(confined.then(|| self.strict(schedule)));
-        let mut asked = all.reduce(SandboxRules::and).unwrap_or_default().asked();
+        let mut asked = all.reduce(SandboxRules::and).unwrap_or_default().request();
         if let Some(own) = &self.container {
             asked.container = own.container.over(asked.container);
         }
@@ -393,7 +393,7 @@ impl Schedule {
     /// Returns the location of `enabled: false`, if it is set.
     pub fn disabled_in_file(&self) -> Option<String> {
         let unknown = || "the config".to_owned();
-        (!self.enabled).then(|| self.off_in_file.clone().unwrap_or_else(unknown))
+        (!self.enabled).then(|| self.disabled_location.clone().unwrap_or_else(unknown))
     }
 
     /// Checks whether its `end_at` has passed. Only schedules that the clock fires have an end.
@@ -408,7 +408,7 @@ impl Schedule {
             name,
             adopts: None,
             enabled: true,
-            off_in_file: None,
+            disabled_location: None,
             trigger,
             timing: Timing::default(),
             zone: Zone::UTC,
@@ -481,7 +481,7 @@ impl Roster {
     }
 
     /// Checks whether any agent or schedule has `trust` rules.
-    pub fn asks_for_trust(&self) -> bool {
+    pub fn has_trust_rules(&self) -> bool {
         let asks = |agent: &Agent| {
             agent.trust.is_some() || agent.schedules.iter().any(|schedule| schedule.trust.is_some())
         };
@@ -513,11 +513,11 @@ mod tests {
         Agent::from_config("a".parse().unwrap(), serde_json::from_str(config).unwrap())
     }
 
-    /// The strict sandbox allows the work and nothing else, even if the agent's own sandbox allows more. Stricter rules
+    /// The strict sandbox allows only what the work needs, even if the agent's own sandbox allows more. Stricter rules
     /// remain.
     #[test]
     fn jobs_of_strangers_run_in_the_strict_sandbox() {
-        use crate::sandbox::{Credentials, Reaches, SandboxKind};
+        use crate::sandbox::{Credentials, NetworkAccess, SandboxKind};
         let held = |runtime: Runtime, sandbox: &str, trust: &str| {
             let mut agent = Agent::new("a".parse().unwrap());
             agent.program.runtime = runtime;
@@ -534,7 +534,7 @@ mod tests {
             let asked = held(runtime, sandbox, "null");
             assert_eq!(
                 (asked.kind, asked.network, asked.credentials),
-                (SandboxKind::Bubblewrap, Reaches::Nobody, credentials)
+                (SandboxKind::Bubblewrap, NetworkAccess::None, credentials)
             );
             assert_eq!((asked.write.len(), asked.caps.memory.is_some()), (0, sandbox == open));
         }
@@ -543,7 +543,7 @@ mod tests {
         let asked = held(Runtime::Claude, r#"{"kind":"bubblewrap","network":"on","read":["/srv"]}"#, more);
         assert_eq!(
             (asked.network, asked.read.len(), asked.credentials),
-            (Reaches::Nobody, 0, Credentials::Outside)
+            (NetworkAccess::None, 0, Credentials::Outside)
         );
         let own = r#"{"strangers":"sandbox","sandbox":{"kind":"landlock","network":"off"}}"#;
         assert_eq!(held(Runtime::Claude, "null", own).kind, SandboxKind::Landlock);
@@ -554,7 +554,7 @@ mod tests {
     /// its schedule decides.
     #[test]
     fn a_schedule_can_only_narrow_the_sandbox_of_its_agent() {
-        use crate::sandbox::{Reaches, SandboxKind};
+        use crate::sandbox::{NetworkAccess, SandboxKind};
         let held = |agent: &str, schedule: &str| {
             let mut own = Agent::new("a".parse().unwrap());
             own.sandbox_rules = rules(agent);
@@ -566,8 +566,8 @@ mod tests {
         };
         let open = r#"{"kind":"bubblewrap","network":"on","write":["/srv"],"read":["/books"]}"#;
         let (bubblewrap, paths) = (SandboxKind::Bubblewrap, |path: &str| vec![path.to_owned()]);
-        let opened = (bubblewrap, Reaches::Everybody, paths("/srv"), paths("/books"));
-        let closed = (bubblewrap, Reaches::Nobody, Vec::new(), Vec::new());
+        let opened = (bubblewrap, NetworkAccess::All, paths("/srv"), paths("/books"));
+        let closed = (bubblewrap, NetworkAccess::None, Vec::new(), Vec::new());
         for (agent, schedule, expected) in [
             (r#""bubblewrap""#, open, &closed),
             (r#""landlock""#, open, &closed),
@@ -583,7 +583,7 @@ mod tests {
         }
     }
 
-    /// Both keys belong to the agent, and they complement each other.
+    /// The keys `docker` and `sandbox` both apply to the agent, and their rules are combined.
     #[test]
     fn docker_and_sandbox_keys_of_an_agent_are_combined() {
         let agent = configured(
@@ -592,20 +592,20 @@ mod tests {
         assert_eq!(agent.sandbox(None, false).read, ["/books"]);
     }
 
-    /// A container is stricter, so it remains, without the volumes of the machine.
+    /// A container is stricter than the strict sandbox, so confined jobs run in the container, without its volumes.
     #[test]
     fn the_strict_sandbox_keeps_a_container_without_volumes() {
-        use crate::sandbox::{Reaches, SandboxKind};
+        use crate::sandbox::{NetworkAccess, SandboxKind};
         let agent = configured(
             r#"{"runtime":"command",
                 "docker":{"enabled":true,"image":"i","network":"host","volumes":["/data:/data"]}}"#,
         );
         let own = agent.sandbox(None, false);
         assert_eq!((own.kind, own.container.volumes.len()), (SandboxKind::Docker, 1));
-        assert_eq!((own.network, own.container.host_network), (Reaches::Everybody, true));
+        assert_eq!((own.network, own.container.host_network), (NetworkAccess::All, true));
         let strict = agent.sandbox(None, true);
         assert_eq!((strict.kind, strict.container.volumes.len()), (SandboxKind::Docker, 0));
-        assert_eq!((strict.network, strict.container.image.as_deref()), (Reaches::Nobody, Some("i")));
+        assert_eq!((strict.network, strict.container.image.as_deref()), (NetworkAccess::None, Some("i")));
     }
 
     #[test]

@@ -93,7 +93,7 @@ const UNUSED_BY_CODEX: [(&str, &str); 6] = [
     ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
     ("allowed_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
     ("setting_sources", "Codex always reads its own config"),
-    ("partial_messages", "Codex tells only whole messages"),
+    ("partial_messages", "Codex reports only whole messages"),
     ("plugins", "they are folders for Claude Code"),
 ];
 
@@ -102,35 +102,36 @@ const UNUSED_BY_GEMINI: [(&str, &str); 6] = [
     ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
     ("mcp_servers", "the Gemini CLI takes them only from its own settings"),
     ("setting_sources", "the Gemini CLI always reads its own settings"),
-    ("partial_messages", "the Gemini CLI always tells them"),
+    ("partial_messages", "the Gemini CLI always reports them"),
     ("plugins", "they are folders for Claude Code"),
 ];
 
 const UNUSED_BY_OPENCODE: [(&str, &str); 3] = [
     ("setting_sources", "OpenCode always reads its own config"),
-    ("partial_messages", "OpenCode tells only whole messages"),
+    ("partial_messages", "OpenCode reports only whole messages"),
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const NOT_IN_PROTOCOL: &str = "the Agent Client Protocol has no place for it; the agent's own settings may";
+const NOT_IN_PROTOCOL: &str =
+    "the Agent Client Protocol does not contain it; set it in the agent's own settings, if they have it";
 
 const UNUSED_BY_ACP: [(&str, &str); 6] = [
     ("max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
     ("session.max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
-    ("partial_messages", "the chunks of a message are joined, and told as a whole"),
+    ("partial_messages", "the chunks of a message are joined, and reported as a whole"),
     ("system_prompt", NOT_IN_PROTOCOL),
     ("setting_sources", NOT_IN_PROTOCOL),
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const SET_BY_ARGUMENTS: &str = "a command gets what its own arguments say";
+const SET_BY_ARGUMENTS: &str = "set it with the arguments of the command";
 
 const UNUSED_BY_COMMAND: [(&str, &str); 11] = [
     ("model", SET_BY_ARGUMENTS),
     ("max_turns", SET_BY_ARGUMENTS),
     ("session.max_turns", SET_BY_ARGUMENTS),
-    ("session.policy", "a command has no session that could go on"),
-    ("permission_mode", "a command does what it likes"),
+    ("session.policy", "a command has no session"),
+    ("permission_mode", "a command does not support permission modes"),
     ("allowed_tools", SET_BY_ARGUMENTS),
     ("system_prompt", SET_BY_ARGUMENTS),
     ("setting_sources", SET_BY_ARGUMENTS),

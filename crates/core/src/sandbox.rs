@@ -126,7 +126,7 @@ pub struct RequestedSandbox {
     pub kind: SandboxKind,
     pub write: Vec<String>,
     pub read: Vec<String>,
-    pub network: Reaches,
+    pub network: NetworkAccess,
     pub credentials: Credentials,
     pub caps: Caps,
     pub container: Container,
@@ -135,12 +135,14 @@ pub struct RequestedSandbox {
 /// Hosts that an agent may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reaches {
+pub enum NetworkAccess {
     #[default]
-    Nobody,
+    #[serde(rename = "nobody")]
+    None,
     Ports(Vec<u16>),
     Hosts(Vec<Host>),
-    Everybody,
+    #[serde(rename = "everybody")]
+    All,
 }
 
 /// Limits of resources.
@@ -202,8 +204,8 @@ impl SandboxRules {
         }
     }
 
-    /// Returns the keys of these rules, a schedule's, that grant something that the agent's rules do not allow.
-    pub(crate) fn kept_from(&self, agents: &Self) -> Vec<&'static str> {
+    /// Returns the keys of these rules of a schedule that grant more than the rules of its agent allow.
+    pub(crate) fn keys_beyond(&self, agents: &Self) -> Vec<&'static str> {
         if self.kind == SandboxKind::None || agents.kind == SandboxKind::None {
             return Vec::new();
         }
@@ -239,7 +241,7 @@ impl SandboxRules {
 
     /// Returns the first key that `kind: none` cannot enforce, if there is one. Keys that state that nothing is
     /// restricted are accepted.
-    pub(crate) fn held_by_none(&self) -> Option<&'static str> {
+    pub(crate) fn unenforceable_key(&self) -> Option<&'static str> {
         if self.kind != SandboxKind::None {
             return None;
         }
@@ -254,10 +256,10 @@ impl SandboxRules {
         .find_map(|(key, is_written)| is_written.then_some(key))
     }
 
-    pub fn asked(self) -> RequestedSandbox {
+    pub fn request(self) -> RequestedSandbox {
         let caps = Caps { memory: self.memory.map(Size::bytes), pids: self.pids, cpu: self.cpu };
         if self.kind == SandboxKind::None {
-            return RequestedSandbox { network: Reaches::Everybody, caps, ..RequestedSandbox::default() };
+            return RequestedSandbox { network: NetworkAccess::All, caps, ..RequestedSandbox::default() };
         }
         RequestedSandbox {
             kind: self.kind,
@@ -278,7 +280,7 @@ fn both<T>(own: Option<T>, more: Option<T>, and: impl FnOnce(T, T) -> T) -> Opti
     }
 }
 
-/// Returns the paths that are in both lists.
+/// Returns the paths that both lists allow.
 #[expect(clippy::needless_pass_by_value, reason = "what is put together is taken apart")]
 fn in_both(own: Vec<String>, more: Vec<String>) -> Vec<String> {
     // A path with `..` may lead anywhere.
@@ -294,10 +296,10 @@ fn in_both(own: Vec<String>, more: Vec<String>) -> Vec<String> {
 
 impl Network {
     fn and(self, more: Self) -> Self {
-        use Reaches::{Everybody, Hosts, Nobody, Ports};
+        use NetworkAccess::{All, Hosts, Ports};
         match (self.reaches(), more.reaches()) {
-            (Nobody, _) | (_, Nobody) => Self::Word(NetworkWord::Off),
-            (Everybody, some) | (some, Everybody) => Self::of(some),
+            (NetworkAccess::None, _) | (_, NetworkAccess::None) => Self::Word(NetworkWord::Off),
+            (All, some) | (some, All) => Self::of(some),
             (Ports(own), Ports(more)) => {
                 Self::of(Ports(own.into_iter().filter(|port| more.contains(port)).collect()))
             }
@@ -314,30 +316,30 @@ impl Network {
         }
     }
 
-    fn of(reaches: Reaches) -> Self {
+    fn of(reaches: NetworkAccess) -> Self {
         match reaches {
-            Reaches::Nobody => Self::Word(NetworkWord::Off),
-            Reaches::Everybody => Self::Word(NetworkWord::On),
-            Reaches::Ports(ports) => Self::Reach(Reach { ports: Some(ports), hosts: None }),
-            Reaches::Hosts(hosts) => Self::Reach(Reach { ports: None, hosts: Some(hosts) }),
+            NetworkAccess::None => Self::Word(NetworkWord::Off),
+            NetworkAccess::All => Self::Word(NetworkWord::On),
+            NetworkAccess::Ports(ports) => Self::Reach(Reach { ports: Some(ports), hosts: None }),
+            NetworkAccess::Hosts(hosts) => Self::Reach(Reach { ports: None, hosts: Some(hosts) }),
         }
     }
 
-    fn reaches(self) -> Reaches {
+    fn reaches(self) -> NetworkAccess {
         match self {
-            Self::Word(NetworkWord::On) => Reaches::Everybody,
+            Self::Word(NetworkWord::On) => NetworkAccess::All,
             // Setting both is an error that has been reported.
-            Self::Reach(Reach { hosts: Some(hosts), .. }) => Reaches::Hosts(hosts),
-            Self::Reach(Reach { ports: Some(ports), .. }) => Reaches::Ports(ports),
-            Self::Word(NetworkWord::Off) | Self::Reach(_) => Reaches::Nobody,
+            Self::Reach(Reach { hosts: Some(hosts), .. }) => NetworkAccess::Hosts(hosts),
+            Self::Reach(Reach { ports: Some(ports), .. }) => NetworkAccess::Ports(ports),
+            Self::Word(NetworkWord::Off) | Self::Reach(_) => NetworkAccess::None,
         }
     }
 }
 
-impl Reaches {
+impl NetworkAccess {
     fn lies_in(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Nobody, _) | (_, Self::Everybody) => true,
+            (Self::None, _) | (_, Self::All) => true,
             (Self::Ports(own), Self::Ports(other)) => own.iter().all(|port| other.contains(port)),
             (Self::Hosts(own), Self::Hosts(other)) => own.iter().all(|host| other.contains(host)),
             _ => false,
@@ -346,26 +348,26 @@ impl Reaches {
 }
 
 impl RequestedSandbox {
-    /// Describes in a sentence a combination that no machine can enforce.
+    /// Returns a sentence about a combination that no machine can enforce, if there is one.
     pub fn contradiction(&self) -> Option<&'static str> {
         match (self.kind, &self.network, self.credentials) {
-            (SandboxKind::Landlock, Reaches::Hosts(_), _) => Some(
-                "`network: {hosts: …}` needs `kind: bubblewrap`: Landlock knows ports but no addresses; `network: {ports: …}` is what it can do",
+            (SandboxKind::Landlock, NetworkAccess::Hosts(_), _) => Some(
+                "`network: {hosts: …}` needs `kind: bubblewrap`: Landlock can restrict ports (`network: {ports: …}`) but not hosts",
             ),
-            (SandboxKind::Bubblewrap, Reaches::Ports(_), _) => Some(
-                "`network: {ports: …}` needs `kind: landlock`; with bubblewrap name the hosts: `network: {hosts: [api.example.com:443]}`",
+            (SandboxKind::Bubblewrap, NetworkAccess::Ports(_), _) => Some(
+                "`network: {ports: …}` needs `kind: landlock`; with bubblewrap, list the hosts: `network: {hosts: [api.example.com:443]}`",
             ),
-            (SandboxKind::Docker, Reaches::Hosts(_), _) => Some(
-                "`network: {hosts: …}` needs `kind: bubblewrap`, whose proxy knows hosts; with docker it is `on` or `off`",
+            (SandboxKind::Docker, NetworkAccess::Hosts(_), _) => Some(
+                "`network: {hosts: …}` needs the proxy of `kind: bubblewrap`; with docker, `network` is `on` or `off`",
             ),
-            (SandboxKind::Docker, Reaches::Ports(_), _) => {
-                Some("`network: {ports: …}` needs `kind: landlock`; with docker it is `on` or `off`")
+            (SandboxKind::Docker, NetworkAccess::Ports(_), _) => {
+                Some("`network: {ports: …}` needs `kind: landlock`; with docker, `network` is `on` or `off`")
             }
             (SandboxKind::Landlock | SandboxKind::Docker | SandboxKind::None, _, Credentials::Outside) => {
                 Some("`credentials: outside` needs `kind: bubblewrap`, whose proxy adds them")
             }
-            (_, Reaches::Everybody, Credentials::Outside) => Some(
-                "`credentials: outside` needs a network that is off or has `hosts`; with `network: on` nothing goes through the proxy",
+            (_, NetworkAccess::All, Credentials::Outside) => Some(
+                "`credentials: outside` needs a network that is off or has `hosts`; with `network: on`, requests bypass the proxy",
             ),
             (SandboxKind::Docker, ..) => self.container.contradiction(),
             _ => None,

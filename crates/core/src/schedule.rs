@@ -37,11 +37,11 @@ pub struct ScheduleRecord {
     pub counted_from: Option<Moment>,
     /// Error that prevents it from firing now, else `run_error`.
     pub last_error: Option<String>,
-    /// With a work source: last poll because it was due.
+    /// With a work source: time of the last poll at a due time.
     pub polled_at: Option<Moment>,
     /// With a work source: true if it looks again as soon as its agent has a free place.
     pub fill: bool,
-    /// Number of such looks so far.
+    /// Number of such fills so far.
     pub fill_count: u64,
     /// Error of the last failed run; kept until a run succeeds.
     pub run_error: Option<String>,
@@ -288,7 +288,7 @@ impl ScheduleRecord {
         finished
     }
 
-    /// Checks whether it has recorded times in the future, because the wall clock was set back.
+    /// Checks whether recorded times are in the future, because the wall clock was set back.
     pub fn is_ahead_of(&self, now: Moment) -> bool {
         let ahead = |at: Timestamp| at.duration_since(now.wall) > CLOCK_TOLERANCE;
         ahead(self.armed_at) || self.last_due.is_some_and(ahead) || self.counts_ahead_of(now)
@@ -302,7 +302,7 @@ impl ScheduleRecord {
     }
 
     /// Continues from the present if [`Self::is_ahead_of`] shows that the clock was set back.
-    pub fn recount(&mut self, now: Moment) -> bool {
+    pub fn restart_from_now(&mut self, now: Moment) -> bool {
         let ahead = self.is_ahead_of(now);
         if ahead {
             self.armed_at = self.armed_at.min(now.wall);
@@ -317,7 +317,7 @@ impl ScheduleRecord {
     }
 
     /// Resets the breaker state, and ends a pause, because a job by hand succeeded.
-    pub fn proved(&mut self, now: Timestamp) -> bool {
+    pub fn reset_breaker(&mut self, now: Timestamp) -> bool {
         self.breaker_state = BreakerState::default();
         let paused = matches!(self.state, ScheduleState::Paused { .. });
         if paused {
@@ -327,13 +327,13 @@ impl ScheduleRecord {
         paused
     }
 
-    /// Records that a later firing covers a due time. A firing that waits keeps its start.
+    /// Records that a later firing covers a due time. The start of a wait does not change.
     pub fn coalesced(&mut self, due: Timestamp) {
         self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));
     }
 
     /// Records that a firing by the clock has an outcome.
-    pub fn passed(&mut self, key: &FiringKey, due: Timestamp) {
+    pub fn record_outcome(&mut self, key: &FiringKey, due: Timestamp) {
         if key.is_fill() {
             (self.fill, self.fill_count) = (false, self.fill_count + 1);
             return;
@@ -348,35 +348,36 @@ impl ScheduleRecord {
     }
 
     /// Records that it polls for work now because it is due. Places that it leaves free are filled later.
-    pub fn polls(&mut self, now: Moment) {
+    pub fn record_poll(&mut self, now: Moment) {
         (self.polled_at, self.fill) = (Some(now), false);
     }
 
     /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from now.
-    pub fn looked(&mut self, at: Moment) {
+    pub fn record_look(&mut self, at: Moment) {
         self.last_run_at = Some(at.wall);
         self.counted_from = Some(at);
     }
 
-    /// Records that a firing ended without a look for work, so that there was no run: only the interval counts from now.
-    pub fn counts_from(&mut self, at: Moment) {
+    /// Records that a firing ended without a look for work, and so without a run. Only the interval counts from now.
+    pub fn count_from(&mut self, at: Moment) {
         self.counted_from = Some(at);
     }
 
     /// Records that a job that it fired succeeded.
-    pub fn succeeded(&mut self, at: Moment) {
-        self.looked(at);
+    pub fn record_success(&mut self, at: Moment) {
+        self.record_look(at);
         (self.last_error, self.run_error) = (None, None);
     }
 
     /// Records that a job that it fired failed.
-    pub fn failed(&mut self, at: Moment, error: String) {
-        self.looked(at);
+    pub fn record_failure(&mut self, at: Moment, error: String) {
+        self.record_look(at);
         (self.last_error, self.run_error) = (Some(error.clone()), Some(error));
     }
 
-    /// Records an error that prevents it from firing, or its end. Returns whether this is new.
-    pub fn trouble(&mut self, trouble: Option<String>) -> bool {
+    /// Records an error that prevents the schedule from firing, or the end of such an error. Returns whether this is
+    /// new.
+    pub fn record_error(&mut self, trouble: Option<String>) -> bool {
         let before = std::mem::replace(&mut self.last_error, trouble.or_else(|| self.run_error.clone()));
         before != self.last_error
     }
@@ -404,8 +405,8 @@ mod tests {
     #[test]
     fn re_enabling_keeps_history_and_makes_up_no_firings() {
         let mut schedule = record();
-        schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
-        schedule.failed(at(20).into(), "boom".into());
+        schedule.record_outcome(&Occurrence::Cron(at(10)).key(0), at(10));
+        schedule.record_failure(at(20).into(), "boom".into());
         assert!(!schedule.enable(at(25).into()), "it is on");
         assert!(schedule.disable(DisabledBy::Person));
         assert!(!schedule.disable(DisabledBy::Person), "it is off");
@@ -434,26 +435,26 @@ mod tests {
     #[test]
     fn last_error_stays_until_a_run_succeeds() {
         let mut schedule = record();
-        schedule.failed(at(1).into(), "boom".into());
-        schedule.looked(at(2).into());
+        schedule.record_failure(at(1).into(), "boom".into());
+        schedule.record_look(at(2).into());
         assert_eq!((schedule.last_error.as_deref(), schedule.last_run_at), (Some("boom"), Some(at(2))));
-        schedule.failed(at(3).into(), "bang".into());
+        schedule.record_failure(at(3).into(), "bang".into());
         assert_eq!(schedule.last_error.as_deref(), Some("bang"));
-        assert!(schedule.trouble(Some("away".into())) && !schedule.trouble(Some("away".into())));
+        assert!(schedule.record_error(Some("away".into())) && !schedule.record_error(Some("away".into())));
         assert_eq!(schedule.last_error.as_deref(), Some("away"));
-        assert!(schedule.trouble(None));
+        assert!(schedule.record_error(None));
         assert_eq!(schedule.last_error.as_deref(), Some("bang"));
-        schedule.succeeded(at(4).into());
+        schedule.record_success(at(4).into());
         assert_eq!(schedule.last_error, None);
-        assert!(schedule.trouble(Some("away".into())) && schedule.trouble(None));
+        assert!(schedule.record_error(Some("away".into())) && schedule.record_error(None));
         assert_eq!(schedule.last_error, None);
     }
 
     #[test]
     fn the_last_due_time_never_moves_back() {
         let mut schedule = record();
-        schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
-        schedule.passed(&Occurrence::Cron(at(5)).key(0), at(5));
+        schedule.record_outcome(&Occurrence::Cron(at(10)).key(0), at(10));
+        schedule.record_outcome(&Occurrence::Cron(at(5)).key(0), at(5));
         assert_eq!(schedule.last_due, Some(at(10)));
     }
 
@@ -462,15 +463,15 @@ mod tests {
         let boot = |second: i64| Some(BootTime::new(uuid::Uuid::from_u128(1), second * 1_000_000));
         let moment = |wall, second| Moment { wall: at(wall), boot: boot(second) };
         let mut schedule = record();
-        schedule.succeeded(moment(1_000, 500));
+        schedule.record_success(moment(1_000, 500));
         assert!(!schedule.is_ahead_of(moment(400, 510)), "the boot clock knows that it was ten seconds ago");
         assert!(schedule.is_ahead_of(at(400).into()), "without a boot clock nobody knows");
-        assert!(schedule.recount(at(400).into()));
+        assert!(schedule.restart_from_now(at(400).into()));
         assert_eq!(schedule.counted_from, Some(at(400).into()));
-        assert!(!schedule.recount(at(401).into()), "once");
+        assert!(!schedule.restart_from_now(at(401).into()), "once");
         schedule.last_due = Some(at(900));
         assert!(!schedule.is_ahead_of(at(850).into()), "two machines may differ by that much");
-        assert!(schedule.recount(at(600).into()));
+        assert!(schedule.restart_from_now(at(600).into()));
         assert_eq!((schedule.last_due, schedule.armed_at), (Some(at(600)), at(0)));
         assert_eq!(schedule.replay_until, Some(at(900)));
     }
@@ -501,10 +502,10 @@ mod tests {
     #[test]
     fn a_fill_moves_no_due_time() {
         let mut schedule = record();
-        schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
+        schedule.record_outcome(&Occurrence::Cron(at(10)).key(0), at(10));
         schedule.waiting = Some(WaitingFiring { due: at(20), reason: SkipReason::OverBudget });
         schedule.fill = true;
-        schedule.passed(&Occurrence::Fill(1).key(0), at(15));
+        schedule.record_outcome(&Occurrence::Fill(1).key(0), at(15));
         assert_eq!((schedule.last_due, schedule.fill, schedule.fill_count), (Some(at(10)), false, 1));
         assert!(schedule.waiting.is_some());
     }
@@ -512,8 +513,8 @@ mod tests {
     #[test]
     fn only_interval_firings_are_counted() {
         let mut schedule = record();
-        schedule.passed(&Occurrence::Interval(1).key(0), at(1));
-        schedule.passed(&Occurrence::Cron(at(2)).key(0), at(2));
+        schedule.record_outcome(&Occurrence::Interval(1).key(0), at(1));
+        schedule.record_outcome(&Occurrence::Cron(at(2)).key(0), at(2));
         assert_eq!(schedule.interval_count, 1);
     }
 }

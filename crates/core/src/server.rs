@@ -75,7 +75,7 @@ impl ServerConfig {
         self
     }
 
-    /// Returns the configured address if other machines can reach it, where unsigned deliveries are refused.
+    /// Returns the configured address if other machines can reach it. Unsigned deliveries are refused there.
     pub fn outside(&self) -> Option<SocketAddr> {
         Some(self.listen).filter(|listen| self.enabled && !listen.ip().is_loopback())
     }

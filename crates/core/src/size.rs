@@ -30,7 +30,7 @@ const DECIMAL_UNITS: [Unit; 5] = [
 const BINARY_UNITS: [Unit; 4] =
     [Unit("KiB", 1 << 10), Unit("MiB", 1 << 20), Unit("GiB", 1 << 30), Unit("TiB", 1 << 40)];
 
-/// Limit above any disk, and small enough to be summed.
+/// Maximum size in bytes: larger than any disk, and small enough for sums.
 const MAX_SIZE: u64 = 1_000_000 * 1_000_000_000_000;
 
 impl Size {

@@ -20,16 +20,17 @@ pub struct TracesConfig {
 }
 
 impl TracesConfig {
-    /// Returns the wrong key and a message that contains no possible secrets.
+    /// Returns the wrong key, if there is one, and a message that contains no secrets.
     pub fn validate(&self) -> Option<(&'static str, String)> {
         let plain = |endpoint: &String| !endpoint.contains(['@', '?', '#']);
         if !self.endpoint.iter().all(plain) {
-            let message = "an address of a collector has no user and no query; a key belongs in `headers`";
+            let message =
+                "the address of a collector must not contain a user or a query; put a key into `headers`";
             return Some(("endpoint", message.to_owned()));
         }
         let is_bad = |(name, value): &(&String, &String)| !is_name(name) || !is_value(value);
         let (name, _) = self.headers.iter().find(is_bad)?;
-        Some(("headers", format!("{name:?} with this value cannot be a header of HTTP")))
+        Some(("headers", format!("{name:?} with this value is not a valid HTTP header")))
     }
 }
 

@@ -52,7 +52,8 @@ pub enum TriggerConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-secret" = true))]
         secret: Option<String>,
-        /// Environment variable that holds the secret; `NEW, OLD` names the new and the old one while it is changed.
+        /// Environment variable that contains the secret. While the secret is being changed, `NEW, OLD` names two
+        /// variables, one with the new and one with the old secret.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secret_env: Option<String>,
         /// Accept deliveries without a signature, if the server listens on this machine only.
@@ -244,7 +245,7 @@ words! {
     LifecycleEvent { SessionStart, SessionEnd, ContextClear }
     /// Way to access GitHub: its REST API, or the program `gh`.
     GithubBackend { Rest, Gh }
-    /// Status of an ended job; other statuses cannot be waited for.
+    /// Status of an ended job.
     EndStatus { Completed, Failed, Cancelled }
 }
 

@@ -3,7 +3,7 @@
 //! This module only decides. The caller finds out the permission of an author in a repository, and the origin of a pull
 //! request ([`TextOrigin::open_questions`] returns what is missing).
 
-mod words;
+mod origin;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::github::Auth;
 use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, SandboxRules};
 use crate::word::written_as;
-pub use words::{Author, AuthorPermission, Head, Question, TextOrigin};
+pub use origin::{Author, AuthorPermission, Head, Question, TextOrigin};
 
 /// Authors whose text may get into a prompt. An author is trusted by name or by permission in the repository; everybody
 /// else is a stranger.
@@ -37,7 +37,7 @@ pub struct Trust {
     /// The strict sandbox, for the treatment `sandbox`; unset means bubblewrap with only the workspace and no network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
-    /// API address for the permissions in a webhook's repository; unset means github.com.
+    /// API address of GitHub at which the permissions of a webhook's authors are requested; unset means github.com.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^https?://"))]
     pub api_url: Option<String>,
@@ -85,13 +85,13 @@ impl Trust {
         self.allow_authors.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
-    /// Checks whether some text leads to the strict sandbox.
+    /// Checks whether the text of strangers or forks leads to the strict sandbox.
     pub fn confines(&self) -> bool {
         [self.for_strangers(), self.for_forks()].contains(&Treatment::Sandbox)
     }
 
     /// Checks whether it defines who is trusted, or how strangers are treated.
-    pub(crate) fn says_whom(&self) -> bool {
+    pub(crate) fn is_defined(&self) -> bool {
         !self.allow_authors.is_empty() || self.min_permission.is_some() || self.strangers.is_some()
     }
 
@@ -104,24 +104,24 @@ impl Trust {
     }
 
     /// Decides about a text. A text without a known author is a stranger's.
-    pub fn verdict(&self, words: &TextOrigin) -> TrustVerdict {
-        let by_permission = || words.authors.iter().find_map(|author| self.too_little(author, words));
-        let strange = self.strange_anyhow(words).or_else(by_permission);
+    pub fn verdict(&self, origin: &TextOrigin) -> TrustVerdict {
+        let by_permission = || origin.authors.iter().find_map(|author| self.low_permission(author, origin));
+        let strange = self.stranger_reason(origin).or_else(by_permission);
         let strange = strange.map(|why| self.for_strangers().verdict(why));
-        let forked = words.fork().map(|why| self.for_forks().verdict(why));
+        let forked = origin.fork().map(|why| self.for_forks().verdict(why));
         strictest(strange.into_iter().chain(forked))
     }
 
-    /// Returns the reason why it is a stranger's text whatever permissions the authors have.
-    pub(crate) fn strange_anyhow(&self, words: &TextOrigin) -> Option<String> {
-        let unnamed = || words.authors.iter().any(|author| author.login.is_none());
+    /// Returns the reason why a text is a stranger's whatever permissions its authors have.
+    pub(crate) fn stranger_reason(&self, origin: &TextOrigin) -> Option<String> {
+        let unnamed = || origin.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
             let strange = |author: &&Author| !author.login.as_deref().is_some_and(|login| self.knows(login));
-            let stranger = words.authors.iter().find(strange).filter(|_| self.min_permission.is_none());
+            let stranger = origin.authors.iter().find(strange).filter(|_| self.min_permission.is_none());
             Some(format!("{} is not among `allow_authors`", stranger?.login.as_deref().unwrap_or_default()))
         };
-        self.elsewhere(words)
-            .or_else(|| words.authors.is_empty().then(|| words.silence().to_owned()))
+        self.unlisted_repo(origin)
+            .or_else(|| origin.authors.is_empty().then(|| origin.unknown_author_reason().to_owned()))
             .or_else(|| {
                 unnamed().then(|| "one of its authors has no name, or no account any more".to_owned())
             })
@@ -130,12 +130,12 @@ impl Trust {
 
     /// Returns the reason if the repository is not listed. Everybody may write in their own repository, so a delivery
     /// that names another repository is a stranger's.
-    fn elsewhere(&self, words: &TextOrigin) -> Option<String> {
-        if self.repos.is_empty() || words.is_placeless {
+    fn unlisted_repo(&self, origin: &TextOrigin) -> Option<String> {
+        if self.repos.is_empty() || origin.has_no_repository {
             return None;
         }
-        let Some(repo) = words.repo.as_deref() else {
-            return Some("it names no repository, and `repos` does".to_owned());
+        let Some(repo) = origin.repo.as_deref() else {
+            return Some("it names no repository, and `repos` lists the trusted ones".to_owned());
         };
         let covers = |known: &String| match known.strip_suffix("/*") {
             Some(owner) => repo.split_once('/').is_some_and(|(own, _)| own.eq_ignore_ascii_case(owner)),
@@ -144,17 +144,17 @@ impl Trust {
         (!self.repos.iter().any(covers)).then(|| format!("{repo} is not among `repos`"))
     }
 
-    /// Returns the reason why an author is a stranger by permission, if so.
-    fn too_little(&self, author: &Author, words: &TextOrigin) -> Option<String> {
+    /// Returns the reason why the permission of an author is too low, if it is.
+    fn low_permission(&self, author: &Author, origin: &TextOrigin) -> Option<String> {
         let (login, least) = (author.login.as_deref()?, self.min_permission?);
         if self.knows(login) {
             return None;
         }
-        let has = match (author.standing, words.repo.as_deref()) {
+        let has = match (author.permission, origin.repo.as_deref()) {
             (AuthorPermission::Permission(own), _) if own >= least => return None,
             (_, None) => {
                 return Some(format!(
-                    "{login} has no permission that could be asked for, and is not among `allow_authors`"
+                    "{login} is not among `allow_authors`, and there is no repository in which to check a permission"
                 ));
             }
             (AuthorPermission::Permission(own), Some(repo)) => format!("{own} in {repo}"),
@@ -223,11 +223,11 @@ fn strictest(verdicts: impl Iterator<Item = TrustVerdict>) -> TrustVerdict {
 }
 
 /// Returns the strictest decision of all rules.
-pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &TextOrigin) -> TrustVerdict {
-    strictest(trusts.into_iter().map(|trust| trust.verdict(words)))
+pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, origin: &TextOrigin) -> TrustVerdict {
+    strictest(trusts.into_iter().map(|trust| trust.verdict(origin)))
 }
 
-/// Decides about something that follows from a job whose text was not trusted, for this reason.
+/// Decides about text that comes from a job whose own text was not trusted. `why` is the reason.
 pub fn judge_derived<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
     // Without trust rules, the text of a stranger remains that of a stranger.

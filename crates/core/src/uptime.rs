@@ -1,4 +1,5 @@
-//! The uptime of daemons: a due time was missed if no daemon could fire it then, and not because it fires late.
+//! The uptime of daemons. A due time was missed if no daemon could fire it at that time. A due time that only fires
+//! late was not missed.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,7 +15,7 @@ pub struct ClockReading {
 
 /// Changes between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Noticed {
+pub struct ClockChange {
     /// Step of the wall clock.
     pub step: Option<SignedDuration>,
     /// Duration of a suspension.
@@ -48,11 +49,11 @@ impl Uptime {
 
     /// Compares the clocks with the last reading. Call it before each plan. Due times that a step forward skipped, or
     /// that are in a suspension, were missed.
-    pub fn observe(&mut self, reading: ClockReading) -> Noticed {
-        let Some(last) = self.last.replace(reading) else { return Noticed::default() };
+    pub fn observe(&mut self, reading: ClockReading) -> ClockChange {
+        let Some(last) = self.last.replace(reading) else { return ClockChange::default() };
         let noticed = noticed(last, reading);
         if noticed.step.is_some() {
-            // They were recorded on the clock before the step.
+            // The gaps were recorded on the wall clock before the step.
             self.gaps.clear();
         }
         if noticed.suspended.is_some() || noticed.step.is_some_and(|step| step.is_positive()) {
@@ -63,9 +64,9 @@ impl Uptime {
         noticed
     }
 
-    /// Adds the uptime of another daemon of the fleet, which runs since `other`: due times that it could fire were not
-    /// missed.
-    pub fn shared_with(&mut self, other: Moment, now: Moment) {
+    /// Adds the uptime of another daemon of the fleet, which has been running since `other`. Due times that this daemon
+    /// could fire were not missed.
+    pub fn add_daemon(&mut self, other: Moment, now: Moment) {
         let since = other.on_clock_of(now);
         if since < self.since.on_clock_of(now) {
             self.since = other;
@@ -79,11 +80,11 @@ impl Uptime {
     }
 }
 
-fn noticed(last: ClockReading, reading: ClockReading) -> Noticed {
+fn noticed(last: ClockReading, reading: ClockReading) -> ClockChange {
     let awake = SignedDuration::from_micros(reading.awake.saturating_sub(last.awake));
     let asleep = reading.now.by_boot_clock(last.now).map(|passed| passed - awake);
     let step = reading.now.step_since(last.now);
-    Noticed {
+    ClockChange {
         step: step.filter(|step| step.abs() >= MIN_CLOCK_STEP),
         suspended: asleep.filter(|asleep| *asleep >= MIN_CLOCK_STEP),
     }
@@ -104,11 +105,11 @@ mod tests {
         ClockReading { now: Moment { wall: at(wall), boot: Some(boot) }, awake: awake * 1_000_000 }
     }
 
-    /// Starts at 1000 and looks twice. Returns which of these due times were missed.
-    fn missed(second: ClockReading, dues: &[i64]) -> (Noticed, Vec<i64>) {
+    /// Starts at second 1000 and reads the clocks twice. Returns which of these due times were missed.
+    fn missed(second: ClockReading, dues: &[i64]) -> (ClockChange, Vec<i64>) {
         let start = reading(1_000, 500, 400);
         let mut uptime = Uptime::since(start.now);
-        assert_eq!(uptime.observe(start), Noticed::default());
+        assert_eq!(uptime.observe(start), ClockChange::default());
         let noticed = uptime.observe(second);
         let missed = dues.iter().filter(|due| !uptime.covers(at(**due), second.now)).copied();
         (noticed, missed.collect())
@@ -125,7 +126,7 @@ mod tests {
             ("set back", reading(410, 510, 410), seconds(-600), None, &[]),
         ] {
             let (noticed, missed) = missed(second, &dues);
-            assert_eq!(noticed, Noticed { step, suspended }, "{case}");
+            assert_eq!(noticed, ClockChange { step, suspended }, "{case}");
             assert_eq!(missed, expected, "{case}");
         }
     }
@@ -136,9 +137,9 @@ mod tests {
         let mut uptime = Uptime::since(start.now);
         uptime.observe(start);
         uptime.observe(later);
-        uptime.shared_with(at(2_000).into(), later.now);
+        uptime.add_daemon(at(2_000).into(), later.now);
         assert!(!uptime.covers(at(1_500), later.now), "it began in the middle of the gap");
-        uptime.shared_with(at(900).into(), later.now);
+        uptime.add_daemon(at(900).into(), later.now);
         assert!(uptime.covers(at(1_500), later.now) && uptime.covers(at(950), later.now));
         assert!(!uptime.covers(at(899), later.now));
     }

@@ -24,7 +24,7 @@ pub struct WorkItemId {
     external_id: String,
 }
 
-const LONGEST_ID: usize = 200;
+const MAX_ID_LENGTH: usize = 200;
 
 impl WorkItemId {
     pub fn new(source: &str, external_id: &str) -> Result<Self, WorkError> {
@@ -33,7 +33,7 @@ impl WorkItemId {
         let external_is_plain = external_id.starts_with(char::is_alphanumeric)
             && external_id.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-'))
             && !external_id.contains("..");
-        if source_is_plain && external_is_plain && source.len() + external_id.len() < LONGEST_ID {
+        if source_is_plain && external_is_plain && source.len() + external_id.len() < MAX_ID_LENGTH {
             Ok(Self { source: source.to_owned(), external_id: external_id.to_owned() })
         } else {
             Err(WorkError::Id(format!("{source}-{external_id}")))
@@ -167,9 +167,9 @@ mod id_fields {
 }
 
 impl WorkItem {
-    /// Compares the order of items: the more urgent first, then the older, then the smaller id (shorter first, so 9 is
-    /// before 10).
-    pub fn compare_place(&self, other: &Self) -> Ordering {
+    /// Compares two items by the order in which they are taken: the more urgent first, then the older, then the smaller
+    /// id (shorter first, so 9 is before 10).
+    pub fn compare_order(&self, other: &Self) -> Ordering {
         let place = |item: &Self| (item.priority, item.created_at);
         let id = |item: &Self| (item.id.external_id.len(), item.id.to_string());
         place(self).cmp(&place(other)).then_with(|| id(self).cmp(&id(other)))
@@ -318,8 +318,8 @@ pub struct ReleaseOptions {
     pub reason: Option<String>,
     /// Post a comment with the reason.
     pub add_comment: bool,
-    /// True if the claim failed: its traces are removed, and the item is as before. If there are no traces, other
-    /// changes of the item belong to somebody else.
+    /// True if the claim failed. The release then removes only what the claim changed, and leaves all other changes of
+    /// the item.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
 }
@@ -374,7 +374,7 @@ mod tests {
             assert_eq!((id.source(), id.external_id()), (source, external_id));
             assert_eq!(id.to_string(), text);
         }
-        let long = format!("github-{}", "4".repeat(LONGEST_ID));
+        let long = format!("github-{}", "4".repeat(MAX_ID_LENGTH));
         for bad in [
             "",
             "github",
@@ -487,7 +487,7 @@ mod tests {
             ("age", vec![item("github-1", High, late), item("github-2", High, early)], "github-2"),
             ("id", vec![item("github-10", High, early), item("github-9", High, early)], "github-9"),
         ] {
-            let next = items.iter().min_by(|a, b| a.compare_place(b)).unwrap();
+            let next = items.iter().min_by(|a, b| a.compare_order(b)).unwrap();
             assert_eq!(next.id.to_string(), first, "{case}");
         }
     }

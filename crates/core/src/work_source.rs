@@ -15,7 +15,7 @@ use crate::work::ItemRules;
 pub enum ConfiguredSource {
     /// Issues of a GitHub repository, marked by labels.
     Github {
-        /// Repository, `owner/repo`; from a source without one nothing can be taken.
+        /// Repository, `owner/repo`; no items can be taken from a source without one.
         repo: Option<String>,
         labels: IssueLabels,
         /// Labels of issues to ignore.
@@ -141,7 +141,7 @@ impl ConfiguredSource {
     }
 
     /// Returns the repository, path or name, for people.
-    pub fn place(&self) -> &str {
+    pub fn location(&self) -> &str {
         match self {
             Self::Github { repo, .. } => repo.as_deref().unwrap_or_default(),
             Self::Files { path, .. } => path,
@@ -149,7 +149,7 @@ impl ConfiguredSource {
         }
     }
 
-    /// Returns the name of the queue, which is the same for all agents that take items from the same place, so that
+    /// Returns the name of the queue, which is the same for all agents that take items from the same source, so that
     /// they do not take the same item.
     pub fn queue(&self, base: &Path) -> String {
         match self {
@@ -173,7 +173,7 @@ impl ConfiguredSource {
 mod tests {
     use super::*;
 
-    /// Rows of the store hold sources as earlier versions wrote them: with null for a key that was not set.
+    /// Rows of the store contain sources as earlier versions wrote them: with null for a key that was not set.
     #[test]
     fn sources_stored_by_earlier_versions_are_read() {
         let unset = r#"{"type":"github","repo":"o/r","labels":{"ready":null,"in_progress":null},"exclude_labels":null,

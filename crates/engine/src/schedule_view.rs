@@ -3,7 +3,7 @@
 mod notes;
 
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
-use cowhand_core::plan::coming::Outlook;
+use cowhand_core::plan::next_firings::Outlook;
 use cowhand_core::plan::{LiveState, Missed, Snapshot};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason};

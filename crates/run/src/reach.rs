@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::attempt::{Attempt, KEEPER_FILE};
-use cowhand_system::closed::{advice, closed_folder, reopen};
+use cowhand_system::closed::{advice, closed_folder, restore_mode};
 
 /// Delay before a failed write is tried again.
 pub(super) const WRITE_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
     let mut restored = false;
     for folder in own_folders(attempt.folder()) {
         let lacks = fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o700 != 0o700);
-        let Some(mode) = lacks.then(|| reopen(folder).ok().flatten()).flatten() else { continue };
+        let Some(mode) = lacks.then(|| restore_mode(folder).ok().flatten()).flatten() else { continue };
         restored = true;
         if COMPLAINT_MADE.set(()).is_ok() {
             let message = format!("{} had mode {mode:03o}, and its mode is 700 again", folder.display());

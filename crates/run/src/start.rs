@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::{Caps, Reaches, SandboxKind};
+use cowhand_core::sandbox::{Caps, NetworkAccess, SandboxKind};
 use serde::{Deserialize, Serialize};
 
 use super::process::StopSignal;
@@ -65,7 +65,7 @@ pub struct SandboxPlan {
     pub hidden: Vec<PathBuf>,
     /// Paths that may be read but not written, although they lie in a writable folder.
     pub frozen: Vec<PathBuf>,
-    pub network: Reaches,
+    pub network: NetworkAccess,
     /// Set if the proxy adds the provider's key to requests.
     #[serde(default)]
     pub gateway: bool,
@@ -84,7 +84,7 @@ pub struct SandboxPlan {
 impl SandboxPlan {
     /// Returns true if there is a host that the proxy may reach.
     pub fn has_proxy(&self) -> bool {
-        let hosts = matches!(self.network, Reaches::Hosts(_));
+        let hosts = matches!(self.network, NetworkAccess::Hosts(_));
         self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
     }
 

@@ -3,7 +3,7 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, ScheduleId};
-use cowhand_core::roster::{Former, Roster};
+use cowhand_core::roster::{FormerName, Roster};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
 use jiff::Timestamp;
 
@@ -80,13 +80,13 @@ pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) 
 
 /// Returns the arguments that rename jobs and items. None if the schedule moves to another agent: they then keep the
 /// old name.
-fn rename_args(former: &Former, new: &ScheduleRecord) -> Option<Vec<Arg>> {
+fn rename_args(former: &FormerName, new: &ScheduleRecord) -> Option<Vec<Arg>> {
     (former.agent == new.agent).then(|| args![former.agent.as_str(), former.name.as_str(), new.name.as_str()])
 }
 
 async fn adopt(
     tx: &mut Tx<'_>,
-    former: &Former,
+    former: &FormerName,
     new: ScheduleRecord,
     now: Timestamp,
 ) -> Result<(), StoreError> {

@@ -62,7 +62,7 @@ mod tests {
         for (reason, expected) in [
             (CancelReason::DaemonStopped, "cowhand itself: the daemon was stopped"),
             (CancelReason::CancelPrevious, "cowhand itself: a later firing of its schedule took its place"),
-            (CancelReason::ClaimLost, "cowhand itself: its claim on its work item was lost"),
+            (CancelReason::ClaimLost, "cowhand itself: the claim of its work item was lost"),
         ] {
             let asked = Cancellation { asked_at: Timestamp::UNIX_EPOCH, by: None, reason: Some(reason) };
             assert!(asked.in_words().starts_with(expected), "{}", asked.in_words());

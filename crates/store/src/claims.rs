@@ -4,7 +4,7 @@
 //! names its epoch, so a node that lost its lease can no longer change anything.
 
 use cowhand_core::attempt::Settlement;
-use cowhand_core::breaker::{Breaker, Run};
+use cowhand_core::breaker::{Breaker, FinishedJob};
 use cowhand_core::budget::{Amount, OverBudget, Reservation, SpendLimits};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -156,7 +156,7 @@ impl Store {
                 let until =
                     columns.map(|row| snapshot::not_before(&row, Some(tx.moment(now)))).transpose()?;
                 if let Some(until) = until.flatten() {
-                    job.backs_off_until(until);
+                    job.move_backoff_end(until);
                 }
                 if job.start(now).is_err() {
                     return Ok(Claim::Taken);
@@ -356,7 +356,7 @@ async fn settle(
     };
     match &parked {
         Some(_) => job.park()?,
-        None => job.settle_ended(outcome.clone(), &retry, ended_at.unwrap_or(now), now)?,
+        None => job.settle_at(outcome.clone(), &retry, ended_at.unwrap_or(now), now)?,
     }
     jobs::save(tx, &job).await?;
     record_backoff(tx, &job, now).await?;
@@ -518,15 +518,15 @@ async fn update_schedule(
         let mut schedule = schedules::lock(tx, id).await?;
         let at = tx.moment(now);
         match outcome {
-            Outcome::Failed { error, .. } => schedule.failed(at, error.message.clone()),
-            Outcome::Completed { .. } => schedule.succeeded(at),
+            Outcome::Failed { error, .. } => schedule.record_failure(at, error.message.clone()),
+            Outcome::Completed { .. } => schedule.record_success(at),
             // A cancelled job proves neither success nor failure.
-            Outcome::Cancelled { .. } => schedule.looked(at),
+            Outcome::Cancelled { .. } => schedule.record_look(at),
         }
         schedule.fill |= job.work_item().is_some();
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
         let empty = row.get::<i64>("acted")? == 0;
-        let run = Run { outcome, empty, microdollars };
+        let run = FinishedJob { outcome, empty, microdollars };
         let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.breaker_state, run, now));
         if let Some(pause) = pause
             && schedule.pause(pause.clone(), at)
@@ -540,7 +540,7 @@ async fn update_schedule(
     let (is_completed, has_item) = (matches!(outcome, Outcome::Completed { .. }), job.work_item().is_some());
     if is_completed || has_item {
         let mut schedule = schedules::lock(tx, id).await?;
-        let is_resumed = is_completed && schedule.proved(now);
+        let is_resumed = is_completed && schedule.reset_breaker(now);
         schedule.fill |= has_item;
         if is_resumed || has_item {
             schedules::save(tx, &schedule).await?;

@@ -75,7 +75,7 @@ impl Store {
             Fact::JobForked { forked_from } => Some(forked_from.clone()),
             _ => None,
         };
-        let events_with_job = || events.iter().filter(|event| event.carries_job());
+        let events_with_job = || events.iter().filter(|event| event.contains_job());
         let mut ids: Vec<JobId> = events_with_job().filter_map(|event| event.job.clone()).collect();
         ids.extend(events_with_job().filter_map(original));
         if ids.is_empty() {
@@ -86,11 +86,11 @@ impl Store {
         let jobs = self.read(move |tx| Box::pin(async move { jobs::by_ids(tx, &ids).await })).await?;
         let jobs: HashMap<JobId, JobRecord> =
             jobs.into_iter().map(|job| (job.id().clone(), JobRecord::from(job))).collect();
-        for event in events.iter_mut().filter(|event| event.carries_job()) {
+        for event in events.iter_mut().filter(|event| event.contains_job()) {
             let record_of = |id: &JobId| jobs.get(id).cloned();
             let (job, original) =
                 (event.job.as_ref().and_then(record_of), original(event).as_ref().and_then(record_of));
-            event.carry(job, original);
+            event.attach_records(job, original);
         }
         Ok(events)
     }

@@ -373,12 +373,12 @@ async fn settle_prepared(
     }
     match outcome.skip_reason().filter(|_| !key.is_by_hand()) {
         Some(SkipReason::Cancelled | SkipReason::Disabled | SkipReason::Paused) => {
-            record.counts_from(tx.moment(now));
+            record.count_from(tx.moment(now));
         }
-        Some(_) => record.looked(tx.moment(now)),
+        Some(_) => record.record_look(tx.moment(now)),
         None => {}
     }
-    record.trouble(None);
+    record.record_error(None);
     schedules::save(tx, &record).await?;
     let fact = fact(outcome, key, row.time("due_at")?);
     let (agent, schedule) = (record.agent, Some(record.name));
@@ -413,7 +413,7 @@ async fn fire_once(
     if tx.execute(ADD_FIRING, row).await? == 0 {
         // The clock was set back and reaches this due time again: the schedule moves on to the next one.
         if key.kind() == "cron" && record.last_due.is_none_or(|last| last < due) {
-            record.passed(&key, due);
+            record.record_outcome(&key, due);
             schedules::save(tx, &record).await?;
         }
         return Ok(Fired::Duplicate);
@@ -421,14 +421,14 @@ async fn fire_once(
     if key.is_by_clock() {
         match outcome {
             FiringOutcome::Coalesced => record.coalesced(due),
-            _ => record.passed(&key, due),
+            _ => record.record_outcome(&key, due),
         }
         if outcome == FiringOutcome::Preparing && !key.is_fill() {
-            record.polls(tx.moment(now));
+            record.record_poll(tx.moment(now));
         }
         // An interval counts from the end of the last job; if there was none, from now.
         if key.kind() == "interval" && outcome.skip_reason().is_some() {
-            record.looked(tx.moment(now));
+            record.record_look(tx.moment(now));
         }
         schedules::save(tx, &record).await?;
     }

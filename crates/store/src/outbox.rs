@@ -3,7 +3,7 @@
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{Closing, ErrorKind, Job, JobState, Outcome, of_work};
+use cowhand_core::job::{Closing, ErrorKind, Job, JobState, Outcome, combine_with_report};
 use cowhand_core::work::{WorkItem, WorkItemId, WorkOutcome};
 use jiff::{SignedDuration, Timestamp};
 
@@ -74,7 +74,7 @@ impl Store {
                 let is_same_item = job.work_item().is_some_and(|item| is_same_work(item, &claim.item));
                 let JobState::Ended { outcome, .. } = job.state() else { return Ok(false) };
                 let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
-                let outcome = of_work(outcome, report.as_ref());
+                let outcome = combine_with_report(outcome, report.as_ref());
                 let failures = failure_count(tx, &claim.queue, &claim.item.id).await?;
                 let rules = claim.source.rules();
                 let closing = Closing::after(job.id(), &outcome, report.as_ref(), rules, failures);
@@ -258,7 +258,7 @@ pub(super) async fn job_ended(
     // A retry or a fork also names an item; only the holder has a row.
     let Some(held) = items::lock(tx, job.id().as_str()).await? else { return Ok(()) };
     let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
-    let outcome = of_work(outcome, report.as_ref());
+    let outcome = combine_with_report(outcome, report.as_ref());
     let failures = match &outcome {
         // A failed start is not counted as a failure of the item.
         Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed => {

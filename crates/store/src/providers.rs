@@ -115,7 +115,7 @@ pub(super) async fn park(
     now: Timestamp,
 ) -> Result<Parked, StoreError> {
     let LockedProvider { name, parked: before } = provider;
-    let parked = Parked::met(before.as_ref(), name, message.to_owned(), limit.resets_at, now);
+    let parked = Parked::after_limit(before.as_ref(), name, message.to_owned(), limit.resets_at, now);
     let row =
         args![parked.provider.as_str(), parked.since, parked.until, parked.message.as_str(), parked.times];
     tx.execute(PARK, row).await?;

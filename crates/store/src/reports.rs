@@ -50,7 +50,7 @@ impl Store {
                     return Ok(ReportOutcome::NotRunning);
                 }
                 if let Some(stored) = of_attempt(tx, job.id(), attempt).await?
-                    && stored.says_what(&report)
+                    && stored.has_same_content(&report)
                 {
                     return Ok(ReportOutcome::Made(stored));
                 }

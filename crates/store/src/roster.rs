@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
-use cowhand_core::roster::{Agent, Former, Roster, Schedule};
+use cowhand_core::roster::{Agent, FormerName, Roster, Schedule};
 use cowhand_core::schedule::ScheduleRecord;
 use jiff::Timestamp;
 
@@ -35,7 +35,7 @@ impl Store {
     }
 
     /// Returns the probable former names of new schedules, among those that have fired.
-    async fn find_renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, Former>, StoreError> {
+    async fn find_renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, FormerName>, StoreError> {
         let mut renamed = HashMap::new();
         for (schedule, formers) in roster.seem_renamed(&self.schedules().await?) {
             for former in formers {
@@ -54,14 +54,14 @@ async fn load(
     tx: &mut Tx<'_>,
     agent: &Agent,
     schedule: &Schedule,
-    former: Option<&Former>,
+    former: Option<&FormerName>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let follows_events = schedule.trigger.follows_events();
     let mut new = ScheduleRecord::new(&agent.name, schedule, now);
     let mut fact = Fact::ScheduleArmed;
     if let Some(former) = former {
-        let reason = former.suspicion(&new);
+        let reason = former.rename_advice(&new);
         new.give_up(&reason);
         fact = Fact::ScheduleError { reason };
     }

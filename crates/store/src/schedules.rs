@@ -79,7 +79,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                let had_future_times = schedule.recount(tx.moment(now));
+                let had_future_times = schedule.restart_from_now(tx.moment(now));
                 if had_future_times {
                     save(tx, &schedule).await?;
                 }
@@ -99,7 +99,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                if !schedule.trouble(trouble.clone()) {
+                if !schedule.record_error(trouble.clone()) {
                     return Ok(());
                 }
                 save(tx, &schedule).await?;

@@ -97,7 +97,7 @@ fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
         schedule: row.parse("schedule_id")?,
         key: FiringKey::stored(row.get("key")?),
         since: row.time("decided_at")?,
-        in_trouble: tries > 1,
+        has_failed: tries > 1,
     })
 }
 

@@ -1,8 +1,8 @@
 //! Opens files below a root directory without following a symbolic link.
 //!
-//! The daemon reads files that an agent can write, and may read what the agent may not. A symbolic link in such a place
-//! would make the daemon read and pass on a file of the agent's choice. So every read of that kind goes through here:
-//! the path of the root may contain links, nothing below it may, and only regular files are opened.
+//! The daemon reads files that an agent can write, and it may read files that the agent may not read. A symbolic link
+//! below such a directory could make the daemon read and pass on a file of the agent's choice. So every such read uses
+//! this module: the path of the root may contain links, the path below it may not, and only regular files are opened.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,12 +13,12 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Why a file or directory was not opened.
+/// Reason why a file or directory was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {
     #[error("it does not exist")]
     Missing,
-    #[error("it is a symbolic link or lies behind one, which is not followed")]
+    #[error("it is a symbolic link, or its path contains one; links are not followed here")]
     Link,
     #[error("it is not a regular file")]
     NotRegular,
@@ -165,7 +165,7 @@ impl Root {
 const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const LIST_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Resolves every link on a path, unless it lies in one of `writable`.
+/// Resolves every link on a path. A link in one of `writable` is an error.
 pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> {
     let path = std::path::absolute(path)?;
     let mut left: Vec<OsString> = reversed(&path);
@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with one file inside, one outside, and every way to lead from one to the other.
+    /// Creates a folder with a root, files inside and outside the root, and every kind of link between them.
     fn place() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -307,7 +307,7 @@ mod tests {
         ] {
             let path = Path::new(path);
             assert_eq!(text_or_error(root.read(path, 100)), expected, "{}", path.display());
-            // And where the kernel has no `openat2`.
+            // The same without `openat2`, as on older kernels.
             let by_hand = plain(path).and_then(|below| {
                 let file = File::from(root.walk(&below, OFlags::RDONLY | OFlags::NONBLOCK)?);
                 if file.metadata()?.is_file() {

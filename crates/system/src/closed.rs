@@ -1,5 +1,5 @@
-//! Folders and files whose mode was changed. Any process of the same owner can do that, also one in a Landlock sandbox:
-//! a file that cannot be reached because of a mode is not missing.
+//! Folders and files whose mode was changed. Any process of the same owner can change a mode, even a process in a
+//! Landlock sandbox. So a file that cannot be reached because of a mode does not count as missing.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -11,7 +11,7 @@ const FILE_MODE: u32 = 0o600;
 
 /// Restores the mode of a folder or file of this user. Returns the mode that it had, or none if it was right. Links and
 /// files of other owners are not changed.
-pub fn reopen(path: &Path) -> io::Result<Option<u32>> {
+pub fn restore_mode(path: &Path) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
     let user = rustix::process::geteuid().as_raw();
     let required_mode = if found.is_dir() { FOLDER_MODE } else { FILE_MODE };
@@ -34,7 +34,7 @@ pub fn closed_folder(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Returns the command that restores the mode of a folder.
+/// Returns advice on how to make a folder accessible.
 pub fn advice(folder: &Path) -> String {
     let user = rustix::process::geteuid().as_raw();
     let shown = folder.display();
@@ -60,14 +60,14 @@ mod tests {
             [(&inner, 0o000, 0o700), (&inner, 0o755, 0o700), (&file, 0o000, 0o600), (&file, 0o666, 0o600)]
         {
             fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(reopen(path).unwrap(), Some(mode), "{path:?}");
+            assert_eq!(restore_mode(path).unwrap(), Some(mode), "{path:?}");
             assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, right);
-            assert_eq!(reopen(path).unwrap(), None);
+            assert_eq!(restore_mode(path).unwrap(), None);
         }
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(reopen(&link).unwrap(), None);
+        assert_eq!(restore_mode(&link).unwrap(), None);
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644, "what a link leads to is left alone");
-        assert!(reopen(&folder.path().join("none")).is_err());
+        assert!(restore_mode(&folder.path().join("none")).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub fn hex(bytes: &[u8]) -> String {
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-/// Returns the SHA-256 of a text.
+/// Returns the SHA-256 of the content in hexadecimal form.
 pub fn sha256(content: impl AsRef<[u8]>) -> String {
     hex(digest(&SHA256, content.as_ref()).as_ref())
 }

@@ -1,15 +1,15 @@
-//! Faults for tests: places where the process can be killed, as by a power failure, or where a task panics.
+//! Faults for tests: named points in the code at which the process is killed, as by a power failure, or a task panics.
 //!
-//! `COWHAND_FAULT=claimed` kills the process when it reaches that place, `COWHAND_FAULT=claimed:3` the third time.
-//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable, a place costs one read of a
-//! cached value.
+//! `COWHAND_FAULT=claimed` kills the process when it reaches the point `claimed`, and `COWHAND_FAULT=claimed:3` when it
+//! reaches that point for the third time. `COWHAND_FAULT=panic:read:3` panics at the point `read` the first three
+//! times. Without the variable, a point costs one read of a cached value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Debug)]
 struct PlannedFault {
-    place: String,
+    point: String,
     kind: FaultKind,
 }
 
@@ -23,8 +23,8 @@ enum FaultKind {
 
 static PLANNED_FAULT: OnceLock<Option<PlannedFault>> = OnceLock::new();
 
-pub fn place(name: &str) {
-    let Some(fault) = PLANNED_FAULT.get_or_init(planned_fault).as_ref().filter(|fault| fault.place == name)
+pub fn point(name: &str) {
+    let Some(fault) = PLANNED_FAULT.get_or_init(planned_fault).as_ref().filter(|fault| fault.point == name)
     else {
         return;
     };
@@ -36,7 +36,7 @@ pub fn place(name: &str) {
         }
         FaultKind::Work(left) => {
             let decreased = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            assert!(decreased.is_err(), "the fault that was planned for {name:?}");
+            assert!(decreased.is_err(), "injected fault at {name:?}");
         }
     }
 }
@@ -44,8 +44,8 @@ pub fn place(name: &str) {
 fn planned_fault() -> Option<PlannedFault> {
     let text = std::env::var("COWHAND_FAULT").ok()?;
     let (text, panics) = text.strip_prefix("panic:").map_or((&*text, false), |text| (text, true));
-    let (place, count) = text.split_once(':').unwrap_or((text, "1"));
+    let (point, count) = text.split_once(':').unwrap_or((text, "1"));
     let count = AtomicU32::new(count.parse().ok()?);
     let kind = if panics { FaultKind::Work(count) } else { FaultKind::Process(count) };
-    Some(PlannedFault { place: place.to_owned(), kind })
+    Some(PlannedFault { point: point.to_owned(), kind })
 }

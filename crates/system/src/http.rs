@@ -10,7 +10,8 @@ use reqwest::redirect::Policy;
 /// Name with which cowhand introduces itself to servers.
 pub const USER_AGENT: &str = concat!("cowhand/", env!("CARGO_PKG_VERSION"));
 
-/// Begins a client that follows no redirects: its headers and keys are only for the address that was configured.
+/// Returns the builder of a client that follows no redirects, because its headers and keys are only for the configured
+/// address.
 pub fn client() -> ClientBuilder {
     // Without a provider, building a client panics. Another part of this process may have installed one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -20,14 +21,14 @@ pub fn client() -> ClientBuilder {
 /// Lets a client connect to these addresses only, whatever a request names. No proxy is used, because a proxy would
 /// resolve the name itself.
 pub fn connect_only_to(client: ClientBuilder, addresses: Vec<SocketAddr>) -> ClientBuilder {
-    client.no_proxy().dns_resolver(Arc::new(Checked(addresses)))
+    client.no_proxy().dns_resolver(Arc::new(FixedResolver(addresses)))
 }
 
 /// Resolver that returns the addresses that were checked before.
 #[derive(Debug)]
-struct Checked(Vec<SocketAddr>);
+struct FixedResolver(Vec<SocketAddr>);
 
-impl Resolve for Checked {
+impl Resolve for FixedResolver {
     fn resolve(&self, _: Name) -> Resolving {
         let addresses: Addrs = Box::new(self.0.clone().into_iter());
         Box::pin(std::future::ready(Ok(addresses)))

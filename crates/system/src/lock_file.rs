@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Opens a lock file for writing, with these options. On a disk that has become read-only, an existing file is opened
-/// for reading, so that a lock can still be checked there. Only then, because some network disks lock files only for
-/// those who may write.
+/// for reading, so that a lock can still be checked there. On other disks the file is never opened for reading only,
+/// because some network disks can lock only files that are open for writing.
 pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     match options.write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {

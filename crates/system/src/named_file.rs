@@ -1,14 +1,14 @@
 //! Opens files that a person names: in the config, in a variable, or on the command line.
 //!
 //! The path may be a symbolic link, as those of certbot are. The file must be regular: opening a named pipe would
-//! block, and a device may never end. Where an agent may write, `beneath` opens files.
+//! block, and a device may never end. Files in folders where an agent may write are opened with `beneath`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Maximum size of a certificate, of a chain of them, and of a private key.
+/// Maximum size of a file with a certificate, a chain of certificates, or a private key.
 pub const MAX_KEY_BYTES: u64 = 1 << 20;
 
 /// Opens a regular file for reading, without blocking.

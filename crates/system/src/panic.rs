@@ -29,12 +29,12 @@ pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T
 /// Runs a loop and restarts it after a panic.
 pub async fn restart_on_panic<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
     while let Err(panicked) = caught(begin()).await {
-        error!("{what} {panicked}; it is begun anew in {} s", RESTART_DELAY.as_secs());
+        error!("{what} {panicked}; it is restarted in {} s", RESTART_DELAY.as_secs());
         tokio::time::sleep(RESTART_DELAY).await;
     }
 }
 
-/// Logs a task that ended unexpectedly.
+/// Logs the panic of a task that ended with one.
 pub fn log_panic(what: &str, ended: Result<(), JoinError>) {
     if let Some(payload) = ended.err().and_then(|error| error.try_into_panic().ok()) {
         error!("{what} {}", Panicked(panic_message(&*payload)));
@@ -43,7 +43,7 @@ pub fn log_panic(what: &str, ended: Result<(), JoinError>) {
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words").to_owned()
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Returns true if nothing is at this path. A path that cannot be checked, for example because of the mode of a folder
-/// above it, counts as existing.
+/// Checks whether nothing is at this path. A link to a missing file counts as missing. A path that cannot be checked,
+/// for example because of the mode of a folder above it, counts as existing.
 pub fn is_missing(path: &Path) -> bool {
     let kind = fs::metadata(path).err().map(|error| error.kind());
     matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
@@ -19,7 +19,7 @@ pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Limit of repeated removals of a folder in which other processes still write.
+/// Maximum number of tries to remove a folder in which other processes still write.
 const MAX_REMOVE_TRIES: usize = 1_000;
 
 /// Removes a folder with everything in it, without following links. Another thread or an ending keeper may create a

@@ -206,7 +206,7 @@ impl WorkSources {
             }
             options.cursor = Some(cursor);
         }
-        items.sort_by(WorkItem::compare_place);
+        items.sort_by(WorkItem::compare_order);
         Ok(items)
     }
 

@@ -26,7 +26,8 @@ impl Period {
     fn between(first: Date, next: Date, zone: &TimeZone, now: Timestamp) -> Self {
         let begin = |date: Date| date.to_zoned(zone.clone()).map(|start| start.timestamp());
         let (start, end) = (begin(first).unwrap_or(now), begin(next).unwrap_or(Timestamp::MAX));
-        // If the clock was set back over midnight, count the moment to the day that the clock shows.
+        // If the time zone sets the clock back over midnight, `now` can lie outside these bounds. Extend them, so that
+        // `now` belongs to the day that the clock shows.
         Self {
             start: start.min(now),
             end: end.max(now.saturating_add(SignedDuration::from_secs(1)).unwrap_or(end)),

@@ -53,31 +53,31 @@ impl OverBudget {
         let owner = Owner { over: self, agent };
         let reserved = match self.reserved {
             0 => String::new(),
-            reserved => format!(", {} reserved by jobs under way", self.unit.amount(reserved)),
+            reserved => format!(", {} reserved by running jobs", self.unit.amount(reserved)),
         };
         // A run of unknown cost reserves everything that is left, so the smallest amount is not what it needs.
         let text = if self.spent < self.limit && self.needed <= 1 {
             format!("{owner} of {limit} has no room: {spent} spent{reserved}, and nothing is left")
         } else if self.spent < self.limit {
             let needed = self.unit.amount(self.needed);
-            format!("{owner} of {limit} has no room: {spent} spent{reserved}, and a run may need {needed}")
+            format!("{owner} of {limit} has no room: {spent} spent{reserved}, and a job may need {needed}")
         } else {
             format!("{owner} of {limit} is used up: {spent} spent")
         };
         match self.until {
             Some(_) if self.fits_after_running() => format!(
-                "{text}; it starts as soon as they leave room, and a `budget.per_job_{}` reserves less",
+                "{text}; the job starts when running jobs leave enough; to reserve less for each job, set `budget.per_job_{}`",
                 self.unit
             ),
             Some(until) => {
                 let until = until.to_zoned(zone.clone());
                 format!(
-                    "{text}; it begins anew at {}, or raise `{}`",
+                    "{text}; the budget is renewed at {}; to start earlier, raise `{}`",
                     until.strftime("%Y-%m-%d %H:%M %:z"),
                     self.key()
                 )
             }
-            None => format!("{text}; raise `{}` if it may cost more", self.key()),
+            None => format!("{text}; to allow a higher cost, raise `{}`", self.key()),
         }
     }
 }
@@ -85,7 +85,7 @@ impl OverBudget {
 /// Describes on one line why an agent that used a model without a price is stopped.
 pub fn unpriced_sentence(agent: &AgentName, model: &str) -> String {
     format!(
-        "nobody says what {model} costs, so the budget in dollars that holds {agent} cannot be kept; add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"
+        "the price of {model} is not known, so the budget in dollars that applies to {agent} cannot be enforced; add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"
     )
 }
 
@@ -95,9 +95,9 @@ pub fn assumed_sentence(usage: &JobUsage) -> Option<String> {
     let unpriced = usage.per_model.iter().find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());
     Some(match unpriced {
         Some((model, _)) => format!(
-            "{assumed} of that is assumed: nobody told what it cost. `prices` of the root file say it for {model}"
+            "{assumed} of that is assumed, because the price of {model} is not known; add it to `prices` of the root file"
         ),
-        None => format!("{assumed} of that is assumed: it was cut short and could not tell what it cost"),
+        None => format!("{assumed} of that is assumed, because the job ended before it reported its cost"),
     })
 }
 

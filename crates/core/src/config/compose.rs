@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::checks::unused;
 use super::herdctl;
-use super::load::{Draft, Loader, normal};
+use super::load::{Draft, Loader, normalize};
 use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
@@ -26,14 +26,14 @@ use crate::traces::TracesConfig;
 const MAX_LEVELS: usize = 32;
 /// Maximum number of fleets. Each file may name the next one many times, so the depth alone is no bound.
 const MAX_FLEETS: usize = 1_000;
-/// Maximum number of nodes of all merged agents, because large `defaults` times many agents would use too much memory.
+/// Maximum number of nodes of all merged agents. Large `defaults` in many agents would use too much memory.
 const MAX_MERGED: usize = 250_000;
 
 /// Keys that count only in the root file, because they apply to the whole fleet.
 const ROOT_FILE_KEYS: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
 
 /// Context that a fleet gets from the fleet above it.
-struct Above {
+struct ParentFleet {
     /// Files from the root to here, including this one.
     files: Vec<PathBuf>,
     /// Names of the fleets from the root to here.
@@ -44,7 +44,7 @@ struct Above {
 
 /// Collects the agents of the root file and of all fleets below. Returns the other keys of the root file.
 pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
-    let above = Above {
+    let above = ParentFleet {
         files: vec![path.to_owned()],
         names: Vec::new(),
         defaults: None,
@@ -60,7 +60,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     for section in ["agents", "fleets", "defaults"] {
         rest.remove(section);
     }
-    // Checked a second time only for its typed value; the problems are the same.
+    // The root file is checked a second time only to get its typed value. The second check finds the same problems.
     let checked = check(&mut rest, SCHEMA.fleet(), reading, &mut loader.problems);
     // Values that cannot be read were reported, and such a fleet is not run.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
@@ -74,7 +74,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
     if let Some(written) = node.get("budget") {
-        unused::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
+        unused::of_budget(&mut loader.unused, written, &loader.budget.limits, "budget");
     }
     let written = checked.value.get("server");
     let server = written.and_then(|value| ServerConfig::deserialize(value).ok()).unwrap_or_default();
@@ -94,8 +94,8 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     Loader::masked(checked)
 }
 
-fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above) {
-    let retention = whole_fleet(&mut node, "retention");
+fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: ParentFleet) {
+    let retention = take_as_defaults(&mut node, "retention");
     let own = node.remove("defaults").filter(|defaults| !defaults.is_null());
     above.defaults = [above.defaults.take(), retention, own].into_iter().flatten().reduce(merge);
     for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
@@ -111,16 +111,16 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above
     }
 }
 
-/// Converts a key of a fleet file that applies to all its agents to the equivalent defaults.
-fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
+/// Removes a key that applies to all agents from a fleet file, and returns it in the form of `defaults`.
+fn take_as_defaults(fleet: &mut Node, key: &str) -> Option<Node> {
     let Value::Map(map) = &mut fleet.value else { return None };
     let entry = map.entries.shift_remove(key)?;
     let entries = [(key.to_owned(), entry)].into_iter().collect();
-    Some(Node { value: Value::Map(Map { entries, replaces: false }), at: fleet.at })
+    Some(Node { value: Value::Map(Map { entries, replaces_all: false }), at: fleet.at })
 }
 
-/// Collects an agent; none if it is not known, for a reason that is reported.
-fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &Above) -> Option<()> {
+/// Collects an agent. Returns none if the agent cannot be read; the reason is reported.
+fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &ParentFleet) -> Option<()> {
     if loader.merged > MAX_MERGED {
         return None;
     }
@@ -149,13 +149,13 @@ fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: 
     Some(())
 }
 
-/// Returns the agent and the file that defines it: another one by `path`, or this one.
+/// Returns the agent as written, and the file that defines it: the file that `path` names, else this file.
 fn written(
     loader: &mut Loader<'_>,
     entry: &Node,
     key: &str,
     file: FileId,
-    above: &Above,
+    above: &ParentFleet,
 ) -> Option<(Node, FileId)> {
     let entries = entry.entries()?;
     let Some(path) = entry.get("path") else {
@@ -164,17 +164,17 @@ fn written(
         return Some((inline, file));
     };
     for (other, beside) in entries.iter().filter(|(key, _)| !matches!(key.as_str(), "path" | "overrides")) {
-        let problem = Problem::error(beside.key_at, format!("`{other}` stands beside `path`"));
+        let problem = Problem::error(beside.key_at, format!("`{other}` cannot be used together with `path`"));
         let help = format!("move `{other}` under `overrides`, or leave out `path`");
         loader.problems.add(problem.key(format!("{key}.{other}")).help(help));
     }
-    let target = beside(loader, file, path.text()?);
+    let target = resolve_path(loader, file, path.text()?);
     let reading =
         CheckOptions { herdctl: above.herdctl, agent_file: true, partial: true, ..CheckOptions::default() };
     loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
 }
 
-/// Returns the keys of `defaults` that agents have too, or the others, which are for schedules.
+/// Returns the keys of `defaults` that are for agents, or, if `agent` is false, those that are for schedules.
 fn split_defaults(defaults: &Node, agent: bool) -> Node {
     let mut part = defaults.clone();
     if let Value::Map(map) = &mut part.value {
@@ -210,17 +210,17 @@ pub(super) fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node))
     }
 }
 
-/// Collects the agents of a sub-fleet; none if they are not known, for a reason that is reported.
+/// Collects the agents of a sub-fleet. Returns none if the sub-fleet cannot be read; the reason is reported.
 fn sub_fleet(
     loader: &mut Loader<'_>,
     entry: &Node,
     key: &str,
     file: FileId,
-    above: &Above,
+    above: &ParentFleet,
     names: &mut HashMap<String, Location>,
 ) -> Option<()> {
     let (at, path) = entry.get("path").and_then(|path| Some((path.at, path.text()?)))?;
-    let path = beside(loader, file, path);
+    let path = resolve_path(loader, file, path);
     loader.fleets += 1;
     if let Some(message) = too_many(loader.fleets, &path, above) {
         // Reported once, because each further fleet would repeat it.
@@ -235,13 +235,13 @@ fn sub_fleet(
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());
     }
-    only_of_the_root(loader, &node, file, key);
+    report_root_only_keys(loader, &node, file, key);
     let (name, name_at) = name_of(entry, &node, &path, at);
     if let Err((message, help)) = take_name(&name, name_at, names) {
         loader.problems.add(Problem::error(name_at, message).key(key).help(help.to_owned()));
         return None;
     }
-    let below = Above {
+    let below = ParentFleet {
         files: above.files.iter().cloned().chain([path]).collect(),
         names: above.names.iter().cloned().chain([name]).collect(),
         defaults: above.defaults.clone(),
@@ -253,14 +253,14 @@ fn sub_fleet(
 
 /// Reports keys that count only in the root file. A budget here is an error, because its author expects it to limit
 /// spending.
-fn only_of_the_root(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
+fn report_root_only_keys(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
     for (key, written) in ROOT_FILE_KEYS.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
         let problem = if key == "budget" {
-            let help = "`defaults: {budget: …}` is for each agent of this fleet; the root file's is for all together";
-            Problem::error(at, message + ", so this budget bounds nothing").help(help.to_owned())
+            let help = "`defaults: {budget: …}` is for each agent of this fleet; `budget` of the root file is for all agents together";
+            Problem::error(at, message + ", so this budget has no effect").help(help.to_owned())
         } else {
-            Problem::warning(at, message + "; this one does nothing")
+            Problem::warning(at, message + "; this key has no effect")
         };
         let is_override = at.file != file;
         let place = if is_override { format!("{reference}.overrides.{key}") } else { key.to_owned() };
@@ -284,7 +284,7 @@ fn take_name(
     }
 }
 
-fn too_many(fleets: usize, path: &Path, above: &Above) -> Option<String> {
+fn too_many(fleets: usize, path: &Path, above: &ParentFleet) -> Option<String> {
     if fleets > MAX_FLEETS {
         return Some(format!("there are more than {MAX_FLEETS} fleets"));
     }
@@ -305,6 +305,6 @@ fn name_of(entry: &Node, fleet: &Node, path: &Path, path_at: Location) -> (Strin
     own.or_else(fleets).unwrap_or_else(|| (directory(), path_at))
 }
 
-fn beside(loader: &Loader<'_>, file: FileId, path: &str) -> PathBuf {
-    normal(&loader.sources.directory(file).join(path))
+fn resolve_path(loader: &Loader<'_>, file: FileId, path: &str) -> PathBuf {
+    normalize(&loader.sources.directory(file).join(path))
 }

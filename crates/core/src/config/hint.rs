@@ -7,7 +7,7 @@ pub(super) fn of_value(path: &[&str], text: &str) -> Option<String> {
     let (key, above) = path.split_last().map(|(key, above)| (*key, above))?;
     if key == "agents" {
         return Some(format!(
-            "`- path: {text}` takes an agent from a file, `- name: {text}` begins one here"
+            "write `- path: {text}` for an agent in a file, or `- name: {text}` for an agent that is defined here"
         ));
     }
     word(key, above, text).map(str::to_owned)
@@ -19,13 +19,13 @@ fn word(key: &str, above: &[&str], text: &str) -> Option<&'static str> {
     let is_yes = matches!(text.as_str(), "on" | "true" | "yes" | "enabled");
     let of_sandbox = key == "sandbox" || (key == "kind" && above.last() == Some(&"sandbox"));
     if of_sandbox && is_no {
-        Some("`none` means that nothing holds it")
+        Some("write `none` for no sandbox")
     } else if of_sandbox && is_yes {
-        Some("name what holds it: `landlock`, `bubblewrap` or `docker`")
+        Some("name a kind of sandbox: `landlock`, `bubblewrap` or `docker`")
     } else if key == "breaker" && is_no {
         Some("`breaker: {failures: 0}` turns it off")
     } else if key == "timeout" && above.contains(&"hooks") {
-        Some("of a hook it is in milliseconds: `timeout: 30000` is half a minute")
+        Some("the `timeout` of a hook is in milliseconds: `timeout: 30000` is half a minute")
     } else {
         None
     }
@@ -71,7 +71,7 @@ pub(super) fn of_key(path: &[&str], key: &str) -> Option<&'static str> {
     let section = path.last().copied().unwrap_or_default();
     match section {
         "budget" if key == "timezone" => {
-            Some("it belongs to `budget` of the root file: days and months begin for all agents at once")
+            Some("`timezone` belongs to `budget` of the root file, because all agents share days and months")
         }
         "budget" if ["per_hour", "per_week", "per_year"].iter().any(|start| key.starts_with(start)) => {
             Some("a budget is for a job, a day or a month")

@@ -4,6 +4,7 @@
 //! shell, the default also replaces a variable that is set but empty.
 
 use super::node::{Location, Node, Scalar, Value};
+use super::parse::to_u32;
 use super::problem::{Problem, Problems};
 
 /// Expands the variables in every value of a file. `source` is the file's text, to locate the variable inside a longer
@@ -51,15 +52,18 @@ fn fill_in(
     let undefined = !expanded.undefined.is_empty();
     // Each location is searched from the beginning, so a value with thousands of them would be slow.
     for (place, undefined) in expanded.undefined.into_iter().take(MAX_PLACES) {
-        let at = narrow(at, source, &scalar.text, place, undefined);
+        let at = locate_variable(at, source, &scalar.text, place, undefined);
         let message = format!("the environment variable `{undefined}` is not set");
         let help = format!("set it, add it to .env, or give a default: ${{{undefined}:-default}}");
         problems.add(Problem::error(at, message).help(help));
     }
     for place in expanded.literal.into_iter().take(MAX_PLACES) {
-        let at = narrow(at, source, &scalar.text, place, "");
+        let at = locate_variable(at, source, &scalar.text, place, "");
         let message = "this `${` does not begin a variable and stays as it is";
-        problems.add(Problem::warning(at, message).help("write `$${` to say so, or `${NAME}`".to_owned()));
+        problems.add(
+            Problem::warning(at, message)
+                .help("write `$${` for a literal `${`, or `${NAME}` for a variable".to_owned()),
+        );
     }
     scalar.interpolated = true;
     scalar.variables = expanded.used.into_iter().map(str::to_owned).collect();
@@ -139,9 +143,10 @@ impl<'a> Variable<'a> {
     }
 }
 
-/// Returns the location in the file of the `${` at `place` in a value's text. Escapes and folded lines make the two
-/// differ, so it counts dollar signs, and returns the location of the whole value if the result does not match.
-fn narrow(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
+/// Returns the location in the file of the `${` at `place` in a value's text. The text in the file differs from the
+/// value's text where there are escapes and folded lines. So the function counts the `${` before `place`, and returns
+/// the location of the whole value if the result does not match.
+fn locate_variable(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
     let before = text[..place].matches("${").count();
     let start = at.start as usize;
     // Even with escapes and indentation, a value is not much longer than its text.
@@ -158,12 +163,11 @@ fn narrow(at: Location, source: &str, text: &str, place: usize, name: &str) -> L
         None => at.column as usize + skipped.chars().count(),
     };
     let whole = written[offset..].find('}').filter(|_| !name.is_empty()).map_or(2, |end| end + 1);
-    let small = |number| u32::try_from(number).unwrap_or(u32::MAX);
     Location {
-        line: at.line + small(lines),
-        column: small(column),
-        start: small(start + offset),
-        end: small(start + offset + whole),
+        line: at.line + to_u32(lines),
+        column: to_u32(column),
+        start: to_u32(start + offset),
+        end: to_u32(start + offset + whole),
         ..at
     }
 }

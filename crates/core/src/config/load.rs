@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use super::checks::unused::{self, Idle};
+use super::checks::unused::{self, UnusedSettings};
 use super::interpolate::interpolate;
 use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
@@ -64,10 +64,10 @@ impl LoadedConfig {
     }
 }
 
-/// Loads the fleet of a root file. A file named `herdctl.*` and all below it are interpreted as by herdctl.
-pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
+/// Loads the fleet of a root file. A file named `herdctl.*` and all files below it are read by the rules of herdctl.
+pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
     let mut loader = Loader {
-        outside,
+        environment,
         sources: Sources::default(),
         problems: Problems::default(),
         agents: Vec::new(),
@@ -77,7 +77,7 @@ pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
         prices: Prices::default(),
         providers: IndexMap::new(),
         provider_places: Vec::new(),
-        idle: Idle::default(),
+        unused: UnusedSettings::default(),
         budget: FleetBudget::default(),
         server: ServerConfig::default(),
         traces: None,
@@ -86,13 +86,13 @@ pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
         complete: true,
         files: HashMap::new(),
     };
-    let mut shown = compose::root(&mut loader, &normal(root));
+    let mut shown = compose::root(&mut loader, &normalize(root));
     let budget = loader.budget.clone();
     let mut roster = Roster {
         name: loader.name.take(),
         agents: Vec::new(),
         budget: budget.limits,
-        zone: budget.timezone.unwrap_or_else(|| loader.outside.zone.clone()),
+        zone: budget.timezone.unwrap_or_else(|| loader.environment.zone.clone()),
         store: loader.store.take(),
         retention: loader.retention,
         prices: loader.prices.clone(),
@@ -118,13 +118,13 @@ pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
     if loader.complete && broken.is_empty() {
         unused::providers(&mut loader, &roster);
     }
-    std::mem::take(&mut loader.idle).tell(&mut loader.problems);
+    std::mem::take(&mut loader.unused).report(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
     LoadedConfig { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
 }
 
 pub(super) struct Loader<'a> {
-    pub outside: ConfigEnvironment<'a>,
+    pub environment: ConfigEnvironment<'a>,
     pub sources: Sources,
     pub problems: Problems,
     pub agents: Vec<Draft>,
@@ -138,7 +138,7 @@ pub(super) struct Loader<'a> {
     /// Locations of the providers.
     pub provider_places: Vec<(String, Location)>,
     /// Settings without effect.
-    pub idle: Idle,
+    pub unused: UnusedSettings,
     pub budget: FleetBudget,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,
@@ -148,7 +148,7 @@ pub(super) struct Loader<'a> {
     pub fleets: usize,
     /// True if no agent was left out because its file cannot be read.
     pub complete: bool,
-    /// Files read so far, by path and whether as an agent's file, so that each file is read once.
+    /// Files read so far, by path and by whether they were read as an agent's file. Each file is read once.
     files: HashMap<(PathBuf, bool), Option<(Node, FileId)>>,
 }
 
@@ -161,7 +161,7 @@ pub(super) struct Draft {
     pub home: FileId,
     /// Location of its entry in the fleet file.
     pub entry: Location,
-    /// Path of the entry, if the agent is written there.
+    /// Path of its entry; empty if the agent is defined in another file.
     pub key: String,
     pub herdctl: bool,
 }
@@ -174,7 +174,8 @@ impl Draft {
 }
 
 impl Loader<'_> {
-    /// Reads, expands and checks one file as written. `asked` is the location that names it, and its key.
+    /// Reads, expands and checks one file as written. `asked` is the location that names the file, and the path of that
+    /// key.
     pub(super) fn file(
         &mut self,
         path: &Path,
@@ -185,7 +186,7 @@ impl Loader<'_> {
         if let Some(known) = self.files.get(&as_what) {
             return known.clone();
         }
-        let text = match (self.outside.read)(path) {
+        let text = match (self.environment.read)(path) {
             Ok(text) => text,
             Err(error) => {
                 let (at, key) = asked.unwrap_or_else(|| {
@@ -202,8 +203,8 @@ impl Loader<'_> {
         if blank {
             // A program that writes a file truncates it first, and the file may be read at that moment.
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let message = format!("{name} is empty, as if somebody were writing it");
-            let help = "a fleet that is to have no agents says `agents: []`".to_owned();
+            let message = format!("{name} is empty; perhaps a program is writing it at the moment");
+            let help = "for a fleet without agents, write `agents: []`".to_owned();
             self.problems.add(
                 Problem::error(Location::whole(file), message).help((!reading.agent_file).then_some(help)),
             );
@@ -215,7 +216,7 @@ impl Loader<'_> {
 
     fn parse_and_check(&mut self, file: FileId, reading: CheckOptions<'_>) -> Option<Node> {
         let mut node = parse(file, self.sources.text(file), &mut self.problems)?;
-        interpolate(&mut node, self.sources.text(file), self.outside.env, &mut self.problems);
+        interpolate(&mut node, self.sources.text(file), self.environment.env, &mut self.problems);
         let schema = if reading.agent_file { SCHEMA.agent() } else { SCHEMA.fleet() };
         check(&mut node, schema, reading, &mut self.problems);
         node.entries().is_some().then_some(node)
@@ -239,7 +240,7 @@ fn in_words(error: &io::Error) -> String {
 }
 
 /// Removes `.` and, where possible, `..` from a path, by text only, because nothing here accesses a disk.
-pub(super) fn normal(path: &Path) -> PathBuf {
+pub(super) fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
         match part {

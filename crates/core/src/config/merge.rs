@@ -11,9 +11,9 @@ use super::node::{Map, Node, Value};
 #[must_use]
 pub fn merge(base: Node, over: Node) -> Node {
     let value = match (base.value, over.value) {
-        (Value::Map(base), Value::Map(over)) if !over.replaces => Value::Map(merge_maps(base, over)),
+        (Value::Map(base), Value::Map(over)) if !over.replaces_all => Value::Map(merge_maps(base, over)),
         (Value::Map(_), over) => over,
-        (_, Value::Map(over)) => Value::Map(Map { replaces: true, ..over }),
+        (_, Value::Map(over)) => Value::Map(Map { replaces_all: true, ..over }),
         (_, over) => over,
     };
     Node { value, at: over.at }

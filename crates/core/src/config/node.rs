@@ -1,13 +1,13 @@
 //! The tree of a config file: untyped, with a location on every node.
 //!
-//! Typing is late. A plain `8080` is text or a number, as the schema requires at that position, so variables can be
-//! expanded and files merged before.
+//! Types are assigned last: a plain `8080` becomes text or a number, as the schema requires at that position. So
+//! variables can be expanded and files merged before.
 
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::load::normal;
+use super::load::normalize;
 
 /// Location in a file. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub struct Location {
     pub file: FileId,
     pub line: u32,
     pub column: u32,
-    /// Bytes to underline; never more than one line.
+    /// Range of bytes to underline, within one line.
     pub start: u32,
     pub end: u32,
 }
@@ -54,9 +54,9 @@ impl Sources {
         self.path(file).parent().unwrap_or(Path::new(""))
     }
 
-    /// Returns a path of the file as an absolute path.
+    /// Resolves a path that the file contains, relative to the directory of the file.
     pub(super) fn resolve(&self, file: FileId, path: &str) -> PathBuf {
-        normal(&self.directory(file).join(path))
+        normalize(&self.directory(file).join(path))
     }
 
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -88,9 +88,9 @@ pub enum Value {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Map {
     pub entries: IndexMap<String, Entry>,
-    /// True if this map replaced a value that was not a map, so that it also replaces everything below that. This makes
-    /// merging associative.
-    pub replaces: bool,
+    /// True if this map replaced a value that is not a map. Then it also replaces the value of every lower layer. This
+    /// makes merging associative.
+    pub replaces_all: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -102,13 +102,13 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scalar {
     pub text: String,
-    /// Written without quotes: may become a number, a boolean or null.
+    /// True if the text was written without quotes, so that it may become a number, a boolean or null.
     pub plain: bool,
     /// True if the text was written with variables in it.
     pub interpolated: bool,
     /// Environment variables whose values are in the text.
     pub variables: Vec<String>,
-    /// True if a variable has no value, which is reported. The text is not known then.
+    /// True if a variable has no value. This is reported, and the text is not known.
     pub undefined: bool,
 }
 

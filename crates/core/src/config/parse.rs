@@ -84,7 +84,7 @@ enum Content {
         map: Map,
         key: Option<Key>,
         merged: Vec<Node>,
-        /// True if it was meant to be text, which is reported.
+        /// True if the map is a text without quotes that begins with `{{`. This is reported.
         is_text: bool,
     },
 }
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Merges the source of `<<`: keys of the map itself come first, then those of the first of several sources.
+    /// Merges the source of `<<`. Keys of the map itself take precedence, then keys of earlier sources.
     fn merge_into(&mut self, map: &mut Map, source: Node) {
         match source.value {
             Value::Map(source) => {
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
 
     fn alias(&mut self, anchor: usize, at: Location) -> Taken {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            return Err(Problem::error(at, "this alias stands inside its own anchor"));
+            return Err(Problem::error(at, "this alias is used inside its own anchor"));
         };
         if self.open.len() + anchored.height > MAX_LEVELS {
             return Err(too_deep(at));
@@ -228,7 +228,7 @@ impl<'a> Builder<'a> {
                 None => match syntax::braces(self.text, node.at.start as usize) {
                     Some(mistake) if node.entries().is_some() => {
                         let at =
-                            Location { column: node.at.column - 1, start: small(mistake.start), ..node.at };
+                            Location { column: node.at.column - 1, start: to_u32(mistake.start), ..node.at };
                         self.problems.add(Problem::error(at, mistake.message).help(mistake.help));
                         self.unquoted = Some(at.line);
                         (*key, *is_text) = (Some(Key::Unusable), true);
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Checks whether the tag marks the value as text. Other tags than those of YAML are not known.
+    /// Checks whether the tag marks the value as text. Reports tags that YAML does not define.
     fn is_text(&mut self, tag: Option<&Tag>, at: Location) -> bool {
         let Some(tag) = tag else { return false };
         match tag.core_suffix() {
@@ -272,10 +272,10 @@ impl<'a> Builder<'a> {
         let line = self.text.get(range.clone()).and_then(|text| text.lines().next()).unwrap_or_default();
         Location {
             file: self.file,
-            line: small(span.start.line()),
-            column: small(span.start.col() + 1),
-            start: small(range.start),
-            end: small(range.start + line.trim_end().len()),
+            line: to_u32(span.start.line()),
+            column: to_u32(span.start.col() + 1),
+            start: to_u32(range.start),
+            end: to_u32(range.start + line.trim_end().len()),
         }
     }
 
@@ -294,10 +294,10 @@ impl<'a> Builder<'a> {
         let rest = self.text[start..].lines().next().unwrap_or_default();
         Location {
             file: self.file,
-            line: small(before.matches('\n').count() + 1),
-            column: small(before[begin..].chars().count() + 1),
-            start: small(start),
-            end: small(start + rest.trim_end().len()),
+            line: to_u32(before.matches('\n').count() + 1),
+            column: to_u32(before[begin..].chars().count() + 1),
+            start: to_u32(start),
+            end: to_u32(start + rest.trim_end().len()),
         }
     }
 
@@ -317,7 +317,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Prefixes the key of a problem in the collection's unfinished value with the step from the collection.
+/// Prefixes the key of a problem with the step from an unfinished collection to its current value.
 fn below(problem: Problem, open: &Open) -> Problem {
     let step = match &open.content {
         Content::List(items) => format!("[{}]", items.len()),
@@ -349,6 +349,6 @@ fn too_many(at: Location) -> Problem {
 }
 
 /// Converts a number. Files are far smaller than 4 GiB, so it never saturates.
-fn small(number: usize) -> u32 {
+pub(super) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Checks of references between agents and schedules: every name exists, and no circle of schedules starts itself
+//! Checks of references between agents and schedules: every name exists, and no cycle of schedules starts itself
 //! forever.
 
 use std::collections::{HashMap, HashSet};
@@ -50,7 +50,7 @@ impl<'a> KnownNames<'a> {
         known.names.ids = known.names.schedules.values().copied().collect();
         for (draft, _) in broken {
             match draft.node.get("name").and_then(Node::text) {
-                Some(own) => known.note_broken(spellings(own, draft)[0].clone(), draft),
+                Some(own) => known.note_broken(full_names(own, draft)[0].clone(), draft),
                 None => known.all = false,
             }
         }
@@ -91,8 +91,8 @@ impl<'a> KnownNames<'a> {
             self.followups(agent, draft, problems);
         }
         self.adoptions(problems);
-        self.circles(&upstream, problems);
-        self.small_circles(&for_anyone, &upstream, problems);
+        self.find_cycles(&upstream, problems);
+        self.find_mutual_cycles(&for_anyone, &upstream, problems);
     }
 
     /// Checks `followups`: it has to set `max` or `from`, and the agents in `from` have to exist.
@@ -101,8 +101,7 @@ impl<'a> KnownNames<'a> {
             return;
         };
         if own.max.is_none() && own.from.is_empty() {
-            let message =
-                "say how many its jobs may ask for, by `max`, or who may ask for its own, by `from`";
+            let message = "set `max` (how many follow-ups its jobs may request) or `from` (which agents may request its jobs)";
             problems.add(Problem::error(node.at, message).key(draft.key_of("followups")));
         }
         for name in own.from.iter().filter(|name| !self.agent_may_exist(name, draft)) {
@@ -121,7 +120,7 @@ impl<'a> KnownNames<'a> {
             let message = if self.names.ids.contains(&former.id()) {
                 format!("{former} is still in the config; `adopt` is for the former name of this schedule")
             } else if let Some(other) =
-                // The second of two agents with the same name repeats it.
+                // The second of two agents with the same name adopts the same schedule; the name is reported elsewhere.
                 taken.insert(former.id(), place.name()).filter(|other| *other != place.name())
             {
                 format!("{other} adopts {former} already")
@@ -132,39 +131,40 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+    fn places(&self) -> impl Iterator<Item = ScheduleRef<'_>> {
         self.agents.iter().flat_map(|&(agent, draft)| {
-            agent.schedules.iter().map(move |schedule| Place { agent, draft, schedule })
+            agent.schedules.iter().map(move |schedule| ScheduleRef { agent, draft, schedule })
         })
     }
 
     /// Checks whether an agent of this name may exist, as far as the files could be read.
     fn agent_may_exist(&self, name: &str, from: &Draft) -> bool {
-        !self.all || spellings(name, from).iter().any(|name| self.names.agents.contains(name))
+        !self.all || full_names(name, from).iter().any(|name| self.names.agents.contains(name))
     }
 
     /// Finds `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
-    fn schedule(&self, name: &str, from: &Place<'_>) -> Option<ScheduleId> {
+    fn schedule(&self, name: &str, from: &ScheduleRef<'_>) -> Option<ScheduleId> {
         let own = format!("{}/{name}", from.agent.name);
         std::iter::once(own)
-            .chain(spellings(name, from.draft))
+            .chain(full_names(name, from.draft))
             .find_map(|name| self.names.schedules.get(&name).copied())
     }
 
-    /// Checks whether it may be a schedule that could not be read.
-    fn schedule_may_exist(&self, name: &str, from: &Place<'_>) -> bool {
+    /// Checks whether the name may refer to a schedule that could not be read.
+    fn schedule_may_exist(&self, name: &str, from: &ScheduleRef<'_>) -> bool {
         let own = format!("{}/{name}", from.agent.name);
         let is_broken = |name: &String| self.names.broken.contains(name);
-        if is_broken(&own) || spellings(name, from.draft).iter().any(is_broken) {
+        if is_broken(&own) || full_names(name, from.draft).iter().any(is_broken) {
             return true;
         }
         let Some((agent, _)) = name.split_once('/') else { return false };
-        !self.all || spellings(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
+        !self.all || full_names(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
-    /// Finds circles. Each schedule waits for at most one other, so it follows the references until a step repeats.
-    fn circles(&self, upstream: &HashMap<ScheduleId, ScheduleId>, problems: &mut Problems) {
-        let places: HashMap<ScheduleId, Place<'_>> =
+    /// Finds cycles. Each schedule waits for at most one other, so this function follows the references until one
+    /// repeats.
+    fn find_cycles(&self, upstream: &HashMap<ScheduleId, ScheduleId>, problems: &mut Problems) {
+        let places: HashMap<ScheduleId, ScheduleRef<'_>> =
             self.places().map(|place| (place.schedule.id, place)).collect();
         let mut seen = HashSet::new();
         for start in self.places().map(|place| place.schedule.id) {
@@ -177,37 +177,38 @@ impl<'a> KnownNames<'a> {
             let Some(first) = step.and_then(|id| way.iter().position(|passed| *passed == id)) else {
                 continue;
             };
-            let round: Vec<&Place<'_>> = way[first..].iter().filter_map(|id| places.get(id)).collect();
+            let round: Vec<&ScheduleRef<'_>> = way[first..].iter().filter_map(|id| places.get(id)).collect();
             if let Some(place) = round.first() {
-                let problem = Problem::error(place.at("schedule"), in_a_circle(&round));
+                let problem = Problem::error(place.at("schedule"), cycle_message(&round));
                 problems.add(problem.key(place.key("schedule")));
             }
         }
     }
 
-    /// Finds circles of schedules that wait for the jobs of all others. Two of them start each other forever if one
-    /// outcome starts both. A circle that needs two different outcomes in turn ends by itself, or at the limit of jobs
+    /// Finds cycles of schedules that wait for the jobs of all others. Two of them start each other forever if one
+    /// outcome starts both. A cycle that needs two different outcomes in turn ends by itself, or at the limit of jobs
     /// in a chain.
-    fn small_circles(
+    fn find_mutual_cycles(
         &self,
-        for_anyone: &[Place<'_>],
+        for_anyone: &[ScheduleRef<'_>],
         upstream: &HashMap<ScheduleId, ScheduleId>,
         problems: &mut Problems,
     ) {
         for (number, place) in for_anyone.iter().enumerate() {
-            let waits = |other: &Place<'_>| upstream.get(&other.schedule.id) == Some(&place.schedule.id);
+            let waits =
+                |other: &ScheduleRef<'_>| upstream.get(&other.schedule.id) == Some(&place.schedule.id);
             let named = self.places().filter(waits);
             let mut others = named.chain(for_anyone[number + 1..].iter().copied());
-            let Some(other) = others.find(|other| place.starts_with(other)) else { continue };
+            let Some(other) = others.find(|other| place.shares_outcome(other)) else { continue };
             let at = schedule_at(place.draft, place.schedule.name.as_str());
-            let help = "name in `schedule` whose jobs one of them waits for, or give them a `status` each that differs";
-            let problem = Problem::error(at, in_a_circle(&[place, &other])).help(help.to_owned());
+            let help = "set `schedule` in one of them, or give each a different `status`";
+            let problem = Problem::error(at, cycle_message(&[place, &other])).help(help.to_owned());
             problems.add(problem.key(place.key("type")));
         }
     }
 }
 
-fn in_a_circle(round: &[&Place<'_>]) -> String {
+fn cycle_message(round: &[&ScheduleRef<'_>]) -> String {
     let names: Vec<String> = round.iter().map(|place| place.name()).collect();
     match names.as_slice() {
         [only] => format!("`{only}` waits for itself; a job never triggers its own schedule"),
@@ -215,8 +216,8 @@ fn in_a_circle(round: &[&Place<'_>]) -> String {
     }
 }
 
-/// Returns the full names for a name in a fleet: inside it first, then from the root.
-fn spellings(name: &str, from: &Draft) -> [String; 2] {
+/// Returns the full names that a name in a fleet can mean: first inside the fleet, then from the root.
+fn full_names(name: &str, from: &Draft) -> [String; 2] {
     let nearby: Vec<&str> = from.fleets.iter().map(String::as_str).chain([name]).collect();
     [nearby.join("."), name.to_owned()]
 }
@@ -226,15 +227,15 @@ fn spellings(name: &str, from: &Draft) -> [String; 2] {
 const MAX_SUGGESTIONS: usize = 100;
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ScheduleRef<'a> {
     agent: &'a Agent,
     draft: &'a Draft,
     schedule: &'a Schedule,
 }
 
-impl Place<'_> {
-    /// Checks whether one outcome of a job starts both schedules, which are enabled and wait for results.
-    fn starts_with(&self, other: &Self) -> bool {
+impl ScheduleRef<'_> {
+    /// Checks whether both schedules are enabled, and one outcome of a job starts both.
+    fn shares_outcome(&self, other: &Self) -> bool {
         let status = |place: &Self| match &place.schedule.trigger {
             TriggerConfig::DispatchResult { status, .. } => *status,
             _ => None,
@@ -249,7 +250,7 @@ impl Place<'_> {
     fn lifecycle(&self, known: &KnownNames<'_>, name: &str, problems: &mut Problems) {
         if !known.agent_may_exist(name, self.draft) {
             let names = known.agents.iter().map(|(agent, _)| agent.name.to_string());
-            self.nothing_called("agent", name, names, problems);
+            self.report_unknown_name("agent", name, names, problems);
         }
     }
 
@@ -268,7 +269,7 @@ impl Place<'_> {
             if !known.schedule_may_exist(name, self) {
                 let near = self.agent.schedules.iter().map(|schedule| schedule.name.to_string());
                 let names = near.chain(known.places().map(|place| place.name()));
-                self.nothing_called("schedule", name, names, problems);
+                self.report_unknown_name("schedule", name, names, problems);
             }
             return None;
         };
@@ -296,7 +297,7 @@ impl Place<'_> {
         exists.then_some(id)
     }
 
-    fn nothing_called(
+    fn report_unknown_name(
         &self,
         field: &str,
         name: &str,

@@ -1,4 +1,4 @@
-//! Formatting of problems, for people with the wrong line, and for programs as JSON.
+//! Formatting of problems: with the wrong line for people, and as JSON for programs.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub fn render(loaded: &LoadedConfig, base: &Path, colour: bool) -> String {
         .map(|problem| {
             let block = renderer.render(&[group(problem, &loaded.sources, base)]);
             let shows_line = shows_line(problem, &loaded.sources);
-            // Without a line number the rest has no margin, so it is indented here.
+            // A block without a source line has no margin, so its further lines are indented here.
             if shows_line { block + "\n" } else { block.replace('\n', "\n ") + "\n" }
         })
         .collect();
@@ -51,11 +51,11 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
 
 /// Checks whether the wrong line is shown with the problem.
 fn shows_line(problem: &Problem, sources: &Sources) -> bool {
-    problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= LONGEST_LINE
+    problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= MAX_LINE_LENGTH
 }
 
 /// Maximum length of a shown line; a longer line would hide the message.
-const LONGEST_LINE: usize = 1_000;
+const MAX_LINE_LENGTH: usize = 1_000;
 
 /// Returns the wrong line. Only this line is passed to the renderer, because it would scan a large file again for each
 /// problem.

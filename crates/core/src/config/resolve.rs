@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use super::load::{Draft, Loader, normal};
+use super::load::{Draft, Loader, normalize};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
@@ -15,7 +15,7 @@ use super::{checks, herdctl, secret};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
-use crate::roster::{Agent, Former, OWN_SERVER, Schedule};
+use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
 use crate::sandbox::Sandbox;
 use crate::shape;
 use crate::trigger::{TriggerConfig, TriggerError, TriggerKind};
@@ -29,14 +29,14 @@ pub(super) enum Resolved {
     Broken(Option<Box<Agent>>),
 }
 
-/// Types and checks an agent. `places` holds the names that are already used.
+/// Types and checks an agent. `places` contains the location of each name that is already used.
 pub(super) fn agent(
     loader: &mut Loader<'_>,
     draft: &mut Draft,
     places: &mut HashMap<AgentName, Location>,
 ) -> Resolved {
     let before = loader.problems.errors();
-    checks::work_source::take_repo(draft);
+    checks::work_source::inherit_repo(draft);
     let reading = CheckOptions {
         herdctl: draft.herdctl,
         below: &draft.key,
@@ -100,7 +100,7 @@ fn typed(checked: &Checked) -> Option<(shape::AgentConfig, bool)> {
     Some((shape::AgentConfig::deserialize(json!({ "schedules": schedules })).ok()?, false))
 }
 
-/// Puts a resolved value first, in place of the written one, unless that is masked.
+/// Replaces a written value with its resolved form, and makes it the first key. A masked value stays masked.
 fn show_resolved(shown: &mut Json, key: &str, value: Json) {
     let Some(shown) = shown.as_object_mut() else { return };
     let written = shown.shift_remove(key);
@@ -145,8 +145,9 @@ fn schedule(
         loader.problems.add(Problem { severity, ..problem.key(key) });
     }
     for variable in trigger.secret_names() {
-        if (loader.outside.env)(variable).is_none_or(|secret| secret.trim().is_empty()) {
-            let message = format!("{variable}, which is to hold the secret of this webhook, is not set");
+        if (loader.environment.env)(variable).is_none_or(|secret| secret.trim().is_empty()) {
+            let message =
+                format!("the environment variable {variable} with the secret of this webhook is not set");
             let problem = Problem::error(schedule_at(draft, name.as_str()), message);
             let key = draft.key_of(&format!("schedules.{name}.secret_env"));
             loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
@@ -173,18 +174,18 @@ fn schedule(
         let problem = Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.type")));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem });
     }
-    let mut zone = loader.outside.zone.clone();
+    let mut zone = loader.environment.zone.clone();
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
     }
-    let off_in_file = (schedule.enabled == Some(false)).then(|| off_at(loader, draft, name.as_str()));
+    let disabled_location = (schedule.enabled == Some(false)).then(|| off_at(loader, draft, name.as_str()));
     let adopts = schedule.adopt.as_deref().and_then(|former| adopted(loader, draft, agent, &name, former));
     Schedule {
         id: ScheduleId::of(agent, &name),
         name,
         adopts,
         enabled: schedule.enabled.unwrap_or(true),
-        off_in_file,
+        disabled_location,
         trigger,
         timing: schedule.timing,
         zone,
@@ -217,8 +218,8 @@ fn adopted(
     agent: &AgentName,
     name: &ScheduleName,
     former: &str,
-) -> Option<Former> {
-    match Former::read(former, agent) {
+) -> Option<FormerName> {
+    match FormerName::read(former, agent) {
         Ok(former) => Some(former),
         Err(error) => {
             let problem = Problem::error(schedule_at(draft, name.as_str()), error.to_string());
@@ -228,8 +229,8 @@ fn adopted(
     }
 }
 
-/// Returns a note for types whose deliveries only a program that uses the library receives yet. They can be fired by
-/// hand.
+/// Returns a note for trigger types whose deliveries the daemon does not receive yet. A program that uses the library
+/// can pass on such deliveries, and a person can fire the schedule by hand.
 fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
     matches!(trigger.kind(), TriggerKind::Chat).then_some("chat is not connected yet")
 }
@@ -245,7 +246,7 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     if draft.node.get("permission_mode").and_then(Node::text) == Some("ask") {
         let allowed = draft.node.entry("allowed_tools").filter(|written| !written.node.is_null());
         if let Some(written) = allowed {
-            let message = "`allowed_tools` would go around the rules of `permission_mode: ask`";
+            let message = "`allowed_tools` would bypass the rules of `permission_mode: ask`";
             let problem = Problem::error(written.key_at, message).key(draft.key_of("allowed_tools"));
             loader.problems.add(problem.help("name them under `permissions.allow`".to_owned()));
         }
@@ -279,12 +280,13 @@ fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(written) = draft.node.get("mcp_servers").and_then(|servers| servers.entry(OWN_SERVER)) else {
         return;
     };
-    let message = format!("with `{needed}` the MCP server `{OWN_SERVER}` is the fleet's own");
+    let message =
+        format!("with `{needed}`, the name `{OWN_SERVER}` is reserved for the MCP server of the fleet");
     let problem = Problem::error(written.key_at, message).key(draft.key_of("mcp_servers"));
     loader.problems.add(problem.help("give this one another name".to_owned()));
 }
 
-/// Checks the names of schedules as written, so that other errors do not hide these.
+/// Checks the names of schedules as written, so that other errors do not hide a wrong name.
 fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
     for (name, entry) in schedules {
@@ -296,7 +298,8 @@ fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
 }
 
 /// Checks that all variables of a prompt are known for this kind of schedule. herdctl has no templates, so in its
-/// fleets unknown variables are only warnings. Checks prompts as written, so that other errors do not hide these.
+/// fleets unknown variables are only warnings. Checks prompts as written, so that other errors do not hide an unknown
+/// variable.
 fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
     let default = draft.node.get("default_prompt").map(|node| (node, "default_prompt".to_owned()));
@@ -348,14 +351,15 @@ fn name(
     Some(name)
 }
 
-/// Returns the working directory, relative to the file that sets it, which after a merge may be any of the layers.
+/// Returns the working directory. Its path is relative to the file that sets it, which after a merge may be the file of
+/// any layer.
 fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     let written = draft.node.get("working_directory").and_then(|node| match node.value {
         Value::Map(_) => node.get("root"),
         _ => Some(node),
     });
     let own = written.and_then(|node| Some(loader.sources.directory(node.at.file).join(node.text()?)));
-    normal(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
+    normalize(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
 }
 
 pub(super) fn schedule_at(draft: &Draft, name: &str) -> Location {

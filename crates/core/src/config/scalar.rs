@@ -114,9 +114,9 @@ impl Checker<'_> {
         {
             let examples = schema.get("examples").and_then(Json::as_array).into_iter().flatten();
             let examples = one_of(examples.filter_map(Json::as_str));
-            // With an example the pattern is not needed.
+            // If there are examples, the message shows them instead of the pattern.
             let quoted =
-                if is_no_address(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
+                if is_plain_word_for_url(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
             let message = if examples.is_empty() {
                 format!("{quoted} does not match {pattern}")
             } else {
@@ -133,7 +133,7 @@ impl Checker<'_> {
 }
 
 /// Checks whether a URL is expected and this is a plain word or path, which cannot contain a password.
-fn is_no_address(pattern: &str, scalar: &Scalar) -> bool {
+fn is_plain_word_for_url(pattern: &str, scalar: &Scalar) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '/' | '-' | '_');
     pattern.contains("://")
         && !secret::holds_secret(scalar)

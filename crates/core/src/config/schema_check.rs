@@ -13,13 +13,13 @@ use super::problem::{Problem, Problems, Severity};
 use super::scalar::untyped;
 use super::schema::{ConfigSchema, SCHEMA, aliases_of};
 use super::secret;
-use super::section::{Sections, is_open, kinds_of, tag_of, variants_of};
+use super::section::{AllowedKeys, is_open, kinds_of, tag_of, variants_of};
 use super::suggest::{closest, did_you_mean, one_of};
 
 /// Options for the interpretation of a tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CheckOptions<'a> {
-    /// Part of a herdctl fleet: where herdctl drops unknown keys, they are warnings.
+    /// True for a herdctl fleet: unknown keys that herdctl ignores are warnings and not errors.
     pub herdctl: bool,
     /// True for an agent's own file.
     pub agent_file: bool,
@@ -51,7 +51,7 @@ enum Step {
     Index(usize),
 }
 
-/// A checked tree: typed, with other names of keys replaced by the first ones.
+/// A checked tree: typed, with aliases of keys replaced by the first name.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     /// The value, ready for the shapes if there was no error.
@@ -63,7 +63,7 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// Checks whether nothing is missing below any of the pointers for which `counts` holds.
+    /// Checks whether no value is missing at a pointer for which `counts` returns true.
     pub(super) fn is_sound(&self, counts: impl Fn(&str) -> bool) -> bool {
         !self.unsound.iter().any(|pointer| counts(pointer))
     }
@@ -160,7 +160,7 @@ impl Checker<'_> {
     fn list(&mut self, items: &mut [Node], blame: Location, schema: &'static Json) -> Json {
         let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or_default();
         if u64::try_from(items.len()).is_ok_and(|count| count < least) {
-            self.error(blame, format!("this list has {} items; the least is {least}", items.len()), None);
+            self.error(blame, format!("this list has {} items; the minimum is {least}", items.len()), None);
         }
         let item_schema = schema.get("items").unwrap_or(&Json::Bool(true));
         let mut list = Vec::with_capacity(items.len());
@@ -198,7 +198,7 @@ impl Checker<'_> {
             }
             self.path.push(Step::Key { written: written.clone(), name: name.to_owned() });
             let value = self.property(&written, &mut entry, property);
-            if !map.entries.contains_key(name) || self.second_name(&written, name, entry.key_at) {
+            if !map.entries.contains_key(name) || self.report_second_name(&written, name, entry.key_at) {
                 out.extend(value.map(|value| (name.to_owned(), value)));
                 map.entries.insert(name.to_owned(), entry);
             }
@@ -210,9 +210,10 @@ impl Checker<'_> {
         Some(Json::Object(out))
     }
 
-    /// Reports a key that is given under two of its names. In herdctl `cron` overrides `expression`, so there it is not
-    /// an error. Returns whether the second one counts.
-    fn second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
+    /// Reports a key that is given under two of its names. In a herdctl fleet this is only a warning, because in
+    /// herdctl `cron` overrides `expression`. Returns true if the second value counts, that is, if it is written under
+    /// an alias.
+    fn report_second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
         let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
         let message = format!("`{written}` is another name of a key that is already given");
         self.report(severity, at, message, Some("keep one of the two".to_owned()));
@@ -243,7 +244,7 @@ impl Checker<'_> {
             self.warning(at, format!("`{written}` is accepted, but {pending}"), None);
         }
         if let Some(instead) = word("x-herdctl") {
-            self.warning(at, format!("`{written}` does nothing here: {instead}"), None);
+            self.warning(at, format!("`{written}` has no effect here: {instead}"), None);
         }
         let old_name = aliases_of(property).any(|(alias, old)| old && alias == written);
         if let (true, Some(Step::Key { name, .. })) = (old_name, self.path.last()) {
@@ -253,7 +254,7 @@ impl Checker<'_> {
             let help = "set it in the fleet file, under `defaults` or the agent's `overrides`";
             self.error(
                 at,
-                format!("`{written}` may not stand in an agent's own file"),
+                format!("`{written}` is not allowed in an agent's own file"),
                 Some(help.to_owned()),
             );
         }
@@ -266,11 +267,11 @@ impl Checker<'_> {
         blame: Location,
         schema: &'static Json,
         variants: &[&'static Json],
-    ) -> Sections {
+    ) -> AllowedKeys {
         let own = schema.get("properties").is_some().then_some(schema);
         let more = schema.get("additionalProperties").filter(|more| more.as_bool() != Some(false));
         let mut sections =
-            Sections { chosen: own.into_iter().collect(), more, sure: true, ..Sections::default() };
+            AllowedKeys { chosen: own.into_iter().collect(), more, sure: true, ..AllowedKeys::default() };
         let Some(tag) = tag_of(variants) else { return sections };
         let word_of =
             |variant: &'static Json| variant["properties"][tag]["const"].as_str().unwrap_or_default();
@@ -297,7 +298,7 @@ impl Checker<'_> {
         sections
     }
 
-    fn missing_keys(&mut self, node: &Node, blame: Location, sections: &Sections) {
+    fn missing_keys(&mut self, node: &Node, blame: Location, sections: &AllowedKeys) {
         if !sections.sure {
             return;
         }
@@ -313,7 +314,7 @@ impl Checker<'_> {
         }
     }
 
-    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &Sections) {
+    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &AllowedKeys) {
         let strict = schema.get("x-strict").is_some();
         let severity = if self.reading.herdctl && !strict { Severity::Warning } else { Severity::Error };
         let hint = hint::of_key(&self.names(), key).map(str::to_owned);
@@ -344,7 +345,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks whether this section has so many keys that one with a wrong name says little about the others.
+    /// Checks whether this section is an agent or a schedule. These have so many keys that the others can be used
+    /// although one is unknown.
     fn is_agent_or_schedule(&self) -> bool {
         matches!(*self.names().as_slice(), [] | ["schedules", _])
     }
@@ -426,7 +428,7 @@ impl Checker<'_> {
         if self.is_secret(scalar) {
             self.secrets.push(self.pointer());
         }
-        // A variable keeps its value out of the file.
+        // The value of a variable is not in the file, so the line can be shown.
         if self.secret > 0 && !scalar.interpolated {
             self.problems.secret_at(at);
         }

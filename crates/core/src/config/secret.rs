@@ -10,7 +10,7 @@ pub const MASK: &str = "***";
 pub fn looks_secret(variable: &str) -> bool {
     let upper = variable.to_ascii_uppercase().replace("AUTHORI", "AUTH").replace("AUTHOR", "");
     let parts = ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH", "WEBHOOK_UR", "CONNECTION_STRING"];
-    // `PATH` is not a personal access token, and `PWD` alone is a directory.
+    // These are compared as whole words: `PATH` is not a personal access token (`PAT`). `PWD` alone is a directory.
     let words = ["PAT", "DSN", "PWD"];
     let mut own = upper.split(|sign: char| !sign.is_alphanumeric());
     parts.iter().any(|part| upper.contains(part))
@@ -18,7 +18,7 @@ pub fn looks_secret(variable: &str) -> bool {
         || (upper != "PWD" && own.any(|own| words.contains(&own)))
 }
 
-/// Checks whether the text contains the value of such a variable.
+/// Checks whether the text contains the value of a variable that may be secret.
 pub(super) fn holds_secret(scalar: &Scalar) -> bool {
     scalar.variables.iter().any(|name| looks_secret(name))
 }

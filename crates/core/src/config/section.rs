@@ -7,7 +7,7 @@ use super::suggest::one_of;
 
 /// Keys that a map may have.
 #[derive(Default)]
-pub(super) struct Sections {
+pub(super) struct AllowedKeys {
     /// Schemas whose properties apply here.
     pub chosen: Vec<&'static Json>,
     /// All variants, if `type` chose one of them.
@@ -21,7 +21,7 @@ pub(super) struct Sections {
     pub sure: bool,
 }
 
-impl Sections {
+impl AllowedKeys {
     fn properties(&self) -> impl Iterator<Item = (&'static String, &'static Json)> {
         self.chosen.iter().filter_map(|schema| schema.get("properties")?.as_object()).flatten()
     }
@@ -93,7 +93,7 @@ pub(super) fn tag_of(variants: &[&'static Json]) -> Option<&'static str> {
     tags.all(|tag| tag == Some(first)).then_some(first)
 }
 
-/// Checks whether the schema does not restrict the value.
+/// Checks whether the schema accepts every value.
 pub(super) fn is_open(schema: &Json) -> bool {
     !["type", "oneOf", "anyOf", "enum", "const"].iter().any(|keyword| schema.get(keyword).is_some())
 }

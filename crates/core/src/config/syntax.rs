@@ -13,7 +13,7 @@ pub(super) struct SyntaxMistake {
     pub help: String,
 }
 
-/// Finds the mistake behind a parser error at the byte `offset`, if it is one of the frequent ones.
+/// Finds the mistake that causes a parser error at the byte `offset`, if it is a frequent one.
 pub(super) fn syntax_mistake(text: &str, kind: &ErrorKind, offset: usize) -> Option<SyntaxMistake> {
     match kind {
         ErrorKind::UnclosedQuotedScalar
@@ -88,7 +88,8 @@ fn key_before(before: &str) -> Option<&str> {
     (!key.is_empty()).then_some(key)
 }
 
-/// Returns the value at the start of `rest`: to the end of the line, or inside `{ }` and `[ ]` to its end there.
+/// Returns the value at the start of `rest`. It ends at a comment or with the line, and inside `{ }` and `[ ]` at the
+/// next comma or closing bracket.
 fn value_of<'a>(before: &str, rest: &'a str) -> &'a str {
     let count = |signs: [char; 2]| before.matches(signs).count();
     let inside = count(['{', '[']) > count(['}', ']']);

@@ -14,7 +14,7 @@ const TEXT_CAP: usize = 16 << 10;
 
 impl Event {
     /// Checks whether events of this type contain the record of their job.
-    pub const fn carries_job(&self) -> bool {
+    pub const fn contains_job(&self) -> bool {
         matches!(
             self.fact,
             Fact::JobCreated
@@ -27,7 +27,7 @@ impl Event {
     }
 
     /// Adds the records of the job and of the job that it was forked from. The arguments are the current records.
-    pub fn carry(&mut self, job: Option<JobRecord>, original: Option<JobRecord>) {
+    pub fn attach_records(&mut self, job: Option<JobRecord>, original: Option<JobRecord>) {
         let then = |job: JobRecord| match self.fact {
             Fact::JobCreated | Fact::JobForked { .. } => as_created(job),
             Fact::JobStarted { attempt, .. } => as_started(job, attempt, self.at),
@@ -112,8 +112,8 @@ mod tests {
             job_record: None,
             original_job_record: None,
         };
-        assert!(event.carries_job());
-        event.carry(Some(record()), None);
+        assert!(event.contains_job());
+        event.attach_records(Some(record()), None);
         *event.job_record.unwrap()
     }
 

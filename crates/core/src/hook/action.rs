@@ -31,7 +31,7 @@ pub struct Hook {
     pub name: Option<String>,
     /// True if the following hooks run after a failure of this one.
     pub continue_on_error: bool,
-    /// Ends of a job after which it runs; none means all.
+    /// Events after which the hook runs; none means all.
     pub on_events: Option<Vec<HookEvent>>,
     /// Dotted path into the context; the value there has to be true.
     pub when: Option<String>,
@@ -51,9 +51,9 @@ pub enum HookAction {
         timeout: Duration,
         /// Secret to sign the body.
         secret: Option<String>,
-        /// Environment variable that holds the secret.
+        /// Environment variable that contains the secret.
         secret_env: Option<String>,
-        /// Number of retries after a response of 5xx, 408 or 429 or none at all.
+        /// Number of retries after a response with status 5xx, 408 or 429, or without a response.
         retries: u32,
         /// True if `url` may be on this machine or its network.
         allow_private: bool,
@@ -61,13 +61,13 @@ pub enum HookAction {
     /// A message to a Discord channel.
     Discord {
         channel_id: String,
-        /// Environment variable that holds the bot's token.
+        /// Environment variable that contains the bot's token.
         bot_token_env: String,
     },
     /// A message to a Slack channel.
     Slack {
         channel_id: String,
-        /// Environment variable that holds the bot's token.
+        /// Environment variable that contains the bot's token.
         bot_token_env: String,
     },
 }

@@ -24,16 +24,16 @@ impl Closing {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, unfinished: false })
     }
 
-    /// Undoes a claim that failed, or of which it is not known whether it succeeded.
+    /// Undoes a claim that failed or whose result is not known.
     pub fn undo(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, unfinished: true })
     }
 }
 
 impl Closing {
-    /// Returns the result for the work source. A failure that the agent itself reports is reported, and the item waits
-    /// for a person. All other failures are not caused by the item, so the item is released. `failures` includes this
-    /// one, and `outcome` is the result of [`of_work`].
+    /// Returns the result for the work source. A failure that the agent itself caused is reported to the source, and
+    /// the item waits for a person. Other failures do not come from the item, so the item is released. `failures`
+    /// includes this one, and `outcome` is the result of [`combine_with_report`].
     pub fn after(
         job: &JobId,
         outcome: &Outcome,
@@ -65,7 +65,7 @@ impl Closing {
             }
             Outcome::Failed { reason, error, summary } => {
                 let reported = is_agents_own(*reason, error.kind);
-                // Another job would get the same result.
+                // If a person is needed, another job would get the same result.
                 let released = !needs_person && (!reported || rules.on_failure == Some(OnFailure::Release));
                 if released && failures < rules.max_attempts() {
                     return Self::release(format!("{job} failed: {}", error.message));
@@ -89,7 +89,7 @@ impl Closing {
 
 /// Combines the outcome of a job with the report of its agent. A completed job whose agent reports a failure has
 /// failed. A failed job stays failed whatever the agent reports. The summary of the report replaces the last message.
-pub fn of_work(outcome: &Outcome, report: Option<&Report>) -> Outcome {
+pub fn combine_with_report(outcome: &Outcome, report: Option<&Report>) -> Outcome {
     let Some(report) = report else { return outcome.clone() };
     let summary = Some(report.summary.clone());
     match outcome {
@@ -135,9 +135,9 @@ fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     all
 }
 
-/// Limit that is enough for any report, and keeps a text full of links short.
+/// Maximum number of artifacts: enough for any report, and a bound for a text full of links.
 const MAX_ARTIFACTS: usize = 20;
-const LONGEST_ARTIFACT: usize = 300;
+const MAX_ARTIFACT_LENGTH: usize = 300;
 
 static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     // Pull requests, merge requests and commits by URL, and commits by full hash.
@@ -149,7 +149,7 @@ static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
-        let fits = found.len() < MAX_ARTIFACTS && hit.as_str().len() <= LONGEST_ARTIFACT;
+        let fits = found.len() < MAX_ARTIFACTS && hit.as_str().len() <= MAX_ARTIFACT_LENGTH;
         if fits && !found.iter().any(|known| known == hit.as_str()) {
             found.push(hit.as_str().to_owned());
         }
@@ -240,7 +240,8 @@ mod tests {
                 artifacts: vec!["out/a.txt".to_owned()],
                 reported_at: jiff::Timestamp::UNIX_EPOCH,
             };
-            let closing = Closing::after(&job, &of_work(outcome, Some(&report)), Some(&report), rules, 1);
+            let closing =
+                Closing::after(&job, &combine_with_report(outcome, Some(&report)), Some(&report), rules, 1);
             assert_eq!(word(&closing), expected, "{outcome:?} {reported}");
             if let Closing::Complete(result) = closing {
                 assert_eq!(result.summary, report.summary);

@@ -11,7 +11,7 @@ use super::{
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::work::WorkItem;
 
-/// Fields of a job: the documented fields in their documented order, then those of cowhand.
+/// Fields of a job: first the fields that herdctl documents, in their order, then the fields that only cowhand has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRecord {
     pub id: JobId,
@@ -39,7 +39,7 @@ pub struct JobRecord {
     #[serde(default)]
     pub attempt: u32,
     /// Number of attempts that reached a limit of their provider.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub parks: u32,
     /// Attempts that never began; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ pub struct JobRecord {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_none(count: &u32) -> bool {
+const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
@@ -199,7 +199,7 @@ impl TryFrom<JobRecord> for Job {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the record of {id} says {status} but its {field} does not fit")]
+#[error("the record of {id} has the status {status}, which does not match its field `{field}`")]
 pub struct RecordError {
     id: JobId,
     status: JobStatus,

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorKind, Job, JobError, Refused, signature};
+use super::{ErrorKind, Job, JobChangeRefused, JobError, signature};
 
 /// Number of times in a row that a job is requeued for the same reason before it fails.
 pub const MAX_REQUEUES: u32 = 5;
@@ -36,15 +36,15 @@ impl NotBegun {
 /// Attempts of a job that never began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Requeued {
-    /// Reason of the last one; none once an attempt has begun since.
+    /// Reason why the last of these attempts did not begin; none after an attempt has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Number of times in a row with this reason.
     #[serde(default)]
     pub times: u32,
-    /// Total number. These do not count for `retry`.
-    #[serde(default)]
-    pub in_all: u32,
+    /// Total number of attempts that never began. They do not count for `retry`.
+    #[serde(default, rename = "in_all")]
+    pub total: u32,
 }
 
 impl Requeued {
@@ -81,22 +81,22 @@ impl Job {
     /// Requeues the job because its claimed attempt never began. The wait grows each time, because the problem may
     /// last; after the end of a daemon there is no wait. Returns false, and changes nothing, if the job was requeued
     /// too often for this reason.
-    pub fn requeue(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, Refused> {
+    pub fn requeue(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, JobChangeRefused> {
         let mut requeued = self.requeued.clone();
-        requeued.in_all = requeued.in_all.saturating_add(1);
+        requeued.total = requeued.total.saturating_add(1);
         if let Some(reason) = why.reason() {
             let same = requeued.reason.as_deref().is_some_and(|before| same(before, reason));
             requeued.times = if same { requeued.times.saturating_add(1) } else { 1 };
             requeued.reason = Some(reason.to_owned());
         }
-        let wait = if why.reason().is_some() { requeued.in_all.min(MAX_REQUEUE_WAIT) } else { 0 };
+        let wait = if why.reason().is_some() { requeued.total.min(MAX_REQUEUE_WAIT) } else { 0 };
         let wait = SignedDuration::from_secs(wait.into());
         let mut back = self.clone();
         back.back_off(now.checked_add(wait).unwrap_or(now))?;
         if matches!(why, NotBegun::Failed(_)) && requeued.times > MAX_REQUEUES {
             return Ok(false);
         }
-        if back.attempts <= requeued.in_all {
+        if back.attempts <= requeued.total {
             // No attempt has ever run.
             back.run_started_at = None;
         }
@@ -105,7 +105,8 @@ impl Job {
     }
 }
 
-/// Checks whether two messages have the same signature, that is, differ only in numbers and paths made of them.
+/// Checks whether two messages have the same signature, that is, differ only in words with digits, in white space and
+/// in case.
 fn same(one: &str, other: &str) -> bool {
     let signature =
         |message: &str| signature(&JobError { kind: ErrorKind::StartFailed, message: message.to_owned() });

@@ -4,7 +4,7 @@ use super::JobError;
 use crate::cut::cut;
 
 /// Maximum length of a signature, in bytes.
-const LONGEST_SIGNATURE: usize = 500;
+const MAX_SIGNATURE_LENGTH: usize = 500;
 
 /// Returns the signature of a failure: its kind, and its message without numbers, ids and differences of white space
 /// and case.
@@ -23,7 +23,7 @@ pub fn signature(error: &JobError) -> String {
         }
         push_part(&mut text, &mut part);
     }
-    cut(&text, 0, LONGEST_SIGNATURE)
+    cut(&text, 0, MAX_SIGNATURE_LENGTH)
 }
 
 fn push_part(text: &mut String, part: &mut String) {

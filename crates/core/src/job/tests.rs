@@ -41,9 +41,9 @@ fn a_job_is_retried_and_completes() {
     job.set_session("s-1".into()).unwrap();
     job.settle(failed(FailReason::Error, ErrorKind::Exit), &patient(), at(30)).unwrap();
     assert_eq!(job.status(), JobStatus::Pending);
-    assert_eq!(job.start(at(59)), Err(Refused::BackingOff { until: at(60) }));
+    assert_eq!(job.start(at(59)), Err(JobChangeRefused::BackingOff { until: at(60) }));
     job.start(at(60)).unwrap();
-    assert_eq!(job.start(at(61)), Err(Refused::AlreadyRunning));
+    assert_eq!(job.start(at(61)), Err(JobChangeRefused::AlreadyRunning));
     job.settle(Outcome::Completed { summary: Some("Traffic up 12 %.".into()) }, &patient(), at(328)).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&job).unwrap());
 }
@@ -118,11 +118,11 @@ fn a_fork_names_its_parent() {
 fn invalid_transitions_of_a_job_are_refused() {
     let mut pending = new_job();
     let before = pending.clone();
-    assert_eq!(pending.set_session("s".into()), Err(Refused::NotRunning));
+    assert_eq!(pending.set_session("s".into()), Err(JobChangeRefused::NotRunning));
     let completed = Outcome::Completed { summary: None };
-    assert_eq!(pending.settle(completed, &patient(), at(1)), Err(Refused::NotRunning));
+    assert_eq!(pending.settle(completed, &patient(), at(1)), Err(JobChangeRefused::NotRunning));
     let failed = failed(FailReason::Error, ErrorKind::Exit);
-    assert_eq!(pending.settle(failed, &patient(), at(1)), Err(Refused::NotRunning));
+    assert_eq!(pending.settle(failed, &patient(), at(1)), Err(JobChangeRefused::NotRunning));
     assert_eq!(pending, before);
     pending.cancel(Termination::NotStarted, at(1)).unwrap();
     assert_eq!(pending.duration_seconds(), None);
@@ -211,8 +211,9 @@ fn a_requeued_job_waits_longer_each_time() {
     }
 }
 
-/// f: fails to begin as before, g: for another reason, s: because of a shortage, i: the daemon ends, b: begins and
-/// fails. The result counts how often in a row it had the same reason; `!` means too often.
+/// Letters of a story: in f, g and s the attempt does not begin, because of an error (f), another error (g) or a
+/// shortage (s). In i, the daemon ends before the attempt begins. In b, the attempt begins and fails. Each digit of the
+/// result is the number of times in a row with the same reason; `!` means too often.
 #[test]
 fn a_job_that_repeatedly_cannot_begin_fails() {
     for (story, expected) in [
@@ -278,7 +279,7 @@ fn requeued_attempts_do_not_count_for_retry() {
     job.start(now).unwrap();
     job.settle(failed(FailReason::Error, ErrorKind::Exit), &retry, now).unwrap();
     assert_eq!(job.status(), JobStatus::Failed);
-    assert_eq!((job.attempts(), job.requeued().in_all), (5, 3));
+    assert_eq!((job.attempts(), job.requeued().total), (5, 3));
 }
 
 #[derive(Debug, Clone)]
@@ -330,7 +331,7 @@ proptest! {
                 Change::Cancel(how) => job.cancel(how, now),
             };
             if let Some(ended) = &ended {
-                let refused = matches!(answer, Err(Refused::Terminal { .. }));
+                let refused = matches!(answer, Err(JobChangeRefused::Terminal { .. }));
                 prop_assert!(refused);
                 prop_assert_eq!(&job, ended);
             } else if matches!(job.state(), JobState::Ended { .. }) {

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!((run.per_model["a"].input_tokens, run.per_model["a"].output_tokens), (2, 1));
         assert_eq!(run.per_model["a"].cost_usd, Some(0.25));
         assert_eq!((run.num_turns, run.total_cost_usd), (Some(1), Some(0.25)));
-        // A runtime whose counters began anew nevertheless.
+        // A runtime whose counters began at zero again.
         let anew = usage(r#"{"per_model":{"a":{"input_tokens":3}},"total_cost_usd":0.1}"#).since(&before);
         assert_eq!((anew.per_model.len(), anew.total_cost_usd), (0, Some(0.0)));
     }

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use crate::cut::{LONGEST_MARKER, push_cut};
+use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 
 /// Minimum room for any value: a marker in quotes.
-const MIN_VALUE_ROOM: usize = LONGEST_MARKER + 2;
+const MIN_VALUE_ROOM: usize = MAX_MARKER_LENGTH + 2;
 
 /// Key of the note that whole fields are missing.
 const CUT_NOTE_KEY: &str = "cut";
@@ -51,8 +51,8 @@ pub(super) fn fit(message: Value, cap: usize) -> Value {
     Value::Object(fields)
 }
 
-/// Cuts a value so that its JSON has at most `room` bytes, which are at least [`MIN_VALUE_ROOM`]. A container with too many
-/// entries becomes the beginning of its JSON text.
+/// Cuts a value so that its JSON has at most `room` bytes. `room` is at least [`MIN_VALUE_ROOM`]. A container with too
+/// many entries becomes the beginning of its JSON text.
 fn fit_value(value: Value, room: usize) -> Value {
     if length(&value) <= room {
         return value;
@@ -76,7 +76,7 @@ fn fit_object(fields: Map<String, Value>, room: usize) -> Map<String, Value> {
 }
 
 /// Returns the maximum length of each part so that all parts together fit into `room`. Shorter parts stay whole and
-/// leave their rest to the others.
+/// leave the room that they do not use to the others.
 fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     lengths.sort_unstable();
     let count = lengths.len();
@@ -122,7 +122,7 @@ fn cut(text: &str, room: usize) -> Value {
 
 fn note(bytes: usize) -> Value {
     let mut out = String::new();
-    push_cut(&mut out, "", bytes, LONGEST_MARKER, cost);
+    push_cut(&mut out, "", bytes, MAX_MARKER_LENGTH, cost);
     Value::String(out)
 }
 

@@ -86,8 +86,8 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the result in a command's last line, if it has the form of Claude's result line. Such a line is not one of
-/// our messages, so it arrives as plain text.
+/// Returns the result in a line of a command's output, if the line has the form of Claude's result line. Such a line is
+/// not one of our messages, so it arrives as plain text.
 fn result_in(line: &str) -> Option<String> {
     let fields = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");

@@ -207,7 +207,7 @@ fn only_the_long_part_of_a_message_is_cut() {
     ] {
         for cap in [0, 1024, 5000] {
             let line = OutputMessage::from_json(message.clone()).unwrap().to_line(cap).unwrap();
-            assert!(line.len() <= cap.max(OutputMessage::LEAST_CAP), "{case}: {}", line.len());
+            assert!(line.len() <= cap.max(OutputMessage::MIN_CAP), "{case}: {}", line.len());
             let value: Value = serde_json::from_str(&line).unwrap();
             let cut = value.pointer(pointer).and_then(Value::as_str).unwrap();
             assert!(cut.ends_with(" bytes cut …]"), "{case}: {cut}");
@@ -275,10 +275,10 @@ proptest! {
     fn capped_lines_fit_the_cap_and_remain_messages(message in message(), cap in 0_usize..6000) {
         let message = OutputMessage::from_json(message).unwrap();
         let line = message.to_line(cap).unwrap();
-        prop_assert!(line.len() <= cap.max(OutputMessage::LEAST_CAP), "{} over {cap}", line.len());
+        prop_assert!(line.len() <= cap.max(OutputMessage::MIN_CAP), "{} over {cap}", line.len());
         prop_assert!(!line.contains('\n'));
         prop_assert_eq!(read(&line).place(), message.place());
-        if message.to_line(NO_CAP).unwrap().len() > cap.max(OutputMessage::LEAST_CAP) {
+        if message.to_line(NO_CAP).unwrap().len() > cap.max(OutputMessage::MIN_CAP) {
             prop_assert!(line.contains(" bytes cut …]"));
         }
     }

@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::possible_commands::{self, Command, Piece};
 use super::runner;
 use super::shell::{self, Word};
-use super::within::{self, Command, Piece};
 
-/// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` matches any
-/// letters of a word, and as a separate word any words.
+/// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` inside a word
+/// matches any letters; `*` as a separate word matches any number of words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "permission", "examples" = ["Read", "Bash(cargo *)", "mcp__files__*"]))]
@@ -40,7 +40,7 @@ pub enum RuleError {
     #[error("{0:?} has an empty pattern; without the brackets it means every command")]
     Empty(String),
     #[error(
-        "{pattern:?} has {letter:?} in it: a pattern is compared with the words of one plain command, which has no such thing"
+        "{pattern:?} contains {letter:?}: a pattern is compared with the words of one plain command, which cannot contain this character"
     )]
     NotWords { pattern: String, letter: char },
 }
@@ -82,7 +82,7 @@ fn words(text: &str, tool: &str, pattern: &str) -> Result<Vec<String>, RuleError
 
 impl Rule {
     /// Checks whether the rule matches with certainty, for allow rules.
-    pub(super) fn surely_means(&self, tool: &str, input: &Value) -> bool {
+    pub(super) fn matches_surely(&self, tool: &str, input: &Value) -> bool {
         if !letters_match(&self.tool, tool) {
             return false;
         }
@@ -90,29 +90,29 @@ impl Rule {
         let only_harmless =
             input.as_object().is_some_and(|fields| fields.keys().all(|key| HARMLESS.contains(&key.as_str())));
         let words = input.get("command").and_then(Value::as_str).and_then(shell::plain);
-        only_harmless && words.is_some_and(|words| surely(pattern, &words))
+        only_harmless && words.is_some_and(|words| matches_words_surely(pattern, &words))
     }
 
     /// Checks whether the rule may match, for deny and ask rules.
-    pub(super) fn could_mean(&self, tool: &str, input: &Value) -> bool {
+    pub(super) fn may_match(&self, tool: &str, input: &Value) -> bool {
         if !letters_match(&self.tool.to_ascii_lowercase(), &tool.to_ascii_lowercase()) {
             return false;
         }
         let Some(pattern) = &self.words else { return true };
         let commands = match input.get("command") {
-            Some(Value::String(text)) => within::commands(text),
+            Some(Value::String(text)) => possible_commands::commands(text),
             Some(Value::Array(words)) => {
                 let words: Option<Vec<String>> =
                     words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-                words.and_then(|words| within::commands_of_words(&words))
+                words.and_then(|words| possible_commands::commands_of_words(&words))
             }
             _ => None,
         };
-        commands.is_none_or(|commands| commands.iter().any(|command| could(pattern, command)))
+        commands.is_none_or(|commands| commands.iter().any(|command| may_match_words(pattern, command)))
     }
 }
 
-fn surely(pattern: &[String], words: &[Word]) -> bool {
+fn matches_words_surely(pattern: &[String], words: &[Word]) -> bool {
     let mut reached = vec![false; words.len() + 1];
     reached[0] = true;
     for part in pattern {
@@ -125,7 +125,7 @@ fn surely(pattern: &[String], words: &[Word]) -> bool {
     reached[words.len()]
 }
 
-fn could(pattern: &[String], command: &Command) -> bool {
+fn may_match_words(pattern: &[String], command: &Command) -> bool {
     let words = &command.words;
     let is_open = |at: usize| words[at] == Piece::Open;
     // An open piece may expand to no word at all.
@@ -136,7 +136,7 @@ fn could(pattern: &[String], command: &Command) -> bool {
         reached
     };
     let is_option = |at: usize| matches!(&words[at], Piece::Known(word) if word.starts_with(['-', '+']));
-    // `git -C . push` is a `git push`: options may precede every word but the first, each with a value.
+    // `git -C . push` is a `git push`: options may precede every word but the first, and each option may have a value.
     let pass_options = |mut reached: Vec<bool>| {
         for at in 0..words.len() {
             if reached[at] && is_option(at) {
@@ -146,7 +146,7 @@ fn could(pattern: &[String], command: &Command) -> bool {
         }
         reached
     };
-    let mut reached = vec![command.anywhere; words.len() + 1];
+    let mut reached = vec![command.may_begin_anywhere; words.len() + 1];
     reached[0] = true;
     reached = pass(reached);
     for (index, part) in pattern.iter().enumerate() {

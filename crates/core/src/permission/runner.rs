@@ -84,7 +84,7 @@ const KEYWORDS: [&str; 22] = [
     "select", "then", "time", "until", "while", "{", "}", "((",
 ];
 
-/// Programs with their own language, in which any word may be a program.
+/// Programs with their own language, which may run any of their words as a command.
 const INTERPRETERS: [&str; 16] = [
     "awk",
     "bun",

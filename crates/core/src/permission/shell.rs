@@ -1,6 +1,5 @@
-//! A parser for shell commands that accepts only a single plain command. A text for which a shell would do more (run
-//! two commands, expand a variable, redirect, define) is not plain. The same applies to everything that shells treat
-//! differently.
+//! A parser for shell commands that accepts only a single plain command. A text is not plain if a shell would do more
+//! with it (run two commands, expand a variable, redirect, define), or if shells treat it differently.
 
 use super::runner;
 

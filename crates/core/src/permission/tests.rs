@@ -240,7 +240,7 @@ fn denied_commands_are_found_inside_other_commands() {
     assert_eq!(of_command(&rules, &hidden), DENIED("Bash(rm *)"));
 }
 
-/// Options before a subcommand do not change what it is.
+/// Options before a subcommand do not hide it from a rule.
 #[test]
 fn options_before_a_subcommand_do_not_evade_rules() {
     let asks =
@@ -363,11 +363,11 @@ fn invalid_permission_rules_are_refused() {
         ),
         (
             "Bash(cargo * && ls)",
-            "\"cargo * && ls\" has '&' in it: a pattern is compared with the words of one plain command, which has no such thing",
+            "\"cargo * && ls\" contains '&': a pattern is compared with the words of one plain command, which cannot contain this character",
         ),
         (
             "Bash(git commit -m \"x\")",
-            "\"git commit -m \\\"x\\\"\" has '\"' in it: a pattern is compared with the words of one plain command, which has no such thing",
+            "\"git commit -m \\\"x\\\"\" contains '\"': a pattern is compared with the words of one plain command, which cannot contain this character",
         ),
         ("Re ad", r#""Re ad" names no tool; for example Read, Bash(cargo *) or mcp__files__*"#),
     ] {

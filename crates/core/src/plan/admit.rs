@@ -1,6 +1,6 @@
-//! May a job start now? [`admit`] is the one place with this rule. The planner asks it for pending jobs, and the store
-//! asks it again in the transaction that claims a job, or that fires and claims one at once. Work items are taken only for
-//! places that [`free_places`] counts.
+//! May a job start now? [`admit`] is the only function with this rule. The planner calls it for pending jobs. The store
+//! calls it again in the transaction that claims a job, or that creates and claims a job at once. Work items are taken
+//! only for places that [`free_places`] counts.
 
 use jiff::Timestamp;
 
@@ -17,7 +17,7 @@ pub struct StartFacts<'a> {
     pub over: Option<OverBudget>,
     /// Time before which the job does not start.
     pub not_before: Option<Timestamp>,
-    /// Reason of its schedule.
+    /// Reason why its schedule holds the job, if there is one.
     pub hold: Option<ScheduleHold<'a>>,
     pub places: AgentPlaces,
     /// True if a running job has the session that the job continues.
@@ -26,7 +26,7 @@ pub struct StartFacts<'a> {
     pub provider: Option<ProviderWait>,
 }
 
-/// Whether a job may start now, or the first reason why not.
+/// Decision whether a job may start now, with the first reason why not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Admission<'a> {
     Admitted,
@@ -71,7 +71,7 @@ impl AgentPlaces {
         self.max.saturating_sub(self.taken)
     }
 
-    /// Returns the places if so many more were taken.
+    /// Returns the places as if `more` further places were taken.
     pub(super) const fn without(self, more: u32) -> Self {
         Self { max: self.max, taken: self.taken.saturating_add(more) }
     }
@@ -88,16 +88,16 @@ impl AgentPlaces {
     }
 }
 
-/// Returns how many more jobs of the schedule the agent could run now, in addition to running jobs and to ready jobs that
-/// come before.
+/// Returns how many more jobs of the schedule the agent could run now, in addition to running jobs and to ready jobs
+/// that come before them.
 pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot: &Snapshot) -> usize {
     let ready = ReadyJobs::of(agent, snapshot, &Holds::of(agent, snapshot, now), now);
     (agent.max_concurrent as usize).saturating_sub(ready.before(snapshot.next_turn(schedule)))
 }
 
 /// Jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs that their
-/// schedule holds do not count. `before_new` in `store/src/claims.rs` repeats this for one transaction, and counts jobs that
-/// their schedule holds.
+/// schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs` repeats this rule for one transaction, but
+/// also counts jobs that their schedule holds.
 pub(super) struct ReadyJobs {
     /// Number of those that come before every new firing: running jobs, and jobs of work items.
     first: usize,

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Action, Hold, Live, Places, Snapshot};
+use super::{Action, FiringPlaces, Hold, LiveWork, Snapshot};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::{Jitter, MAX_MISFIRES, Misfire, Overlap};
@@ -16,7 +16,7 @@ pub(super) struct DueCheck<'a> {
     pub(super) now: Timestamp,
     pub(super) schedule: &'a Schedule,
     pub(super) record: &'a ScheduleRecord,
-    pub(super) live: &'a Live<'a>,
+    pub(super) live: &'a LiveWork<'a>,
     /// True if other schedules have the same interval.
     pub(super) shares_interval: bool,
     pub(super) snapshot: &'a Snapshot,
@@ -29,7 +29,7 @@ pub(super) struct DueResult {
 }
 
 impl DueCheck<'_> {
-    pub(super) fn verdict(&self, places: &mut Places) -> DueResult {
+    pub(super) fn verdict(&self, places: &mut FiringPlaces) -> DueResult {
         let TriggerKind::Clock(trigger) = self.schedule.trigger.kind() else { return DueResult::default() };
         match trigger {
             ClockTrigger::Interval(interval) => self.interval(interval, places),
@@ -47,14 +47,14 @@ impl DueCheck<'_> {
         } else {
             Jitter::NONE
         });
-        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
+        let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval, even if the clock was set.
         let from = self.counted_from().map(|from| from.min(self.now));
         interval.next_trigger(from, jitter, place, self.record.armed_at.min(self.now))
     }
 
-    /// Returns the end of its last run, or with a work source its last poll if that is later, on the wall clock as it
-    /// is set now.
+    /// Returns the end of the schedule's last run, or, with a work source, the time of its last poll if that is later.
+    /// The time is on the wall clock as it is set now.
     fn counted_from(&self) -> Option<Timestamp> {
         let now = self.snapshot.moment(self.now);
         let polled_at = self.polled_at().filter(|_| self.live.takes_work);
@@ -75,8 +75,9 @@ impl DueCheck<'_> {
         Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation)
     }
 
-    /// Checks whether the last firing has to end before the next one. With a work source only the poll itself has to
-    /// end, so that free places are filled while other jobs run long; after a pause, also the probe.
+    /// Checks whether the last firing has not ended yet, so that the next one has to wait. With a work source, only the
+    /// poll itself has to end, so that free places are filled while jobs run for a long time. After a pause, the probe
+    /// has to end too.
     pub(super) fn is_under_way(&self) -> bool {
         if self.live.takes_work {
             self.live.preparing
@@ -89,12 +90,12 @@ impl DueCheck<'_> {
 
     /// Decides about an interval, which counts from the end of the last job that it fired. There is no next time before
     /// that job has ended. With a work source it also counts from the last poll.
-    fn interval(&self, interval: Interval, places: &mut Places) -> DueResult {
+    fn interval(&self, interval: Interval, places: &mut FiringPlaces) -> DueResult {
         if self.is_under_way() {
             return DueResult::default();
         }
         let (key, mut due) = (self.interval_key(), self.interval_due(interval));
-        // Jobs that end one after another must not delay the poll that sees all items.
+        // Jobs that end one after another must not postpone the regular poll, which sees all items.
         let poll_due = self.polled_at().and_then(|at| at.checked_add(interval.duration()).ok());
         if self.wants_fill(places) && poll_due.is_some_and(|at| at <= self.now) {
             due = due.min(self.now);
@@ -125,8 +126,8 @@ impl DueCheck<'_> {
         verdict
     }
 
-    /// Checks whether it may look for work now although it is not due.
-    fn wants_fill(&self, places: &Places) -> bool {
+    /// Checks whether the schedule may look for work now although it is not due.
+    fn wants_fill(&self, places: &FiringPlaces) -> bool {
         let is_open = || self.schedule.timing.next_allowed(self.now, self.zone()) == Some(self.now);
         self.live.takes_work
             && self.record.fill
@@ -136,7 +137,7 @@ impl DueCheck<'_> {
             && is_open()
     }
 
-    fn fill(&self, places: &mut Places, verdict: &mut DueResult) {
+    fn fill(&self, places: &mut FiringPlaces, verdict: &mut DueResult) {
         if self.wants_fill(places) {
             let key = Occurrence::Fill(self.record.fill_count + 1).key(self.record.generation);
             verdict.fire(self, key, self.now, FiringOutcome::Ran);
@@ -144,7 +145,7 @@ impl DueCheck<'_> {
         }
     }
 
-    fn delay(&self, run_at: Timestamp, places: &mut Places) -> DueResult {
+    fn delay(&self, run_at: Timestamp, places: &mut FiringPlaces) -> DueResult {
         let timing = &self.schedule.timing;
         let due = run_at.max(timing.start_at.unwrap_or(run_at));
         let Some(opens) = timing.next_allowed(due.max(self.now), self.zone()) else {
@@ -164,19 +165,19 @@ impl DueCheck<'_> {
         verdict
     }
 
-    /// Returns the time up to which its due times are decided or do not count.
+    /// Returns the time up to which the due times of the schedule are decided or do not count.
     pub(super) fn decided_until(&self) -> Timestamp {
         let armed_at = self.record.armed_at;
         self.record.last_due.map_or(armed_at, |last| last.max(armed_at))
     }
 
-    fn cron(&self, cron: &Cron, places: &mut Places) -> DueResult {
+    fn cron(&self, cron: &Cron, places: &mut FiringPlaces) -> DueResult {
         let since = self.decided_until();
         let mut verdict = DueResult::default();
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
             let replayed = self.record.replay_until.is_some_and(|until| due <= until);
             let outcome = match outcome {
-                // It usually has its row already, so nothing has to make room for it.
+                // A due time that the clock shows again usually has its row already, so no job has to make room for it.
                 FiringOutcome::Ran if replayed => Some(outcome),
                 FiringOutcome::Ran => self.overlap_outcome(due, places, &mut verdict),
                 decided => Some(decided),
@@ -192,8 +193,8 @@ impl DueCheck<'_> {
         verdict
     }
 
-    /// Returns the due times in (since, now] and within its bounds, oldest first. If there are very many, returns only
-    /// the newest, because no policy runs more.
+    /// Returns the due times in (since, now] and between `start_at` and `end_at`, oldest first. Returns at most the
+    /// newest [`MAX_MISFIRES`], because no policy runs more.
     pub(super) fn overdue(&self, cron: &Cron, since: Timestamp) -> Vec<Timestamp> {
         let timing = &self.schedule.timing;
         let just_after = self.now.checked_add(SignedDuration::from_nanos(1)).unwrap_or(self.now);
@@ -230,7 +231,7 @@ impl DueCheck<'_> {
         let Some(jitter) = self.schedule.timing.jitter else { return due };
         let Some(next) = cron.next_after(due, self.zone()) else { return due };
         let key = Occurrence::Cron(due).key(self.record.generation);
-        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
+        let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
         due.checked_add(jitter.share_of(next.duration_since(due), place)).unwrap_or(due)
     }
 
@@ -257,18 +258,19 @@ impl DueCheck<'_> {
         self.now.duration_since(due)
     }
 
-    /// Checks whether no daemon could fire it in time. A due time that had to wait, or that is late because the machine
-    /// was busy, was not missed.
+    /// Checks whether no daemon could fire at this due time. A due time that had to wait, or that is late because the
+    /// machine was busy, was not missed.
     pub(super) fn missed(&self, due: Timestamp) -> bool {
         let held_back = self.record.waiting.as_ref().is_some_and(|waiting| due >= waiting.due);
         !held_back && !self.snapshot.uptime.covers(due, self.snapshot.moment(self.now))
     }
 
-    /// Decides the outcome of a firing that should run, by the jobs that have not ended; none if it has to wait.
+    /// Decides the outcome of a firing that should run, from the live jobs, the budget and the places; none if it has
+    /// to wait.
     fn overlap_outcome(
         &self,
         due: Timestamp,
-        places: &mut Places,
+        places: &mut FiringPlaces,
         verdict: &mut DueResult,
     ) -> Option<FiringOutcome> {
         // `run_all` runs each missed firing. They queue, because otherwise the first would displace the others.
@@ -283,7 +285,7 @@ impl DueCheck<'_> {
         }
         // Check the budget before the places: a firing without budget keeps its turn until there is budget.
         match places.over {
-            // Running attempts have reserved the amount that it needs; it runs if they leave enough.
+            // Running attempts have reserved the amount that this firing needs. It runs if they leave enough.
             Some(over) if over.fits_after_running() => {
                 verdict.wait(self, due, Hold::OverBudget(over));
                 verdict.wake_at = over.until;
@@ -303,17 +305,19 @@ impl DueCheck<'_> {
         Some(FiringOutcome::Ran)
     }
 
-    /// Returns the policy for what it fires beside its own live jobs. An interval counts from the end of the job that it
-    /// fired, so only one that was started by hand can live beside its next; without that it is due like one with `skip`.
+    /// Returns the overlap policy for the next firing. An interval counts from the end of the job that it fired, so
+    /// only a job that was started by hand can still be live when the interval is due. Without such a job, the interval
+    /// fires as with `skip`.
     fn overlap(&self) -> Overlap {
         let is_interval = matches!(self.schedule.trigger, TriggerConfig::Interval { .. });
         if is_interval && self.live.is_empty() { Overlap::Skip } else { self.schedule.timing.overlap }
     }
 
-    /// Queueing firings, and those that push the previous job aside, never wait.
-    fn hold(&self, places: &Places) -> Option<Hold> {
+    /// Returns the reason why the next firing has to wait, if there is one. With `queue`, and with `cancel_previous`
+    /// while a job is live, a firing does not wait.
+    fn hold(&self, places: &FiringPlaces) -> Option<Hold> {
         match self.overlap() {
-            // Its jobs have items of their own, and none of them is in another's way.
+            // Each job has its own item, so the jobs do not exclude each other.
             _ if self.live.takes_work => places.full(self.live),
             Overlap::Queue => None,
             Overlap::CancelPrevious if !self.live.is_empty() => None,
@@ -336,7 +340,7 @@ impl DueCheck<'_> {
     }
 }
 
-/// Spread of intervals without a configured jitter.
+/// Jitter of equal intervals without a configured jitter.
 const AUTOMATIC_JITTER: Jitter = Jitter::ONE;
 
 impl DueResult {
@@ -350,17 +354,17 @@ impl DueResult {
 
     fn fire(&mut self, check: &DueCheck<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
         let is_cron = matches!(check.schedule.trigger, TriggerConfig::Cron { .. });
-        let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && check.missed(due);
+        let by_misfire = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && check.missed(due);
         let waited = check.record.waiting.as_ref().map(|waiting| waiting.reason);
         let after_hours = !is_cron && !key.is_fill() && waited == Some(SkipReason::OutsideHours);
         let schedule = check.schedule.id;
-        self.actions.push(Action::Fire { schedule, key, due, outcome, made_up, after_hours });
+        self.actions.push(Action::Fire { schedule, key, due, outcome, by_misfire, after_hours });
     }
 
     /// Adds the wait once: the record stores the reason and the start.
     fn wait(&mut self, check: &DueCheck<'_>, due: Timestamp, hold: Hold) {
         let known = check.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
-        // A row before it clears the stored wait.
+        // A row that is written before this action clears the stored wait.
         if !known || !self.actions.is_empty() {
             self.actions.push(Action::Wait { schedule: check.schedule.id, due, hold });
         }

@@ -2,15 +2,15 @@
 
 use jiff::Timestamp;
 
-use super::coming::Outlook;
 use super::due::DueCheck;
+use super::next_firings::Outlook;
 use crate::cron::Cron;
 use crate::policy::{MAX_MISFIRES, Misfire};
 use crate::roster::{Agent, Schedule};
 use crate::schedule::FiringOutcome;
 use crate::trigger::TriggerConfig;
 
-/// Limit of the count.
+/// Maximum number of due times that are counted.
 const MAX_COUNTED: usize = 1_000;
 
 /// Due times of a cron schedule that passed while no daemon ran, and what the next daemon does with them.
@@ -26,7 +26,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// Describes what was missed since when, and what a daemon does about it when it starts.
+    /// Describes which due times were missed, and what a daemon does about them when it starts.
     pub fn sentence(&self) -> String {
         let since = format!("{:.0}", self.since);
         let what = match self.times {
@@ -49,7 +49,8 @@ impl Missed {
 }
 
 impl Outlook<'_> {
-    /// Returns the missed due times of a cron schedule, if no daemon runs: if `uptime` of the snapshot begins now.
+    /// Returns the missed due times of a cron schedule. The snapshot has to be one without a running daemon: its
+    /// `uptime` begins now.
     pub fn missed(&self, agent: &Agent, schedule: &Schedule) -> Option<Missed> {
         let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
         self.search(agent, schedule, |search| search.check.backlog(expression))

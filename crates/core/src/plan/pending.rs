@@ -1,4 +1,4 @@
-//! What a pending job waits for although its time has come.
+//! Reasons why a pending job waits although its time has come.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,22 +10,23 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleState, SkipReason};
 use crate::trigger::Driver;
 
-/// What a pending job waits for although its time has come.
+/// Reason why a pending job waits although its time has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AwaitedStart {
-    /// None if nothing is in its way but that no daemon runs.
+    /// Reason of the wait; none if only a daemon is missing.
     pub reason: Option<SkipReason>,
-    /// When that ends by itself, if that is known.
+    /// Time at which the wait ends by itself, if known.
     pub until: Option<Timestamp>,
     pub sentence: String,
 }
 
-/// Why a job does not start that nothing else holds.
+/// Sentence about a job that waits only for a daemon.
 const NO_DAEMON: &str = "no daemon runs; it starts when a daemon does";
 
 impl Snapshot {
-    /// Returns what a pending job waits for whose time has come: a place of its agent, its session, a slot of its provider,
-    /// or a daemon. None if it runs, has to wait for a time, or starts at the daemon's next tick.
+    /// Returns the reason why a pending job waits although its time has come: it needs a place of its agent, its
+    /// session, a slot of its provider, or a daemon. None if the job runs, has to wait for a time, or starts at the
+    /// daemon's next tick.
     pub fn awaited_start(
         &self,
         roster: &Roster,
@@ -38,7 +39,7 @@ impl Snapshot {
         }
         let slot = self.slot_wait(roster, agent, job, now);
         let facts = StartFacts {
-            // Callers have excluded these two.
+            // Callers have checked the budget and the hold already.
             over: None,
             hold: None,
             not_before: None,
@@ -61,7 +62,7 @@ impl Snapshot {
                 awaited(Some(SkipReason::AtCapacity), until, sentence)
             }
             Admission::Admitted | Admission::OverBudget(_) | Admission::NotBefore(_) | Admission::Held(_) => {
-                if self.is_watched(now) {
+                if self.has_daemon(now) {
                     None
                 } else {
                     awaited(None, None, NO_DAEMON.to_owned())
@@ -70,8 +71,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether a daemon of the fleet runs, as far as the snapshot knows.
-    pub fn is_watched(&self, now: Timestamp) -> bool {
+    /// Checks whether a daemon of the fleet runs, as far as the snapshot shows.
+    pub fn has_daemon(&self, now: Timestamp) -> bool {
         let just_now = now.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(now);
         self.uptime.covers(just_now, self.moment(now))
     }
@@ -86,8 +87,8 @@ impl Snapshot {
         self.ready_in_order(agent, now).find(|job| job.schedule == Some(schedule))
     }
 
-    /// Returns the pending jobs of an agent whose time has come and that neither their schedule nor a usage limit holds,
-    /// in the order in which they start.
+    /// Returns the pending jobs of an agent whose time has come, in the order in which they start. Jobs that their
+    /// schedule or a usage limit holds are left out.
     fn ready_in_order(&self, agent: &Agent, now: Timestamp) -> impl Iterator<Item = &LiveJob> {
         let holds = Holds::of(agent, self, now);
         let jobs = self.starting_order(agent).into_iter().map(|(job, _)| job);
@@ -96,25 +97,30 @@ impl Snapshot {
         })
     }
 
-    /// Says what comes before a job that waits for a place of its agent.
+    /// Describes the jobs and firings that come before a job that waits for a place of its agent.
     fn sentence_about_place(&self, agent: &Agent, job: &LiveJob, running: u32, now: Timestamp) -> String {
         let order = self.starting_order(agent);
         let holds = Holds::of(agent, self, now);
         let earlier = order.iter().take_while(|(waits, _)| waits.id != job.id);
         let jobs = earlier.filter(|(waits, _)| self.takes_next_place(agent, &holds, waits, now)).count();
         let own_turn = order.iter().find(|(waits, _)| waits.id == job.id).and_then(|(_, turn)| *turn);
-        // A job with an item has its place before each new firing, and so has a job without a turn.
+        // A job with an item, or without a turn, comes before every new firing.
         let turn = own_turn.filter(|_| job.item.is_none());
         let firings = turn.map_or(0, |turn| self.firings_before(agent, turn));
-        let places = if running == 1 { "1 place".to_owned() } else { format!("{running} places") };
         let before = what_comes_before(jobs, firings);
-        format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name)
+        let taken = if running == 1 {
+            format!("the only place of {} is taken", agent.name)
+        } else {
+            format!("all {running} places of {} are taken", agent.name)
+        };
+        format!("{taken} (`max_concurrent`); {before}")
     }
 
-    /// Whether a pending job would take a place that becomes free now.
+    /// Checks whether a pending job would take a place that becomes free now.
     fn takes_next_place(&self, agent: &Agent, holds: &Holds<'_>, job: &LiveJob, now: Timestamp) -> bool {
         let is_in_turn = job.is_ready(now) || job.requeued.keeps_place();
-        // The limit of the agent holds all its jobs. Only one that continues a session can wait for another limit.
+        // A usage limit of the agent applies to all its jobs. Only a job that continues a session can wait for another
+        // limit.
         let is_limited = || job.resumes.is_some() && self.limit_of(agent, job, now).is_some();
         is_in_turn && holds.job(job).is_none() && !is_limited()
     }
@@ -133,7 +139,7 @@ impl Snapshot {
         usize::from(waiting.is_some_and(|waiting| waiting.reason == SkipReason::AtCapacity))
     }
 
-    /// Whether a running job of the agent has the session of this one.
+    /// Checks whether a running job of the agent uses the session of this job.
     pub(super) fn has_busy_session(&self, agent: &Agent, job: &LiveJob) -> bool {
         let key = agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
         key.is_some_and(|key| self.busy_sessions(agent).contains(&key))
@@ -159,12 +165,13 @@ fn what_comes_before(jobs: usize, firings: usize) -> String {
 }
 
 impl LiveJob {
-    /// Whether it is pending and does not have to wait for a time.
+    /// Checks whether the job is pending and does not have to wait for a time.
     pub fn is_ready(&self, now: Timestamp) -> bool {
         matches!(self.state, LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now))
     }
 
-    /// Returns since when its retry is due. None for a job without an attempt and for one whose retry lies ahead.
+    /// Returns the time since which the retry of the job is due. None if the job has had no attempt, or if its retry is
+    /// in the future.
     pub fn retry_due(&self, now: Timestamp) -> Option<Timestamp> {
         match self.state {
             LiveState::Pending { not_before } if self.began_at.is_some() => {

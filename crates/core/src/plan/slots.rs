@@ -29,7 +29,7 @@ pub struct SlotWait {
     pub sentence: String,
 }
 
-/// A slot for a job: of the agent itself, or of its fallback of this number.
+/// A slot for a job: of the agent itself, or of the fallback with this number.
 pub(super) struct FoundSlot {
     pub(super) fallback: Option<usize>,
     /// None for an agent without a provider.
@@ -37,25 +37,25 @@ pub(super) struct FoundSlot {
 }
 
 /// Returns the agents that may run the job, in their order: the agent and its fallbacks. A job with a session continues
-/// only where its session can, so that finished work is not repeated.
+/// only with a program that can continue the session, so that finished work is not repeated.
 fn candidates<'a>(
     agent: &'a Agent,
     job: &LiveJob,
 ) -> Box<dyn Iterator<Item = (Option<usize>, Cow<'a, Agent>)> + 'a> {
     match &job.resumes {
         None => Box::new(agent.with_fallbacks()),
-        Some(runtime) => Box::new(agent.successors(runtime, job.provider.as_deref()).into_iter()),
+        Some(runtime) => Box::new(agent.able_to_continue(runtime, job.provider.as_deref()).into_iter()),
     }
 }
 
 impl Snapshot {
-    /// Returns the limit that the job waits for: all candidates are used up, and this limit ends first.
+    /// Returns the usage limit that the job waits for: the one that ends first. None if a candidate is not used up.
     pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
     }
 
-    /// Returns the provider that the job waits for although it is not used up: all its slots are taken, or its last
-    /// start is too recent. The first candidate whose provider is not used up decides.
+    /// Returns the wait for a provider that is not used up: all its slots are taken, or its last start is too recent.
+    /// The first candidate whose provider is not used up decides.
     pub fn slot_wait(
         &self,
         roster: &Roster,
@@ -81,14 +81,14 @@ impl Snapshot {
             }
             ProviderWait::Full => {
                 let places = slot.limits.max_concurrent?;
-                let how = format!("as many jobs run at the provider {name} as it has places");
+                let how = format!("all slots of the provider {name} are taken");
                 (None, format!("{how} ({places}, `max_concurrent`)"))
             }
         };
         Some(SlotWait { until, sentence })
     }
 
-    /// Returns the limit that a new job of the agent would wait for.
+    /// Returns the usage limit that a new job of the agent would wait for.
     pub fn limit(&self, agent: &Agent, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(agent.with_fallbacks().map(|(_, candidate)| candidate), now)
     }

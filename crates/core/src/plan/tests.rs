@@ -1,9 +1,9 @@
-//! Each case is a moment: a fleet, a snapshot of the store, and the lines of the resulting plan.
+//! Each case has a fleet, a snapshot of the store, the current time, and the lines of the resulting plan.
 
 mod clocks;
-mod coming;
 mod ends;
 mod money;
+mod next_firings;
 mod overdue;
 mod overlap;
 mod pending;
@@ -72,7 +72,7 @@ impl Scene {
     }
 
     fn last_run(mut self, end: &str) -> Self {
-        self.record().looked(at(end).into());
+        self.record().record_look(at(end).into());
         self.record().interval_count = 1;
         self
     }
@@ -355,7 +355,7 @@ fn every_schedule_of_every_agent_is_planned() {
 fn two_due_schedules_share_the_places() {
     let mut scene = Scene::new(EVERY);
     scene.add("t", HOURLY);
-    scene.record().looked(at("09:00").into());
+    scene.record().record_look(at("09:00").into());
     assert_eq!(
         scene.plan("10:00"),
         "ran interval:1 09:05 | coalesced cron 01:00 | coalesced cron 02:00 | coalesced cron 03:00 | coalesced cron 04:00 | coalesced cron 05:00 | coalesced cron 06:00 | coalesced cron 07:00 | coalesced cron 08:00 | coalesced cron 09:00 | Skipping a/t: at max capacity (1/1), due 10:00"
@@ -500,7 +500,7 @@ fn equal_intervals_are_spread_by_default_and_cron_is_not() {
         scene.add(&format!("s{number}"), r#"{"type":"interval","interval":"1h"}"#);
     }
     for record in scene.snapshot.schedules.values_mut() {
-        record.looked(at("09:00").into());
+        record.record_look(at("09:00").into());
     }
     let due: std::collections::BTreeSet<Timestamp> = scene.roster.agents[0]
         .schedules

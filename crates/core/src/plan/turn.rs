@@ -1,5 +1,5 @@
-//! The order in which the schedules of an agent get its places. A schedule with `overlap: queue` makes a job at each due
-//! time. If its jobs came first because they exist already, no other schedule of the agent would ever get a place.
+//! The order in which the schedules of an agent get its places. A schedule with `overlap: queue` makes a job at each
+//! due time. If its jobs came first because they exist already, no other schedule of the agent would ever get a place.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::policy::Overlap;
 use crate::roster::{Agent, Schedule};
 use crate::trigger::Driver;
 
-/// Turn of a waiting firing, or of the job that it made. The lesser turn gets a free place first.
+/// Turn of a waiting firing, or of the job that it made. The smaller turn gets a free place first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PlaceTurn {
     /// Number of jobs of its schedule that run, or that start before it.
@@ -28,8 +28,9 @@ impl Snapshot {
         PlaceTurn { before, last_run_at: self.last_run_at(schedule.id) }
     }
 
-    /// Returns the pending jobs of an agent in the order in which they start: oldest first, but the jobs that the clock
-    /// fired change places among themselves by their turns, and a job that replaces a cancelled one comes first.
+    /// Returns the pending jobs of an agent in the order in which they start: oldest first, except that the jobs that
+    /// the clock fired are sorted by their turns among themselves, and that a job that replaces a cancelled one comes
+    /// first.
     pub(super) fn starting_order(&self, agent: &Agent) -> Vec<(&LiveJob, Option<PlaceTurn>)> {
         let mut before: HashMap<ScheduleId, usize> = HashMap::new();
         for id in self.jobs.iter().filter(|job| job.runs()).filter_map(|job| job.schedule) {

@@ -16,14 +16,14 @@ pub struct Jitter(u8);
 impl Jitter {
     pub const NONE: Self = Self(0);
     pub const ONE: Self = Self(1);
-    pub const LARGEST: u8 = 10;
+    pub const MAX_PERCENT: u8 = 10;
 
     pub fn percent(percent: u8) -> Result<Self, PolicyError> {
-        if percent <= Self::LARGEST { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
+        if percent <= Self::MAX_PERCENT { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
     }
 
     /// Returns the position of a firing in 0..1, which is the same for the same schedule and key on every machine.
-    pub fn place(schedule: &str, key: &str) -> f64 {
+    pub fn position(schedule: &str, key: &str) -> f64 {
         // FNV-1a, then the finisher of splitmix, so that similar inputs also differ in the high bits. A hash of the
         // standard library may change between releases; this one must not.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -88,9 +88,9 @@ mod tests {
         let hour = SignedDuration::from_hours(1);
         assert_eq!(Jitter(10).share_of(hour, 0.999), SignedDuration::from_millis(359_640));
         assert_eq!(Jitter::NONE.share_of(hour, 0.999), SignedDuration::ZERO);
-        assert_eq!(Jitter::place("a", "k").to_bits(), 4_605_658_892_822_547_399, "the same for ever");
+        assert_eq!(Jitter::position("a", "k").to_bits(), 4_605_658_892_822_547_399, "the same for ever");
         let places: Vec<f64> =
-            (0..1_000).map(|n| Jitter::place("agent/check", &format!("interval:{n}"))).collect();
+            (0..1_000).map(|n| Jitter::position("agent/check", &format!("interval:{n}"))).collect();
         assert!(places.iter().all(|place| (0.0..1.0).contains(place)));
         for tenth in 0..10 {
             let low = f64::from(tenth) / 10.0;

@@ -56,8 +56,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Reads it from the metadata of a task, only for the trigger that writes it, because other metadata may come from
-    /// anywhere.
+    /// Reads the upstream job from the metadata of a task, only for the trigger that writes it, because other metadata
+    /// may come from anywhere.
     pub(crate) fn of(trigger: &str, task: &Task) -> Option<Self> {
         let get = |key: &str| task.metadata.get(key).filter(|_| trigger == "dispatch_result");
         Some(Self {
@@ -71,7 +71,7 @@ impl Upstream {
         })
     }
 
-    /// Writes it to metadata. Texts longer than a prompt could contain are cut.
+    /// Writes the upstream job to metadata. Texts longer than a prompt could contain are cut.
     pub fn write(self, metadata: &mut IndexMap<String, String>) {
         let Self { agent, schedule, job_id, status, result, summary, work_item } = self;
         let pairs = [
@@ -90,7 +90,7 @@ impl Upstream {
 
 impl Context<'_> {
     /// Checks whether the job may contain text from outside. Firings by the clock contain only own text.
-    pub(super) fn brings_words(&self) -> bool {
+    pub(super) fn may_have_outside_text(&self) -> bool {
         self.work_item.is_some() || !matches!(self.firing.trigger, "interval" | "cron" | "delay")
     }
 

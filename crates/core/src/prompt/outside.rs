@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use super::{PROMPT_CAP, VALUE_CAP};
-use crate::cut::{LONGEST_MARKER, push_cut};
+use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 use crate::invisible::is_invisible;
 
 /// One part of a prompt.
@@ -80,16 +80,16 @@ pub fn one_line(text: &str) -> String {
 
 /// Assembles the prompt with at most [`PROMPT_CAP`] bytes. If it is too long, the longest values are cut first, so that
 /// own text and the ends of fences remain.
-pub(super) fn lay_out(parts: &[PromptPart]) -> String {
+pub(super) fn assemble(parts: &[PromptPart]) -> String {
     let mut cap = VALUE_CAP;
     loop {
-        let page = Page::of(parts, cap);
-        if page.len() <= PROMPT_CAP {
-            return page;
+        let prompt = PromptBuilder::of(parts, cap);
+        if prompt.len() <= PROMPT_CAP {
+            return prompt;
         }
-        if cap <= LONGEST_MARKER {
+        if cap <= MAX_MARKER_LENGTH {
             let mut cut = String::new();
-            push_cut(&mut cut, &page, 0, PROMPT_CAP, char::len_utf8);
+            push_cut(&mut cut, &prompt, 0, PROMPT_CAP, char::len_utf8);
             return cut;
         }
         cap /= 2;
@@ -97,30 +97,30 @@ pub(super) fn lay_out(parts: &[PromptPart]) -> String {
 }
 
 #[derive(Default)]
-struct Page {
+struct PromptBuilder {
     text: String,
     /// True if the last line ends a fence, so that nothing else may follow on it.
     after_fence: bool,
 }
 
-impl Page {
+impl PromptBuilder {
     fn of(parts: &[PromptPart], cap: usize) -> String {
-        let mut page = Self::default();
+        let mut builder = Self::default();
         for part in parts {
             match part {
-                PromptPart::Own(text) => page.push(text),
+                PromptPart::Own(text) => builder.push(text),
                 PromptPart::Outside(value) => {
                     let mut text = String::new();
                     push_cut(&mut text, &value.text, value.cut, cap, char::len_utf8);
                     match &value.fence {
-                        Some(label) => page.push_fenced(&text, label),
-                        None if value.quoted => page.push(&quote(&text)),
-                        None => page.push(&text),
+                        Some(label) => builder.push_fenced(&text, label),
+                        None if value.quoted => builder.push(&quote(&text)),
+                        None => builder.push(&text),
                     }
                 }
             }
         }
-        page.text
+        builder.text
     }
 
     fn push(&mut self, text: &str) {

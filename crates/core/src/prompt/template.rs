@@ -15,13 +15,14 @@ pub(super) const MAX_PLACEHOLDERS: usize = 500;
 const MAX_ENGINE_STEPS: u64 = 1_000;
 
 /// Maximum length of an expression. The engine parses by recursion, and a short expression cannot exhaust the stack.
-const LONGEST_EXPRESSION: usize = 1_000;
+const MAX_EXPRESSION_LENGTH: usize = 1_000;
 
 /// Variables with whole texts, which are fenced even on one line: the text of the task, and the result of another job.
 const TASK_VARIABLES: [&str; 2] = ["body", "issue.body"];
 const RESULT_VARIABLE: &str = "upstream.result";
 
-/// Variables with text of people who opened, commented or pushed. The last two contain everything that was sent.
+/// Variables with text of people who open issues, comment or push. `metadata` and `payload` contain everything that was
+/// sent.
 const OUTSIDE_VARIABLES: [&str; 7] =
     ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
 
@@ -51,7 +52,8 @@ struct Placeholder {
 }
 
 impl Template {
-    /// Parses a template and rejects everything that is not known for this kind of schedule.
+    /// Parses a template and rejects it if it has a problem, for example a variable that is not known for this kind of
+    /// schedule.
     pub fn parse(text: &str, variables: Variables) -> Result<Self, PromptError> {
         let (template, problems) = Self::read(text, variables, false);
         problems.into_iter().next().map_or(Ok(template), Err)
@@ -99,7 +101,7 @@ impl Template {
     }
 
     /// Checks whether the prompt contains text of people who need no rights to write it, for example the author of an
-    /// issue. They do not choose numbers, URLs and labels.
+    /// issue. These people do not choose numbers, URLs and labels.
     pub fn contains_outside_text(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) => false,
@@ -112,7 +114,7 @@ impl Template {
         let part = |piece: &Piece| match piece {
             Piece::Text(text) => Ok(PromptPart::Own(text.clone())),
             Piece::Placeholder(placeholder) => {
-                match placeholder.work_out(&values, &labels, context.brings_words()) {
+                match placeholder.evaluate(&values, &labels, context.may_have_outside_text()) {
                     Ok(value) => Ok(PromptPart::Outside(value)),
                     Err(_) if self.lenient => Ok(PromptPart::Own(placeholder.as_written())),
                     Err(problem) => Err(problem),
@@ -166,7 +168,7 @@ impl Placeholder {
     }
 
     fn check(&self, variables: &Variables) -> Result<(), PromptError> {
-        self.check_offered()?;
+        self.check_supported()?;
         let engine = engine();
         let expression = engine
             .compile_expression(&self.expression)
@@ -190,18 +192,18 @@ impl Placeholder {
         })
     }
 
-    /// Checks for what the engine would detect only at run time, or not at all: it does not report which variables a
-    /// slice uses.
-    fn check_offered(&self) -> Result<(), PromptError> {
-        if self.expression.len() > LONGEST_EXPRESSION {
-            return Err(self.unreadable(format!("it is longer than {LONGEST_EXPRESSION} bytes")));
+    /// Rejects expressions whose errors the engine detects only at run time, or not at all: for example, it does not
+    /// report which variables a slice uses.
+    fn check_supported(&self) -> Result<(), PromptError> {
+        if self.expression.len() > MAX_EXPRESSION_LENGTH {
+            return Err(self.unreadable(format!("it is longer than {MAX_EXPRESSION_LENGTH} bytes")));
         }
         let plain: String = outside_quotes(&self.expression).map(|(_, character)| character).collect();
         if plain.contains([':', '{', '}']) {
-            return Err(self.unreadable("slices and maps are not offered here".to_owned()));
+            return Err(self.unreadable("slices and maps are not supported here".to_owned()));
         }
         if plain.split(|c: char| !is_word(c)).any(|word| word == "is") {
-            return Err(self.unreadable("tests with `is` are not offered here".to_owned()));
+            return Err(self.unreadable("tests with `is` are not supported here".to_owned()));
         }
         for after in plain.split('|').skip(1) {
             let name: String = after.trim_start().chars().take_while(|c| is_word(*c)).collect();
@@ -213,7 +215,7 @@ impl Placeholder {
         Ok(())
     }
 
-    fn work_out(
+    fn evaluate(
         &self,
         values: &Value,
         labels: &FenceLabels,

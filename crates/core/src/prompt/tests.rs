@@ -270,13 +270,13 @@ fn messages() {
     line 1: `{{}}` cannot be read: unexpected end of input, expected expression. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{` without `}}` on the same line. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{ title|title }}` cannot be read: no filter "title"; there are default, join, lower, trim, upper. For a literal `{{` write `{{ "{{" }}`
-    line 1: `{{ secret[:3] }}` cannot be read: slices and maps are not offered here. For a literal `{{` write `{{ "{{" }}`
-    line 1: `{{ x is defined }}` cannot be read: tests with `is` are not offered here. For a literal `{{` write `{{ "{{" }}`
+    line 1: `{{ secret[:3] }}` cannot be read: slices and maps are not supported here. For a literal `{{` write `{{ "{{" }}`
+    line 1: `{{ x is defined }}` cannot be read: tests with `is` are not supported here. For a literal `{{` write `{{ "{{" }}`
     "#);
     let long = "x".repeat(PROMPT_CAP + 1);
     let many = "{{date}}".repeat(501);
     for (text, message) in [
-        (long, "a prompt of 262145 bytes is too long; the most is 262144"),
+        (long, "a prompt of 262145 bytes is too long; the maximum is 262144 bytes"),
         (many, "a prompt has more than 500 placeholders"),
     ] {
         let error = Template::parse(&text, Variables::of("cron", false)).unwrap_err();

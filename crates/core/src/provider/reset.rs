@@ -7,7 +7,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use regex::{Captures, Regex};
 
-/// Time by which a time without seconds may have passed and still mean today.
+/// Maximum time by which a reported time of day may have passed and still mean today. Messages state it without
+/// seconds.
 const PAST_RESET_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
 /// Returns the end of a limit, if the text contains one. `zone` is the zone of the program that wrote it.

@@ -6,7 +6,7 @@ use super::Agent;
 use crate::runtime::Runtime;
 
 impl Agent {
-    /// Returns the agent with the program of its fallback of this number.
+    /// Returns the agent with the program of the fallback with this number.
     pub fn fallback(&self, number: usize) -> Option<Self> {
         let program = self.fallbacks.get(number)?.clone();
         Some(Self { program, ..self.clone() })
@@ -21,10 +21,14 @@ impl Agent {
 
     /// Returns the agent and fallbacks that can continue a session of this runtime at this provider. If the config has
     /// none any more, returns all, because a new session is better than an endless wait.
-    pub fn successors(&self, runtime: &str, provider: Option<&str>) -> Vec<(Option<usize>, Cow<'_, Self>)> {
+    pub fn able_to_continue(
+        &self,
+        runtime: &str,
+        provider: Option<&str>,
+    ) -> Vec<(Option<usize>, Cow<'_, Self>)> {
         // Any program may be behind `acp`, and programs do not know each other's sessions.
         let any = runtime != Runtime::Acp.name();
-        let can = |agent: &Self| agent.runs_by(runtime) && (any || agent.provider() == provider);
+        let can = |agent: &Self| agent.has_runtime(runtime) && (any || agent.provider() == provider);
         let able: Vec<_> = self.with_fallbacks().filter(|(_, agent)| can(agent)).collect();
         if able.is_empty() { self.with_fallbacks().collect() } else { able }
     }
@@ -33,12 +37,12 @@ impl Agent {
     /// fallback is found by its program and not by its number, because the list may have changed.
     pub fn fallback_of(&self, provider: Option<&str>, runtime: Option<&str>) -> Option<usize> {
         let is_it = |agent: &Self| {
-            agent.provider() == provider && runtime.is_none_or(|runtime| agent.runs_by(runtime))
+            agent.provider() == provider && runtime.is_none_or(|runtime| agent.has_runtime(runtime))
         };
         self.with_fallbacks().find(|(_, agent)| is_it(agent))?.0
     }
 
-    fn runs_by(&self, runtime: &str) -> bool {
+    fn has_runtime(&self, runtime: &str) -> bool {
         self.runtime().name() == runtime
     }
 }

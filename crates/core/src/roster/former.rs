@@ -1,5 +1,5 @@
-//! Former names of schedules. History is stored by name, so a new name alone creates a new schedule, and one that reads
-//! a list would fire again for all open items.
+//! Former names of schedules. The history of a schedule is stored under its name, so a renamed schedule is a new
+//! schedule. A new schedule that reads a list would fire again for all open items.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -10,12 +10,12 @@ use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::schedule::ScheduleRecord;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Former {
+pub struct FormerName {
     pub agent: AgentName,
     pub name: ScheduleName,
 }
 
-impl Former {
+impl FormerName {
     /// Parses `SCHEDULE` of this agent, or `AGENT/SCHEDULE`.
     pub fn read(text: &str, of: &AgentName) -> Result<Self, IdError> {
         match text.split_once('/') {
@@ -25,13 +25,13 @@ impl Former {
     }
 
     /// Describes why a schedule that may have been renamed does not fire yet, and what to do.
-    pub fn suspicion(&self, new: &ScheduleRecord) -> String {
+    pub fn rename_advice(&self, new: &ScheduleRecord) -> String {
         // The part of a name before a slash would be parsed as an agent.
         let short = self.agent == new.agent && !self.name.as_str().contains('/');
         let written = if short { self.name.to_string() } else { self.to_string() };
         format!(
-            "it seems to be {self} under a new name, and would fire again for all that is on its list; write \
-             `adopt: {written}` to go on where that was, or run `cowhand schedule enable {}/{}` to begin anew",
+            "it seems to be {self} under a new name, and would fire again for all items of its list; to continue the \
+             history, write `adopt: {written}`; to start without it, run `cowhand schedule enable {}/{}`",
             new.agent, new.name
         )
     }
@@ -41,7 +41,7 @@ impl Former {
     }
 }
 
-impl fmt::Display for Former {
+impl fmt::Display for FormerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.agent, self.name)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for Former {
 impl Roster {
     /// Returns the possible former names of each new schedule, the most likely first: schedules with the same list that
     /// are no longer in the config, of the same agent or of an agent that was also removed.
-    pub fn seem_renamed(&self, known: &[ScheduleRecord]) -> Vec<(ScheduleId, Vec<Former>)> {
+    pub fn seem_renamed(&self, known: &[ScheduleRecord]) -> Vec<(ScheduleId, Vec<FormerName>)> {
         let before: HashSet<ScheduleId> = known.iter().map(|record| record.id).collect();
         let own = self.agents.iter().flat_map(|agent| &agent.schedules);
         let now: HashSet<ScheduleId> = own.map(|schedule| schedule.id).collect();
@@ -65,7 +65,7 @@ impl Roster {
                     record.trigger == schedule.trigger
                         && (record.agent == agent.name || self.agent(&record.agent).is_none())
                 };
-                let former = |record: &&ScheduleRecord| Former {
+                let former = |record: &&ScheduleRecord| FormerName {
                     agent: record.agent.clone(),
                     name: record.name.clone(),
                 };

@@ -21,7 +21,7 @@ impl EventListener<'_> {
         from != Some(self.schedule.id)
             && match self.schedule.trigger.kind() {
                 TriggerKind::Event(EventTrigger::Lifecycle { event: required, agent }) => {
-                    of_session(&event.fact) == Some(required) && self.is_of(agent, event)
+                    lifecycle_event(&event.fact) == Some(required) && self.is_of(agent, event)
                 }
                 TriggerKind::Event(EventTrigger::JobEnded { id, schedule, status }) => {
                     let ended = end_status(&event.fact);
@@ -48,7 +48,7 @@ impl EventListener<'_> {
 }
 
 /// Returns the lifecycle event of a fact. A job that was cancelled before it ran had no session.
-const fn of_session(fact: &Fact) -> Option<LifecycleEvent> {
+const fn lifecycle_event(fact: &Fact) -> Option<LifecycleEvent> {
     match fact {
         Fact::JobStarted { attempt: 1, .. } => Some(LifecycleEvent::SessionStart),
         Fact::JobCancelled { termination: Termination::NotStarted, .. } => None,

@@ -79,7 +79,7 @@ impl ScheduleRecord {
     }
 
     /// Checks whether its `end_at` has passed, even if no daemon ran then to record it. A cron firing that waits still
-    /// runs before.
+    /// runs before the schedule is finished.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
         let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);
@@ -118,7 +118,7 @@ mod tests {
         let mut record = ScheduleRecord::new(&agent(), &first, at(0));
         assert!(!record.reload(&first, at(5)), "the time counts from the first load");
         assert_eq!(record.run_at, Some(at(10)));
-        record.passed(&Occurrence::Delay(at(10)).key(0), at(10));
+        record.record_outcome(&Occurrence::Delay(at(10)).key(0), at(10));
         assert_eq!(record.state, ScheduleState::Disabled { why: DisabledBy::Done });
         let mut by_hand = record.clone();
         assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "it fires once");
@@ -134,7 +134,7 @@ mod tests {
         let on = schedule(r#"{"type":"cron","expression":"@hourly"}"#);
         let off = Schedule { enabled: false, ..on.clone() };
         let mut record = ScheduleRecord::new(&agent(), &on, at(0));
-        record.passed(&Occurrence::Cron(at(10)).key(0), at(10));
+        record.record_outcome(&Occurrence::Cron(at(10)).key(0), at(10));
         assert!(record.reload(&off, at(20)) && !record.reload(&off, at(30)), "it is recorded once");
         assert_eq!((record.absent_since, record.armed_at), (Some(at(20)), at(0)));
         assert!(record.reload(&on, at(40)) && !record.reload(&on, at(50)), "it is back");

@@ -16,28 +16,28 @@ impl Agent {
     pub fn unenforceable(&self) -> Option<Unenforceable> {
         let runtime = self.runtime();
         let name = runtime.name();
-        if let Some(server) = self.shown_server().filter(|_| runtime == Runtime::Codex) {
+        if let Some(server) = self.server_with_secret_url().filter(|_| runtime == Runtime::Codex) {
             let key = format!("mcp_servers.{server}.url");
             let why = format!(
-                "`{key}` has a user name or a query in it, which may be secret, and Codex takes it only as an argument, for everyone on the machine to see; what is secret belongs in `headers`"
+                "`{key}` contains a user name or a query, which may be secret, and Codex accepts it only as an argument, which every user of the machine can see; put secrets into `headers`"
             );
             return Some(Unenforceable { key, why });
         }
         if self.tools.mode == PermissionMode::Ask && !runtime.asks() {
             let why = format!(
-                "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so it is not started"
+                "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so the agent is not started"
             );
             return Some(Unenforceable { key: "permission_mode".to_owned(), why });
         }
-        let key = self.forbidding()?;
+        let key = self.unsupported_restriction()?;
         let why = format!(
-            "`{key}` forbids something that nobody can keep from `runtime: {name}`, so it is not started; take the key away, or choose a runtime that knows it"
+            "`runtime: {name}` cannot enforce `{key}`, so the agent is not started; remove the key, or choose another runtime"
         );
         Some(Unenforceable { key: key.to_owned(), why })
     }
 
     /// Returns the key with a restriction that the program does not support.
-    fn forbidding(&self) -> Option<&'static str> {
+    fn unsupported_restriction(&self) -> Option<&'static str> {
         let runtime = self.runtime();
         let forbids = |mode| {
             use PermissionMode::{AcceptEdits, Ask, BypassPermissions, Default, Delegate, DontAsk, Plan};
@@ -60,7 +60,7 @@ impl Agent {
     }
 
     /// Returns an MCP server whose URL may contain a secret.
-    fn shown_server(&self) -> Option<&str> {
+    fn server_with_secret_url(&self) -> Option<&str> {
         let holds_more = |url: &str| {
             let place = url.split_once("://").map_or(url, |(_, place)| place);
             let host = place.split(['/', '?', '#']).next().unwrap_or_default();

@@ -30,7 +30,7 @@ pub struct Container {
     pub labels: BTreeMap<String, String>,
     pub volumes: Vec<Volume>,
     pub cpu_shares: Option<u64>,
-    /// True if it uses the network of the machine, if it has network access.
+    /// True if a container with network access uses the network of the machine.
     pub host_network: bool,
     /// Sentence about a requested setting that is not supported.
     pub refused: Option<&'static str>,
@@ -41,11 +41,11 @@ pub struct Container {
 pub struct Volume {
     pub from: String,
     pub to: String,
-    pub written: bool,
+    pub writable: bool,
 }
 
 impl Container {
-    /// Returns these settings with the image and the socket of others, if they name them.
+    /// Returns these settings with the image and the socket of `other`, if it sets them.
     #[must_use]
     pub fn over(&self, other: Self) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Container {
             return self.refused;
         }
         if self.image.is_none() {
-            return Some("`docker` needs `image`: what its container is made of, such as `image: node:22`");
+            return Some("`docker` needs the image of its container, for example `image: node:22`");
         }
         None
     }

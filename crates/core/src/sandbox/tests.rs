@@ -6,9 +6,9 @@ fn rules(text: &str) -> SandboxRules {
 
 #[test]
 fn a_plain_kind_has_default_rules() {
-    let asked = rules("\"landlock\"").asked();
-    assert_eq!((asked.kind, &asked.network), (SandboxKind::Landlock, &Reaches::Nobody));
-    assert_eq!(rules("\"none\"").asked().network, Reaches::Everybody);
+    let asked = rules("\"landlock\"").request();
+    assert_eq!((asked.kind, &asked.network), (SandboxKind::Landlock, &NetworkAccess::None));
+    assert_eq!(rules("\"none\"").request().network, NetworkAccess::All);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_stricter_sandbox_rules_win() {
             r#"{"kind":"landlock","memory":"1GB"}"#,
             r#"{"kind":"landlock","memory":"1GB"}"#,
         ),
-        // Paths that are in both.
+        // Paths that both allow.
         (
             r#"{"kind":"landlock","write":["/a","/b/c"]}"#,
             r#"{"kind":"landlock","write":["/a/x","/b","/d","/ax"]}"#,
@@ -96,8 +96,8 @@ fn the_stricter_sandbox_rules_win() {
     ] {
         assert_eq!(rules(agent).and(rules(schedule)), rules(expected), "{agent} and {schedule}");
         assert_eq!(
-            rules(schedule).and(rules(agent)).asked().network,
-            rules(expected).asked().network,
+            rules(schedule).and(rules(agent)).request().network,
+            rules(expected).request().network,
             "{schedule} and {agent}"
         );
     }
@@ -108,22 +108,28 @@ fn contradictory_sandbox_rules_are_found() {
     for (text, word) in [
         (
             r#"{"kind":"landlock","network":{"hosts":["a.com"]}}"#,
-            Some("Landlock knows ports but no addresses"),
+            Some("Landlock can restrict ports (`network: {ports: …}`) but not hosts"),
         ),
-        (r#"{"kind":"bubblewrap","network":{"ports":[443]}}"#, Some("name the hosts")),
+        (r#"{"kind":"bubblewrap","network":{"ports":[443]}}"#, Some("list the hosts")),
         (r#"{"kind":"landlock","credentials":"outside"}"#, Some("whose proxy adds them")),
         (r#"{"kind":"none","credentials":"outside"}"#, None),
-        (r#"{"kind":"bubblewrap","network":"on","credentials":"outside"}"#, Some("through the proxy")),
+        (
+            r#"{"kind":"bubblewrap","network":"on","credentials":"outside"}"#,
+            Some("requests bypass the proxy"),
+        ),
         (r#"{"kind":"bubblewrap","credentials":"outside"}"#, None),
         (r#"{"kind":"landlock","network":{"ports":[443]}}"#, None),
-        (r#""docker""#, Some("needs `image`")),
+        (r#""docker""#, Some("needs the image of its container")),
         (r#"{"kind":"docker","image":"a"}"#, None),
         (r#"{"kind":"docker","image":"a","network":"on"}"#, None),
-        (r#"{"kind":"docker","image":"a","network":{"hosts":["a.com"]}}"#, Some("whose proxy knows hosts")),
+        (
+            r#"{"kind":"docker","image":"a","network":{"hosts":["a.com"]}}"#,
+            Some("needs the proxy of `kind: bubblewrap`"),
+        ),
         (r#"{"kind":"docker","image":"a","network":{"ports":[443]}}"#, Some("needs `kind: landlock`")),
         (r#"{"kind":"docker","image":"a","credentials":"outside"}"#, Some("whose proxy adds them")),
     ] {
-        let contradiction = rules(text).asked().contradiction();
+        let contradiction = rules(text).request().contradiction();
         assert_eq!(contradiction.is_some(), word.is_some(), "{text} {contradiction:?}");
         assert!(
             contradiction.is_none_or(|contradiction| contradiction.contains(word.unwrap_or_default())),

@@ -26,7 +26,7 @@ pub struct Fallback {
     /// Runtime; with another runtime, the agent's `model` does not apply.
     pub runtime: Option<RuntimeName>,
     pub model: Option<String>,
-    /// Provider; unset means that of the runtime, if `runtime` is another one.
+    /// Provider; unset means the provider of the agent, or, with another `runtime`, the provider of that runtime.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
     /// Program and arguments for `runtime: command`.
@@ -57,15 +57,18 @@ pub struct AgentConfig {
     pub chat: Option<Chat>,
     /// Actions after the end of a job.
     pub hooks: Option<HooksConfig>,
-    /// Account or model server that it shares with other agents; unset means all agents with the same runtime.
+    /// Account or model server that the agent shares with other agents; unset means the provider that all agents with
+    /// the same runtime share.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
-    /// Settings for jobs that start while the provider is used up: the first fallback whose own provider is not.
+    /// Settings for jobs that start while the provider is used up. The first fallback whose provider is not used up
+    /// applies.
     pub fallback: Vec<Fallback>,
-    /// Rules for follow-ups of its jobs, and agents that may request its jobs; unset means that there are none.
+    /// Rules for follow-ups: how many its jobs may request, and which agents may request its jobs; unset means that
+    /// there are no follow-ups.
     pub followups: Option<Followups>,
-    /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); on in any case with `followups.max`
-    /// or `permission_mode: ask`. Unset means false.
+    /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); unset means false. With
+    /// `followups.max` or `permission_mode: ask`, its jobs always get them.
     pub fleet_tools: Option<bool>,
     /// File in the working directory in which the agent leaves metadata for its hooks; unset means `metadata.json`.
     pub metadata_file: Option<String>,
@@ -160,9 +163,9 @@ pub struct Repository {
 #[serde(default)]
 pub struct Identity {
     pub name: Option<String>,
-    #[schemars(extend("x-herdctl" = "say it in `system_prompt`"))]
+    #[schemars(extend("x-herdctl" = "write it in `system_prompt`"))]
     pub role: Option<String>,
-    #[schemars(extend("x-herdctl" = "say it in `system_prompt`"))]
+    #[schemars(extend("x-herdctl" = "write it in `system_prompt`"))]
     pub personality: Option<String>,
 }
 

@@ -12,7 +12,7 @@ pub struct Chat {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Discord {
-    /// Environment variable that holds the bot's token.
+    /// Environment variable that contains the bot's token.
     #[schemars(length(min = 1))]
     pub bot_token_env: String,
     pub guilds: Vec<Guild>,
@@ -45,9 +45,9 @@ pub struct Slack {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SlackOptions {
-    /// Environment variable that holds the bot's token; unset means `SLACK_BOT_TOKEN`.
+    /// Environment variable that contains the bot's token; unset means `SLACK_BOT_TOKEN`.
     pub bot_token_env: Option<String>,
-    /// Environment variable that holds the app's token; unset means `SLACK_APP_TOKEN`.
+    /// Environment variable that contains the app's token; unset means `SLACK_APP_TOKEN`.
     pub app_token_env: Option<String>,
     #[schemars(range(min = 1))]
     pub session_expiry_hours: Option<u32>,
@@ -126,7 +126,7 @@ pub struct DirectMessages {
 pub struct Voice {
     pub enabled: Option<bool>,
     pub provider: Option<String>,
-    /// Environment variable that holds the key.
+    /// Environment variable that contains the key.
     pub api_key_env: Option<String>,
     pub model: Option<String>,
     pub language: Option<String>,

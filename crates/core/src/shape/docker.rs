@@ -41,10 +41,10 @@ pub struct Docker {
     pub volumes: Option<Vec<String>>,
     #[schemars(extend("x-fleet-only" = true, "x-secret" = true))]
     pub env: Option<IndexMap<String, String>>,
-    /// Published ports, `host:container` or `container`; an agent with them is not started.
+    /// Published ports, `host:container` or `container`. An agent with published ports is not started.
     #[schemars(extend("x-fleet-only" = true))]
     pub ports: Option<Vec<String>>,
-    /// Settings that herdctl passes to the container engine unchanged; an agent with them is not started.
+    /// Settings that herdctl passes to the container engine unchanged. An agent with such settings is not started.
     #[schemars(extend("x-fleet-only" = true))]
     pub host_config: Option<IndexMap<String, Value>>,
 }

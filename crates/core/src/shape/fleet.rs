@@ -113,7 +113,7 @@ pub struct Webhooks {
     pub enabled: Option<bool>,
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Environment variable that holds the secret.
+    /// Environment variable that contains the secret.
     pub secret_env: Option<String>,
 }
 

@@ -22,7 +22,7 @@ pub struct HookConfig {
     /// Run the following hooks after a failure of this one; unset means true.
     #[serde(default)]
     pub continue_on_error: Option<bool>,
-    /// Ends of a job after which it runs; unset means all.
+    /// Results of a job after which the hook runs; unset means all.
     #[serde(default)]
     pub on_events: Option<Vec<HookEvent>>,
     /// Dotted path into the context; the value there has to be true.
@@ -63,11 +63,11 @@ pub enum HookActionConfig {
         #[serde(default)]
         #[schemars(length(min = 1), extend("x-secret" = true))]
         secret: Option<String>,
-        /// Environment variable that holds the secret.
+        /// Environment variable that contains the secret.
         #[serde(default)]
         #[schemars(length(min = 1))]
         secret_env: Option<String>,
-        /// Number of retries after a response of 5xx, 408 or 429 or none at all; unset means 4.
+        /// Number of retries after a response with status 5xx, 408 or 429, or without a response; unset means 4.
         #[serde(default)]
         #[schemars(range(max = 10))]
         retries: Option<u32>,
@@ -79,7 +79,7 @@ pub enum HookActionConfig {
     Discord {
         #[schemars(length(min = 1))]
         channel_id: String,
-        /// Environment variable that holds the bot's token.
+        /// Environment variable that contains the bot's token.
         #[schemars(length(min = 1))]
         bot_token_env: String,
     },
@@ -87,7 +87,7 @@ pub enum HookActionConfig {
     Slack {
         #[schemars(length(min = 1))]
         channel_id: String,
-        /// Environment variable that holds the bot's token; unset means `SLACK_BOT_TOKEN`.
+        /// Environment variable that contains the bot's token; unset means `SLACK_BOT_TOKEN`.
         #[serde(default)]
         bot_token_env: Option<String>,
     },

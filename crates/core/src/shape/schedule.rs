@@ -21,11 +21,11 @@ use crate::workspace::Isolation;
 pub struct ScheduleConfig {
     #[serde(default)]
     pub prompt: Option<String>,
-    /// Fire by itself; `false` means that it never does.
+    /// Whether its trigger fires; with `false`, only a person can fire the schedule.
     #[serde(default)]
     pub enabled: Option<bool>,
-    /// Former name of a renamed schedule; its history and its waiting jobs are moved to this one. `AGENT/SCHEDULE` for
-    /// a schedule of another agent.
+    /// Former name of this schedule, whose history and waiting jobs it takes over; `AGENT/SCHEDULE` if it was a
+    /// schedule of another agent.
     #[serde(default)]
     pub adopt: Option<String>,
     /// Conditions that its firings have to meet; other firings are recorded as skipped.

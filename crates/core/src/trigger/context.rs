@@ -24,11 +24,11 @@ pub struct FiringContext {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
     /// True if it was fired in the dashboard.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub by_page: bool,
+    #[serde(rename = "by_page", skip_serializing_if = "std::ops::Not::not")]
+    pub from_dashboard: bool,
 }
 
-/// Key in a task's metadata: the reason why the text of the job that it comes from was not trusted.
+/// Key in a task's metadata for the reason why the text of the job from which the task comes was not trusted.
 pub const CONFINED_KEY: &str = "confined";
 
 impl FiringContext {

@@ -17,7 +17,7 @@ pub enum Occurrence<'a> {
     Cron(Timestamp),
     /// Number of the interval firing within the schedule, from 1.
     Interval(u64),
-    /// Number, from 1, of the look for work between two due times because a place may be free.
+    /// Number of the fill within the schedule, from 1.
     Fill(u64),
     Delay(Timestamp),
     Webhook {
@@ -104,7 +104,7 @@ fn safe_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).to_string())
 }
 
-/// Key of a firing, unique within a schedule. Its insertion is the lock.
+/// Key of a firing, unique within a schedule, so that each occurrence fires once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct FiringKey(String);
 
@@ -129,8 +129,8 @@ impl FiringKey {
         matches!(self.kind(), "cron" | "interval" | "fill" | "delay")
     }
 
-    /// Checks whether a firing without a job ends when its schedule is turned off. A delay is off as soon as it has
-    /// fired, and what was accepted by hand or from outside still runs.
+    /// Checks whether a firing without a job ends when its schedule is turned off. A delay is disabled as soon as it
+    /// has fired, so its firing still runs, like firings by hand and from outside.
     pub fn is_dropped_when_off(&self) -> bool {
         self.is_by_clock() && self.kind() != "delay"
     }

@@ -55,7 +55,7 @@ pub enum EventTrigger<'a> {
     JobEnded { id: Option<Uuid>, schedule: Option<&'a str>, status: Option<EndStatus> },
 }
 
-/// What a repository lists.
+/// Kind of item that a trigger lists in a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GithubItem {
     Issue,
@@ -127,7 +127,7 @@ impl TriggerConfig {
         names.split(',').map(str::trim).filter(|name| !name.is_empty())
     }
 
-    /// Checks whether it is a webhook whose deliveries cannot be signed.
+    /// Checks whether it is a webhook without a secret, so that its deliveries are not signed.
     pub fn is_unsigned(&self) -> bool {
         matches!(
             self.kind(),

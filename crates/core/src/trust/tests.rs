@@ -27,8 +27,8 @@ fn listed(kind: &str, metadata: &[(&str, &str)]) -> TextOrigin {
     TextOrigin::of(&trigger, &FiringContext::of_task(Task { metadata, ..Task::default() })).unwrap()
 }
 
-fn logins(words: &TextOrigin) -> Vec<&str> {
-    words.authors.iter().map(|author| author.login.as_deref().unwrap_or("-")).collect()
+fn logins(origin: &TextOrigin) -> Vec<&str> {
+    origin.authors.iter().map(|author| author.login.as_deref().unwrap_or("-")).collect()
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn authors_are_found_in_the_payload_of_a_delivery() {
         (json!("text"), vec![]),
         (json!([{"user": {"login": "ann"}}]), vec!["ann"]),
     ] {
-        let words = delivered(payload.clone());
-        let (mut found, mut expected) = (logins(&words), expected);
+        let origin = delivered(payload.clone());
+        let (mut found, mut expected) = (logins(&origin), expected);
         found.sort_unstable();
         expected.sort_unstable();
         assert_eq!(found, expected, "{payload}");
@@ -135,16 +135,16 @@ fn forks_are_recognized_in_payloads() {
 #[test]
 fn author_and_permission_decide_trust() {
     use RepoPermission::{Admin, Read, Triage, Write};
-    let by = |login: Option<&str>, standing: AuthorPermission| TextOrigin {
+    let by = |login: Option<&str>, permission: AuthorPermission| TextOrigin {
         repo: Some("o/r".into()),
-        authors: vec![Author { login: login.map(str::to_owned), standing }],
+        authors: vec![Author { login: login.map(str::to_owned), permission }],
         ..TextOrigin::default()
     };
     let has = |permission| AuthorPermission::Permission(permission);
     let (names, write) = (json!({"allow_authors": ["Ann", "bot[bot]"]}), json!({"min_permission": "write"}));
     let both = json!({"allow_authors": ["ann"], "min_permission": "write"});
     let everybody = json!({"strangers": "allow", "forks": "refuse"});
-    for (written, words, expected) in [
+    for (written, origin, expected) in [
         (&names, by(Some("ann"), AuthorPermission::Unknown), ""),
         (&names, by(Some("BOT[bot]"), AuthorPermission::Unknown), ""),
         (&names, by(Some("anna"), has(Admin)), "refused: anna is not among `allow_authors`"),
@@ -153,7 +153,7 @@ fn author_and_permission_decide_trust() {
             by(None, AuthorPermission::Unknown),
             "refused: one of its authors has no name, or no account any more",
         ),
-        (&names, TextOrigin::default(), "refused: it does not say who wrote it"),
+        (&names, TextOrigin::default(), "refused: its author is not known"),
         (&write, by(Some("eve"), has(Write)), ""),
         (&write, by(Some("eve"), has(Admin)), ""),
         (
@@ -176,8 +176,8 @@ fn author_and_permission_decide_trust() {
         (&everybody, by(None, AuthorPermission::Unknown), ""),
         (&everybody, TextOrigin::default(), ""),
     ] {
-        let verdict_text = verdict_text(trust(written.clone()).verdict(&words));
-        assert_eq!(verdict_text, expected, "{written} {words:?}");
+        let verdict_text = verdict_text(trust(written.clone()).verdict(&origin));
+        assert_eq!(verdict_text, expected, "{written} {origin:?}");
     }
     let two = TextOrigin {
         authors: vec![Author::new(Some("ann".into())), Author::new(Some("eve".into()))],
@@ -235,13 +235,13 @@ fn forks_and_strangers_are_treated_as_configured() {
         );
     }
     let strict = [trust(json!({"strangers": "sandbox"})), trust(json!({"allow_authors": ["ann"]}))];
-    let words = delivered(json!({"sender": {"login": "eve"}}));
+    let origin = delivered(json!({"sender": {"login": "eve"}}));
     assert_eq!(
-        verdict_text(judge(&strict, &words)),
+        verdict_text(judge(&strict, &origin)),
         "refused: eve is not among `allow_authors`",
         "the stricter counts"
     );
-    assert_eq!(judge(&[], &words), TrustVerdict::Trusted, "nobody asked");
+    assert_eq!(judge(&[], &origin), TrustVerdict::Trusted, "nobody asked");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn permissions_count_only_in_the_configured_repositories() {
         repo: Some(repo.into()),
         authors: vec![Author {
             login: Some("eve".into()),
-            standing: AuthorPermission::Permission(RepoPermission::Admin),
+            permission: AuthorPermission::Permission(RepoPermission::Admin),
         }],
         ..TextOrigin::default()
     };
@@ -266,43 +266,42 @@ fn permissions_count_only_in_the_configured_repositories() {
         assert_eq!(of(repo).open_questions(&[&trust]), [], "what is refused anyhow is asked nowhere");
     }
     let nowhere = TextOrigin { repo: None, ..of("o/r") };
-    assert_eq!(verdict_text(trust.verdict(&nowhere)), "refused: it names no repository, and `repos` does");
+    assert_eq!(
+        verdict_text(trust.verdict(&nowhere)),
+        "refused: it names no repository, and `repos` lists the trusted ones"
+    );
 }
 
 #[test]
 fn text_without_a_proven_author_is_refused() {
     let unsigned = trigger(json!({"type": "webhook", "allow_unsigned": true}));
     let payload = Some(json!({"sender": {"login": "ann"}}));
-    let words = TextOrigin::of(&unsigned, &FiringContext { payload, ..FiringContext::default() }).unwrap();
+    let origin = TextOrigin::of(&unsigned, &FiringContext { payload, ..FiringContext::default() }).unwrap();
     let names = trust(json!({"allow_authors": ["ann"]}));
     assert_eq!(
-        verdict_text(names.verdict(&words)),
+        verdict_text(names.verdict(&origin)),
         "refused: its deliveries are not signed, so that anybody could have written it"
     );
-    for (written, brings_words) in [
+    for (written, may_have_outside_text) in [
         (json!({"type": "manual"}), false),
         (json!({"type": "interval", "interval": "1h"}), false),
         (json!({"type": "dispatch_result", "schedule": "x"}), false),
         (json!({"type": "chat"}), true),
         (json!({"type": "custom", "name": "mail"}), true),
     ] {
-        let words = TextOrigin::of(&trigger(written.clone()), &FiringContext::default());
-        assert_eq!(words.is_some(), brings_words, "{written}");
-        if let Some(words) = words {
-            assert_eq!(
-                verdict_text(names.verdict(&words)),
-                "refused: it does not say who wrote it",
-                "{written}"
-            );
+        let origin = TextOrigin::of(&trigger(written.clone()), &FiringContext::default());
+        assert_eq!(origin.is_some(), may_have_outside_text, "{written}");
+        if let Some(origin) = origin {
+            assert_eq!(verdict_text(names.verdict(&origin)), "refused: its author is not known", "{written}");
         }
     }
 }
 
 #[test]
 fn only_undecided_questions_of_trust_are_asked() {
-    let words = delivered(json!({"issue": {"number": 7, "pull_request": {}, "user": {"login": "ann"}},
+    let origin = delivered(json!({"issue": {"number": 7, "pull_request": {}, "user": {"login": "ann"}},
         "sender": {"login": "eve"}, "repository": {"full_name": "o/r"}}));
-    let asked = |written: Value| words.open_questions(&[&trust(written)]).len();
+    let asked = |written: Value| origin.open_questions(&[&trust(written)]).len();
     assert_eq!(asked(json!({"allow_authors": ["ann"], "forks": "allow"})), 0);
     assert_eq!(asked(json!({"allow_authors": ["ann"]})), 0, "eve is refused anyhow");
     assert_eq!(asked(json!({"allow_authors": ["ann", "eve"]})), 1, "where it comes from");
@@ -310,7 +309,7 @@ fn only_undecided_questions_of_trust_are_asked() {
     assert_eq!(asked(json!({"min_permission": "read", "forks": "allow"})), 2);
     assert_eq!(asked(json!({"min_permission": "read", "strangers": "allow", "forks": "allow"})), 0);
     let gone =
-        TextOrigin { authors: vec![Author::new(None), Author::new(Some("eve".into()))], ..words.clone() };
+        TextOrigin { authors: vec![Author::new(None), Author::new(Some("eve".into()))], ..origin.clone() };
     assert!(gone.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty(), "refused anyhow");
     let nowhere = delivered(json!({"sender": {"login": "eve"}}));
     assert!(nowhere.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty());
@@ -340,7 +339,7 @@ fn the_author_of_a_work_item_is_checked() {
         of(json!({"author": null}), Some("o/r")),
         "refused: one of its authors has no name, or no account any more"
     );
-    assert_eq!(of(json!({}), None), "refused: it does not say who wrote it");
+    assert_eq!(of(json!({}), None), "refused: its author is not known");
 }
 
 /// Letters that only look alike are different letters.

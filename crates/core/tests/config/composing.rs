@@ -254,7 +254,7 @@ fn work_source_paths_are_relative_to_the_file_that_names_them() {
     assert_eq!(of_schedules, ["/fleet/sub/mine", "/fleet/t"]);
 }
 
-/// `work_source: ~` removes the source that the agent would pass on.
+/// `work_source: ~` removes the source that the schedule would inherit from its agent.
 #[test]
 fn a_schedule_can_remove_the_work_source_of_its_agent() {
     let yaml = "

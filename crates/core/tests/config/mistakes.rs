@@ -69,9 +69,9 @@ fn sandboxes() {
         (
             "sandbox: {kind: landlock, network: {hosts: [a.com]}}".to_owned(),
             1,
-            "Landlock knows ports but no addresses",
+            "Landlock can restrict ports (`network: {ports: …}`) but not hosts",
         ),
-        ("sandbox: {kind: bubblewrap, network: {ports: [443]}}".to_owned(), 1, "name the hosts"),
+        ("sandbox: {kind: bubblewrap, network: {ports: [443]}}".to_owned(), 1, "list the hosts"),
         ("sandbox: {kind: bubblewrap, network: {}}".to_owned(), 1, "either `ports`"),
         (
             "sandbox: {kind: bubblewrap, network: {hosts: [a.com], ports: [443]}}".to_owned(),
@@ -84,23 +84,27 @@ fn sandboxes() {
         ("sandbox: {kind: landlock, memory: lots}".to_owned(), 1, ""),
         ("sandbox: {kind: landlock, writes: [/x]}".to_owned(), 1, "unknown key"),
         ("sandbox: landlok".to_owned(), 1, "landlok"),
-        ("sandbox: docker".to_owned(), 1, "`docker` needs `image`"),
+        ("sandbox: docker".to_owned(), 1, "`docker` needs the image of its container"),
         ("sandbox: {kind: docker, image: 'node:22'}".to_owned(), 0, ""),
         ("sandbox: {kind: docker, image: ''}".to_owned(), 1, ""),
         (
             "sandbox: {kind: docker, image: a, network: {hosts: [a.com]}}".to_owned(),
             1,
-            "whose proxy knows hosts",
+            "needs the proxy of `kind: bubblewrap`",
         ),
         // herdctl has its own image.
         ("docker: {enabled: true}".to_owned(), 0, ""),
         (schedule("landlock"), 0, ""),
-        (schedule("{kind: landlock, network: {hosts: [a.com]}}"), 1, "Landlock knows ports but no addresses"),
+        (
+            schedule("{kind: landlock, network: {hosts: [a.com]}}"),
+            1,
+            "Landlock can restrict ports (`network: {ports: …}`) but not hosts",
+        ),
         // Each is valid, but not both together.
         (
             format!("sandbox: {{kind: landlock, network: {{ports: [443]}}}}, {}", schedule("bubblewrap")),
             1,
-            "name the hosts",
+            "list the hosts",
         ),
     ] {
         let (count, text) = problems(&agent);
@@ -402,11 +406,11 @@ fn a_schedule_that_listens_to_all_results_can_form_a_circle() {
 ";
     assert!(lines(&load_text(text)).is_empty());
     let back = format!("{text}      back: {{type: dispatch_result, schedule: any}}\n");
-    let circle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/back → a/any";
-    assert_eq!(lines(&load_text(&back)), [circle]);
+    let cycle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/back → a/any";
+    assert_eq!(lines(&load_text(&back)), [cycle]);
     let two = format!("{text}      all: {{type: dispatch_result}}\n");
-    let circle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/all → a/any";
-    assert_eq!(lines(&load_text(&two)), [circle]);
+    let cycle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/all → a/any";
+    assert_eq!(lines(&load_text(&two)), [cycle]);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn all_errors_are_reported_in_one_pass() {
 cowhand.yaml:3:5 unknown key `descripton`
 cowhand.yaml:4:16 expected a whole number, found `many`
 cowhand.yaml:7:7 a webhook needs `secret_env` or `secret`; `allow_unsigned: true` accepts unsigned deliveries
-cowhand.yaml:8:7 warning: NOT_SET, which is to hold the secret of this webhook, is not set
+cowhand.yaml:8:7 warning: the environment variable NOT_SET with the secret of this webhook is not set
 cowhand.yaml:9:48 there is no schedule `coder/chek`
 cowhand.yaml:10:47 there is no schedule `builder/nightly`
 cowhand.yaml:11:33 invalid minute \"99\" in cron expression; expected 0-59, lists (1,2), ranges (1-5) or steps (*/5)
@@ -45,7 +45,7 @@ cowhand.yaml:14:7 `end_at` (2026-01-01T00:00:00Z) is not after `start_at` (2026-
 cowhand.yaml:16:17 the environment variable `NO_SUCH_VARIABLE` is not set
 cowhand.yaml:18:65 there is no agent `codr`
 cowhand.yaml:20:5 unknown key `descripton`
-cowhand.yaml:21:14 `network: {hosts: …}` needs `kind: bubblewrap`: Landlock knows ports but no addresses; `network: {ports: …}` is what it can do
+cowhand.yaml:21:14 `network: {hosts: …}` needs `kind: bubblewrap`: Landlock can restrict ports (`network: {ports: …}`) but not hosts
 cowhand.yaml:22:23 there is no agent `nobody`
 cowhand.yaml:23:11 the agent `builder` is defined twice; the first is in cowhand.yaml, line 15
 cowhand.yaml:24:75 there is no agent `nobody`";
@@ -74,7 +74,7 @@ agents:
 /// Two schedules that listen to all results start each other only if one outcome starts both.
 #[test]
 fn schedules_that_start_each_other_are_refused() {
-    let circles = |schedules: &str| {
+    let cycles = |schedules: &str| {
         let text = format!("agents:\n  - name: a\n    default_prompt: Go.\n    schedules:\n{schedules}");
         let loaded = load_text(&text);
         let found: Vec<String> =
@@ -94,14 +94,14 @@ fn schedules_that_start_each_other_are_refused() {
         (", status: failed", ", schedule: x, status: completed", 0),
         (", status: failed", ", schedule: x, status: failed", 1),
         (", status: failed", ", schedule: x", 1),
-        // Schedules that name each other form a circle, whatever their statuses are.
+        // Schedules that name each other form a cycle, whatever their statuses are.
         (", schedule: y, status: failed", ", schedule: x, status: completed", 1),
     ] {
         let both = one("x", first) + &one("y", second);
-        assert_eq!(circles(&both), expected, "{both}");
+        assert_eq!(cycles(&both), expected, "{both}");
     }
-    // A circle is also found between schedules that are not neighbours.
+    // A cycle is also found between schedules that are not neighbours.
     let three =
         one("x", ", status: failed") + &one("y", ", status: completed") + &one("z", ", status: failed");
-    assert_eq!(circles(&three), 1);
+    assert_eq!(cycles(&three), 1);
 }

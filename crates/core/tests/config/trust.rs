@@ -16,8 +16,8 @@ fn keys_of_trust_are_checked() {
         ("trust: {allow_authors: [ann, 'renovate[bot]']}".to_owned(), 0, ""),
         ("trust: {min_permission: maintain, strangers: sandbox, forks: allow}".to_owned(), 0, ""),
         ("trust: {strangers: sandbox, sandbox: bubblewrap}".to_owned(), 0, ""),
-        ("trust: {}".to_owned(), 1, "say who is trusted"),
-        ("trust: {forks: refuse}".to_owned(), 1, "say who is trusted"),
+        ("trust: {}".to_owned(), 1, "to define who is trusted"),
+        ("trust: {forks: refuse}".to_owned(), 1, "to define who is trusted"),
         ("trust: {min_permission: push}".to_owned(), 1, "push"),
         ("trust: {min_permission: [write]}".to_owned(), 1, ""),
         ("trust: {allow_authors: ann}".to_owned(), 1, ""),
@@ -27,18 +27,18 @@ fn keys_of_trust_are_checked() {
         (
             "trust: {strangers: sandbox, sandbox: {kind: landlock, network: {hosts: [a.com]}}}".to_owned(),
             1,
-            "Landlock knows ports",
+            "Landlock can restrict ports",
         ),
         (contradiction.to_owned(), 0, ""),
-        ("trust: {strangers: sandbox, sandbox: none}".to_owned(), 1, "has to be one"),
+        ("trust: {strangers: sandbox, sandbox: none}".to_owned(), 1, "cannot have `kind: none`"),
         (hook(""), 0, ""),
-        (hook(", trust: {allow_authors: [ann]}"), 0, "nobody can be trusted"),
-        (format!("trust: {{allow_authors: [ann]}}, {}", hook("")), 0, "nobody can be trusted"),
-        (hook(", trust: {forks: allow}"), 1, "say who is trusted"),
+        (hook(", trust: {allow_authors: [ann]}"), 0, "so the trust rules trust nobody"),
+        (format!("trust: {{allow_authors: [ann]}}, {}", hook("")), 0, "so the trust rules trust nobody"),
+        (hook(", trust: {forks: allow}"), 1, "to define who is trusted"),
         (
             signed(", trust: {min_permission: write, auth: {app: {id: '7', private_key_env: K}}}"),
             1,
-            "name yours in `repos`",
+            "list your repositories in `trust.repos`",
         ),
         (
             signed(
@@ -76,7 +76,10 @@ fn prompts_with_text_of_strangers_are_reported() {
         (notes, "whoever can write in the repository's issues"),
     ] {
         let text = problems(schedule, "");
-        assert!(text.contains(from) && text.contains("`trust` says who may"), "{schedule}: {text}");
+        assert!(
+            text.contains(from) && text.contains("set `trust` to limit the authors"),
+            "{schedule}: {text}"
+        );
         for held in [
             ", trust: {min_permission: write}",
             ", trust: {strangers: allow}",

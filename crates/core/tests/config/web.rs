@@ -16,7 +16,7 @@ fn web_host_and_port_set_the_listen_address() {
         (
             "server: {listen: 127.0.0.1:5000}\nweb: {port: 4000}",
             "127.0.0.1:5000",
-            "`web.port` does nothing: `server.listen` says where the server answers",
+            "`web.port` has no effect, because `server.listen` is set",
         ),
         ("web: {session_expiry_hours: 12}", "127.0.0.1:3232", "the dashboard has no such setting"),
     ] {
@@ -35,7 +35,7 @@ fn web_host_and_port_set_the_listen_address() {
     assert_eq!(loaded.roster.server.listen.port(), 3232);
     assert_eq!(
         lines(&loaded),
-        ["sub/cowhand.yaml:1:1 warning: only the root file's `web` counts; this one does nothing"]
+        ["sub/cowhand.yaml:1:1 warning: only the root file's `web` counts; this key has no effect"]
     );
 }
 

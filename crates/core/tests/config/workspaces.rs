@@ -111,5 +111,5 @@ fn invalid_isolation_settings_are_refused() {
     }
     let command = "agents: [{name: a, runtime: command, command: [x], session: {policy: continue}}]";
     let problems = lines(&load_text(command));
-    assert!(problems[0].contains("`session.policy` does nothing for `runtime: command`"), "{problems:?}");
+    assert!(problems[0].contains("`session.policy` has no effect for `runtime: command`"), "{problems:?}");
 }

@@ -90,10 +90,7 @@ agents:
         assert_eq!(states(&hooks), ["completed"; 2], "{place}: {hooks:?}");
         assert_eq!(scene.read("runs"), "one\ntwo\n", "{place}: each is begun once");
         let log = scene.read("log");
-        assert!(
-            log.contains(&format!("panicked: the fault that was planned for {place:?}")),
-            "{place}:\n{log}"
-        );
+        assert!(log.contains(&format!("panicked: injected fault at {place:?}")), "{place}:\n{log}");
     }
 }
 

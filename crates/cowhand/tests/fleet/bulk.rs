@@ -154,7 +154,7 @@ fn stop_lists_cancelled_jobs() {
     for job in &jobs {
         let line = stopped.stdout.lines().find(|line| line.contains(job.as_str()));
         let line = line.unwrap_or_else(|| panic!("{}", stopped.stdout));
-        assert!(line.contains("slow") && line.contains("it ended when it was asked to"), "{line}");
+        assert!(line.contains("slow") && line.contains("it ended after the stop signal"), "{line}");
     }
     scene.start();
     assert_eq!(scene.run(&["stop"]).stdout, "stopped\n");

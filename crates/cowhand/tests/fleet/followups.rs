@@ -33,7 +33,7 @@ fn mutual_followups_stop_at_followups_max() {
     scene.write("ask.sh", ASKS);
     scene.start();
     scene.json(&["trigger", "ping", "--wait"]);
-    let bound = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
+    let bound = "this chain of jobs has 3 follow-ups, and the maximum is 3 (`followups.max`)";
     wait_until("the chain to end", || {
         fs::read_to_string(scene.root.join("heard")).ok().filter(|heard| heard.contains(bound))
     });

@@ -116,7 +116,7 @@ fn renamed_polling_schedule_needs_adopt() {
     has_fired(&scene, "a", "issues");
     scene.write("cowhand.yaml", &fleet("triage", ""));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
-    let remedy = "write `adopt: issues` to go on where that was, or run `cowhand schedule enable a/triage` to begin anew";
+    let remedy = "to continue the history, write `adopt: issues`; to start without it, run `cowhand schedule enable a/triage`";
     for (asked, what) in
         [(["status"].as_slice(), "given up"), (&["why", "a/triage"], "`adopt` gives it the history")]
     {
@@ -143,7 +143,11 @@ fn reload_of_invalid_config_keeps_old_config() {
     fs::write(scene.root.join("cowhand.yaml"), " \n").unwrap();
     let said = scene.run(&["reload"]);
     assert_eq!(said.code, Some(3));
-    assert!(said.stderr.contains("cowhand.yaml is empty, as if somebody were writing it"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("cowhand.yaml is empty; perhaps a program is writing it at the moment"),
+        "{}",
+        said.stderr
+    );
     assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
     let more = format!("{FLEET}  - {{name: newcomer, runtime: command, command: [cat]}}\n");
     scene.write("cowhand.yaml", &more);

@@ -169,13 +169,13 @@ fn an_agent_uses_every_tool_of_its_job() {
     let followup = answer(&talked, 1).as_str().unwrap().to_owned();
     assert!(followup.contains(" will run, not before 20"), "{followup}");
     for (number, why) in [
-        (2, "has had 1 follow-ups, and 1 are the most"),
+        (2, "has 1 follow-ups, and the maximum is 1"),
         (3, "soon"),
         (4, "needs a `prompt`"),
         (5, "there is no agent nobody"),
         (8, "unknown variant `splendid`"),
         (9, "missing field `summary`"),
-        (10, "no such file or folder inside"),
+        (10, "no such file or folder in the directory"),
         (11, "unknown field `of`"),
         (12, "missing field `tool_name`"),
         (13, "there is no tool"),

@@ -204,7 +204,7 @@ agents:
     assert!(told.contains("$0.40, 4,000 tokens"), "{told}");
     assert!(
         told.contains(
-            "$0.40 of that is assumed: nobody told what it cost. `prices` of the root file say it for m"
+            "$0.40 of that is assumed, because the price of m is not known; add it to `prices` of the root file"
         ),
         "{told}"
     );

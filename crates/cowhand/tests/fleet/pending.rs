@@ -27,7 +27,7 @@ fn pending_job_shows_what_it_waits_for() {
         let jobs = scene.json(&["jobs", "--status", "pending"]);
         jobs[0]["id"].as_str().map(str::to_owned)
     });
-    let place = "a has 1 place (`max_concurrent`), and as many jobs run; it is the next";
+    let place = "the only place of a is taken (`max_concurrent`); it is the next";
     let why = said(&scene, &["why", "a/often"]);
     assert!(why.contains(&format!("It waits: {second} is pending: {place}.")), "{why}");
     assert!(!why.contains("its previous"), "{why}");
@@ -137,7 +137,7 @@ fn status_names_the_job_that_gets_the_next_place() {
     }
     let status = said(&scene, &["status"]);
     let expected =
-        format!("waits: {next} of a: a has 1 place (`max_concurrent`), and as many jobs run; it is the next");
+        format!("waits: {next} of a: the only place of a is taken (`max_concurrent`); it is the next");
     assert!(status.contains(&expected), "{status}");
     assert_eq!(status.matches("waits: ").count(), 1, "{status}");
     assert_eq!(scene.json(&["status"])["agents"][0]["next_job"], next.as_str());

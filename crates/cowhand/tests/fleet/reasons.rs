@@ -217,7 +217,8 @@ fn waiting_and_cancelled_jobs_show_reason() {
     assert_eq!(scene.json(&["job", &second])["waits"]["reason"], "at_capacity");
     let said = scene.run(&["job", &third]).stdout;
     assert!(
-        said.contains("held has 1 place (`max_concurrent`)") && said.contains("1 job waits before it"),
+        said.contains("the only place of held is taken (`max_concurrent`)")
+            && said.contains("1 job waits before it"),
         "{said}"
     );
     let retried = id(&["trigger", "fails"]);
@@ -282,7 +283,7 @@ agents:
     scene.start();
     for (agent, sentence, timed) in [
         ("a", "the provider paced starts one job every 10m (`start_every`), the next one at ", true),
-        ("b", "as many jobs run at the provider narrow as it has places (1, `max_concurrent`)", false),
+        ("b", "all slots of the provider narrow are taken (1, `max_concurrent`)", false),
     ] {
         let first = scene.json(&["trigger", agent, "s"])["id"].as_str().unwrap().to_owned();
         wait_until("the first to start", || {
@@ -334,7 +335,7 @@ fn output_and_file_of_job_show_why_it_ended() {
     wait_until("it to run", || (scene.job(&left)["status"] == "running").then_some(()));
     scene.run(&["stop", "--timeout", "0"]);
     for (job, word, sentence) in [
-        (by_hand, "who: person", "it ended when it was asked to, by "),
+        (by_hand, "who: person", "it ended after the stop signal, by "),
         (left, "reason: daemon_stopped", "by cowhand itself: the daemon was stopped"),
     ] {
         let yaml = std::fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{job}.yaml"))).unwrap();

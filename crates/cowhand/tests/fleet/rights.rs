@@ -122,7 +122,7 @@ fn jobs_of_removed_schedule_stay_restricted() {
     wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
     let waiting =
         wait_until("the other to wait", || scene.job(&waits)["waits"]["message"].as_str().map(str::to_owned));
-    assert!(waiting.starts_with("its schedule is not in the config any more"), "{waiting}");
+    assert!(waiting.starts_with("its schedule is no longer in the config"), "{waiting}");
     let said = scene.run(&["retry", &job]);
     assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
     assert!(said.stderr.contains("narrow"), "{}", said.stderr);

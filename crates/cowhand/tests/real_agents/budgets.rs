@@ -130,7 +130,7 @@ fn opencode_stops_at_once_without_known_price() {
     let job = scene.finished(&scene.trigger("SCENARIO:loop"));
     assert_eq!(status_and_error(&job), ["failed", "error", "budget"], "{job:#}");
     let message = job["error"]["message"].as_str().unwrap();
-    assert!(message.starts_with("nobody says what fake/m1 costs, so the budget in dollars"), "{message}");
+    assert!(message.starts_with("the price of fake/m1 is not known, so the budget in dollars"), "{message}");
     let calls = answered(&scene);
     // This includes the call that names the session.
     assert!(calls <= 3, "{calls} calls");

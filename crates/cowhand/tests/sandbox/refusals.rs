@@ -54,7 +54,7 @@ fn bubblewrap_without_bwrap_program_is_refused() {
 /// An agent that waits for an answer that cannot reach it would wait for ever.
 #[test]
 fn landlock_with_job_channel_is_refused() {
-    let words = "lets no agent have one; `sandbox: bubblewrap` does";
+    let words = "does not give to agents; use `sandbox: bubblewrap`";
     for more in [json!({"followups": {"max": 1}}), json!({"fleet_tools": true})] {
         let mut asked = json!({"sandbox": "landlock"});
         asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -206,7 +206,10 @@ async fn missing_webhook_secret_is_reported_before_first_delivery() {
     assert!(doctor.contains("FAIL  webhook worker/unset: NOT_THERE is not set"), "{doctor}");
     assert!(doctor.contains("ok    webhook worker/hook: its secret is set"), "{doctor}");
     let (_, _, check) = scene.run(&["config", "check"]);
-    assert!(check.contains("NOT_THERE, which is to hold the secret of this webhook, is not set"), "{check}");
+    assert!(
+        check.contains("the environment variable NOT_THERE with the secret of this webhook is not set"),
+        "{check}"
+    );
     // When the variable is set, deliveries are accepted, and nothing else is lost.
     scene.kill();
     std::fs::write(scene.path(".env"), format!("HOOK_NEW={NEW}\nNOT_THERE={OLD}\n")).unwrap();

@@ -5,7 +5,7 @@ use cowhand::store::JobFilter;
 use cowhand::trigger::Registry;
 use cowhand_core::event::Fact;
 use cowhand_core::job::{Job, JobStatus};
-use cowhand_core::roster::{Agent, Former};
+use cowhand_core::roster::{Agent, FormerName};
 use cowhand_core::schedule::{FiringOutcome, ScheduleState};
 
 use crate::fake::{FakeLists, issue};
@@ -25,7 +25,7 @@ fn issues(fake: &FakeLists) -> String {
 fn called(agent: Agent, schedule: &str, fake: &FakeLists, adopts: Option<(&str, &str)>) -> Agent {
     let mut agent = with_schedule(agent, schedule, &issues(fake), "{{title}}");
     let former =
-        adopts.map(|(agent, name)| Former { agent: crate::name(agent), name: name.parse().unwrap() });
+        adopts.map(|(agent, name)| FormerName { agent: crate::name(agent), name: name.parse().unwrap() });
     agent.schedules.last_mut().unwrap().adopts = former;
     agent
 }
@@ -47,8 +47,8 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
     let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
     assert_eq!(
         reason,
-        "it seems to be a/old under a new name, and would fire again for all that is on its list; write \
-         `adopt: old` to go on where that was, or run `cowhand schedule enable a/new` to begin anew"
+        "it seems to be a/old under a new name, and would fire again for all items of its list; to continue the \
+         history, write `adopt: old`; to start without it, run `cowhand schedule enable a/new`"
     );
     // The state is the same after another reload.
     fleet.set_agents(vec![new()]).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_wrong_former_name_changes_nothing() {
     becomes("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
     fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "odl")))]).await.unwrap();
     let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
-    assert!(reason.contains("write `adopt: a/x/old` to go on"), "{reason}");
+    assert!(reason.contains("to continue the history, write `adopt: a/x/old`"), "{reason}");
     let by_hand = Trigger { schedule: Some("new".parse().unwrap()), ..Trigger::default() };
     fleet.trigger(&name("a"), by_hand).await.unwrap();
     fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "x/old")))]).await.unwrap();

@@ -227,7 +227,12 @@ async fn trust_applies_to_lists_and_chats() {
     );
     for (author, expected) in [
         ("ann", None),
-        ("eve", Some("eve has no permission that could be asked for, and is not among `allow_authors`")),
+        (
+            "eve",
+            Some(
+                "eve is not among `allow_authors`, and there is no repository in which to check a permission",
+            ),
+        ),
     ] {
         let (channel, text, url) = ("C1".to_owned(), "go".to_owned(), String::new());
         let message = Message {

@@ -24,7 +24,7 @@ pub(super) enum ChannelError {
     )]
     NoFolder { folder: PathBuf, error: io::Error },
     #[error(
-        "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {0}` lets no agent have one; `sandbox: bubblewrap` does"
+        "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, which `sandbox: {0}` does not give to agents; use `sandbox: bubblewrap`"
     )]
     NotInSandbox(SandboxKind),
     #[error("the socket of the fleet cannot be handed to it: {0}")]

@@ -26,7 +26,7 @@ const KEYS: [&str; 8] = [
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
     #[error(
-        "`credentials: outside` cannot be had for `runtime: {0}`: nobody knows how its program is told where its provider is"
+        "`credentials: outside` is not supported for `runtime: {0}`: cowhand does not know how to set the address of its provider"
     )]
     Unsupported(&'static str),
     #[error(
@@ -143,8 +143,8 @@ mod tests {
                 vec![("OPENAI_API_KEY", "")],
                 "needs OPENAI_API_KEY or CODEX_API_KEY",
             ),
-            (r#"{"runtime": "command"}"#, vec![], "cannot be had for `runtime: command`"),
-            (r#"{"runtime": "acp", "command": ["opencode"]}"#, vec![], "cannot be had for `runtime: acp`"),
+            (r#"{"runtime": "command"}"#, vec![], "is not supported for `runtime: command`"),
+            (r#"{"runtime": "acp", "command": ["opencode"]}"#, vec![], "is not supported for `runtime: acp`"),
             (
                 r#"{"runtime": "opencode", "model": "groq/m"}"#,
                 vec![("OPENAI_API_KEY", "k")],

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::roster::Agent;
 use cowhand_core::runtime::Runtime;
-use cowhand_core::sandbox::{Reaches, SandboxKind};
+use cowhand_core::sandbox::{NetworkAccess, SandboxKind};
 use cowhand_core::workspace::IsolationKind;
 
 use super::AttemptTask;
@@ -115,10 +115,10 @@ fn git_config(plan: &SandboxPlan, environment: &HashMap<String, String>) -> Opti
 /// Sets the proxy variables. Loopback is inside the sandbox, unless the config allows the loopback outside.
 fn set_proxy_variables(plan: &SandboxPlan, environment: &mut HashMap<String, String>) {
     let reaches_loopback = match &plan.network {
-        Reaches::Hosts(hosts) => hosts.iter().any(|host| {
+        NetworkAccess::Hosts(hosts) => hosts.iter().any(|host| {
             host.name() == "localhost" || host.address().is_some_and(|address| address.is_loopback())
         }),
-        Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => false,
+        NetworkAccess::None | NetworkAccess::Ports(_) | NetworkAccess::All => false,
     };
     let direct = if reaches_loopback { "" } else { "localhost,127.0.0.1,::1" };
     environment.retain(|name, _| !name.to_ascii_lowercase().ends_with("_proxy"));
@@ -164,7 +164,7 @@ mod tests {
     fn loopback_bypasses_the_proxy_unless_the_config_allows_it() {
         for (hosts, direct) in [("api.example.com", true), ("127.0.0.1:81", false), ("localhost:81", false)] {
             let plan = SandboxPlan {
-                network: Reaches::Hosts(vec![hosts.parse().unwrap()]),
+                network: NetworkAccess::Hosts(vec![hosts.parse().unwrap()]),
                 ..SandboxPlan::default()
             };
             let mut variables = environment(&[("no_proxy", "x"), ("ALL_PROXY", "y")]);

@@ -115,7 +115,7 @@ impl AttemptTask {
             }
         };
         let (agent_spending, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();
-        let microdollars = limits.most_dollars(self.spent_before(), &agent_spending, &ledger.fleet)?;
+        let microdollars = limits.max_dollars(self.spent_before(), &agent_spending, &ledger.fleet)?;
         #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
         let per_job_usd = Some(microdollars as f64 / 1e6);
         Some(Budget { per_job_usd, ..Budget::default() })

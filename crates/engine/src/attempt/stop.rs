@@ -74,7 +74,7 @@ impl AttemptTask {
             // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
-        let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
+        let waited = ask::time_waited(&asks, began.on_clock_of(now), now.wall);
         let waited = waited.min(rules.agent.ask_timeout.max(MAX_PAUSED_TIME));
         let total = total.filter(|limit| now.since(began) - waited > *limit);
         let idle = idle.filter(|limit| {

@@ -107,7 +107,7 @@ async fn make(
     let (store, now) = (&engine.store, engine.clock.now());
     let not_written = WorkDirError::NotWritten;
     store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
-    fault::place("workspace-noted");
+    fault::point("workspace-noted");
     let stored = workspace.clone();
     // git reads the records of all worktrees when it makes or removes one, and fails if one of them is incomplete.
     let guard = match workspace.kind {
@@ -172,7 +172,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
     if let Err(error) = write.await {
         warn!(%job, "its diff is not kept: {error}");
     }
-    fault::place("diffed");
+    fault::point("diffed");
 }
 
 /// Removes or keeps the workspace after an attempt, as the agent's `cleanup` says, if the job has ended.

@@ -165,7 +165,7 @@ async fn act(
             }
             Ok(false)
         }
-        Action::Fire { schedule, key, due, outcome, made_up, after_hours } => {
+        Action::Fire { schedule, key, due, outcome, by_misfire, after_hours } => {
             let Some((agent, configured)) = roster.schedule(schedule) else { return Ok(false) };
             let (decision, refused) = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
@@ -182,7 +182,7 @@ async fn act(
                 FiringOutcome::Missed => (Decision::Miss, Some(missed_note(&configured.timing))),
                 FiringOutcome::Coalesced => (Decision::Coalesce, None),
             };
-            let misfire = made_up.then(|| make_up_note(configured.timing.misfire));
+            let misfire = by_misfire.then(|| make_up_note(configured.timing.misfire));
             let waited = after_hours.then(|| calendar_wait_note(configured, due));
             let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused).or(waited) };
             let fired = match &at_once {
@@ -201,7 +201,7 @@ async fn act(
                 }
                 None => store.fire_once(firing, now).await?,
             };
-            fault::place("fired");
+            fault::point("fired");
             tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
             let is_new = fired != Fired::Duplicate;
             if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {

@@ -23,7 +23,7 @@ pub(super) async fn begin(
     let mut uptime = Uptime::since(reading.now);
     uptime.observe(reading);
     if let Some(since) = others_since {
-        uptime.shared_with(since, reading.now);
+        uptime.add_daemon(since, reading.now);
     }
     Ok((uptime, presence))
 }
@@ -47,7 +47,7 @@ impl Daemon {
         }
         if changes.step.is_some() || changes.suspended.is_some() {
             match store.others_since(node).await {
-                Ok(Some(since)) => self.uptime.shared_with(since, reading.now),
+                Ok(Some(since)) => self.uptime.add_daemon(since, reading.now),
                 Ok(None) => {}
                 Err(error) => warn!("cannot tell whether other nodes watched the clock: {error}"),
             }

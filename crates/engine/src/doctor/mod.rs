@@ -169,7 +169,7 @@ async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
             Err(error) => vec![work::SourceFinding::of_error("config", &error)],
         };
         findings.extend(found.into_iter().map(|work::SourceFinding { what, verdict, detail }| {
-            let what = format!("{} {}, {what}", config.name(), config.place());
+            let what = format!("{} {}, {what}", config.name(), config.location());
             let found = if verdict == SourceHealth::Problem { Err(detail) } else { Ok(detail) };
             Finding { warning: verdict == SourceHealth::Warning, ..Finding::of(what, found) }
         }));

@@ -48,7 +48,7 @@ pub struct JobChanges {
 
 impl Trigger {
     fn firing_context(&self, key: &FiringKey) -> FiringContext {
-        FiringContext { by_page: self.by_page, ..FiringContext::by_hand(key, self.prompt.clone()) }
+        FiringContext { from_dashboard: self.by_page, ..FiringContext::by_hand(key, self.prompt.clone()) }
     }
 }
 

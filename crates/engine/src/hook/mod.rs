@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::cut::cut;
-use cowhand_core::hook::{HOOK_RETRIES, Hook, HookAction, HookContext, HookOutline, holds};
+use cowhand_core::hook::{HOOK_RETRIES, Hook, HookAction, HookContext, HookOutline, is_truthy};
 use cowhand_core::job::Job;
 use cowhand_core::roster::Agent;
 use serde_json::Value;
@@ -120,7 +120,7 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResu
                 .redacted(&redactor);
         }
     };
-    if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
+    if let Some(path) = hook.when.as_deref().filter(|path| !is_truthy(&context, path)) {
         return HookResult::skipped(format!("`when: {path}` does not hold"));
     }
     let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };

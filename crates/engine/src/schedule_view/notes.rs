@@ -126,7 +126,7 @@ impl ScheduleView {
             }
             // No tick has run since the calendar opened or was changed.
             let when =
-                if snapshot.is_watched(now) { "at the daemon's next tick" } else { "when a daemon starts" };
+                if snapshot.has_daemon(now) { "at the daemon's next tick" } else { "when a daemon starts" };
             let note = format!("its calendar was closed and is open now; it fires {when}");
             return self.with_note(SkipReason::OutsideHours, None, note);
         };
@@ -204,14 +204,14 @@ fn slot_wait(
 /// Explains why the oldest requeued job of the schedule waits, and until when.
 fn requeue_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
-    jobs.filter_map(|job| Some((job, job.put_back(now)?)))
+    jobs.filter_map(|job| Some((job, job.requeued_until(now)?)))
         .map(|(job, (until, sentence))| (until, format!("{}: {sentence}", job.id)))
         .next()
 }
 
 /// Explains why the oldest job of the schedule with a failed attempt waits, and until when.
 fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
-    let (job, until) = snapshot.tried_again(schedule.id, now)?;
+    let (job, until) = snapshot.next_retry(schedule.id, now)?;
     Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tracing::{error, info, warn};
 
 use super::StateFolder;
-use cowhand_system::closed::{advice, closed_folder, reopen};
+use cowhand_system::closed::{advice, closed_folder, restore_mode};
 
 /// Entries of the folder that only the owner may use, in addition to the folder itself.
 const PRIVATE_ENTRIES: [&str; 11] = [
@@ -31,7 +31,7 @@ static LOGGED_PATHS: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 /// Restores the owner's mode of each path, as far as possible. A folder has to come before its contents.
 pub(crate) fn restore(paths: &[&Path]) {
     for path in paths {
-        let Ok(Some(mode)) = reopen(path) else { continue };
+        let Ok(Some(mode)) = restore_mode(path) else { continue };
         let mut logged = LOGGED_PATHS.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.get_or_insert_default().insert((*path).to_owned()) {
             let (path, kind) = (path.display(), if path.is_dir() { 700 } else { 600 });

@@ -56,8 +56,8 @@ impl Timer {
         let mut tasks = Vec::new();
         for action in actions {
             let Action::Fire { schedule, key, due, outcome, .. } = action else { continue };
-            self.record.passed(&key, due);
-            self.record.looked(now.into());
+            self.record.record_outcome(&key, due);
+            self.record.record_look(now.into());
             let fired = self.roster.schedule(schedule).filter(|_| outcome == FiringOutcome::Ran);
             tasks.extend(fired.map(|(_, schedule)| FiringContext::by_clock(schedule, &key, due).task));
         }

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::{Credentials, Reaches, RequestedSandbox, SandboxKind};
+use cowhand_core::sandbox::{Credentials, NetworkAccess, RequestedSandbox, SandboxKind};
 
 use super::SandboxError;
 use super::docker;
@@ -120,7 +120,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
         return Ok(Some(SandboxPlan {
             program,
             caps,
-            network: Reaches::Everybody,
+            network: NetworkAccess::All,
             ..SandboxPlan::default()
         }));
     }
@@ -174,7 +174,7 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
             Some(hidden) => {
                 Err(SandboxError::HoldsHidden { volume: volume.from.clone(), hidden: hidden.clone() })
             }
-            None => Ok(VolumeMount { from, to: PathBuf::from(&volume.to), written: volume.written }),
+            None => Ok(VolumeMount { from, to: PathBuf::from(&volume.to), written: volume.writable }),
         }
     });
     let container = Contained {
@@ -371,7 +371,8 @@ fn readable(
     program: &Path,
     hidden: &[PathBuf],
 ) -> Result<Vec<PathBuf>, SandboxError> {
-    let resolvers: &[&str] = if input.requested.network == Reaches::Nobody { &[] } else { &RESOLVER_PATHS };
+    let resolvers: &[&str] =
+        if input.requested.network == NetworkAccess::None { &[] } else { &RESOLVER_PATHS };
     let mut read: Vec<PathBuf> = SYSTEM_PATHS.iter().chain(resolvers).map(PathBuf::from).collect();
     let path = input.environment.get("PATH").map(String::as_str).unwrap_or_default();
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::Reaches;
+use cowhand_core::sandbox::NetworkAccess;
 
 use super::forward;
 use crate::start::SandboxPlan;
@@ -21,7 +21,7 @@ pub(super) fn argv(
     let mut arguments = Arguments::default();
     arguments.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
     arguments.add(["--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "cowhand"]);
-    let own_network = sandbox.network != Reaches::Everybody;
+    let own_network = sandbox.network != NetworkAccess::All;
     if own_network {
         arguments.add(["--unshare-net"]);
     }

@@ -29,7 +29,7 @@ pub enum SandboxError {
     BubblewrapFailed(String),
     #[error(transparent)]
     Docker(#[from] DockerError),
-    #[error("`runtime: acp` speaks through a client of cowhand's own, which is in no image")]
+    #[error("`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox")]
     AcpInContainer,
     #[error("cannot start {0:?}: it was not found; is it installed and on the PATH?")]
     ProgramNotFound(String),

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::Reaches;
+use cowhand_core::sandbox::NetworkAccess;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
@@ -69,7 +69,7 @@ pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), RulesetError> {
             sandbox.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
         spread(path, &hidden, &mut readable);
     }
-    let listens = !matches!(sandbox.network, Reaches::Everybody);
+    let listens = !matches!(sandbox.network, NetworkAccess::All);
     let mut rules = ruleset(listens)?;
     let allowed = readable
         .iter()
@@ -79,7 +79,7 @@ pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), RulesetError> {
     for (path, access) in allowed {
         rules = allow(rules, path, access)?;
     }
-    if let Reaches::Ports(ports) = &sandbox.network {
+    if let NetworkAccess::Ports(ports) = &sandbox.network {
         for port in ports {
             rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
         }

@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::{Reaches, SandboxKind};
+use cowhand_core::sandbox::{NetworkAccess, SandboxKind};
 
 use super::attempt::Attempt;
 use super::start::SandboxPlan;
@@ -71,8 +71,8 @@ pub(super) fn argv(
 fn start_proxy(sandbox: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
     let credentials = if sandbox.gateway { Some(attempt.take_credentials()?) } else { None };
     let hosts = match &sandbox.network {
-        Reaches::Hosts(hosts) => hosts.clone(),
-        Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => Vec::new(),
+        NetworkAccess::Hosts(hosts) => hosts.clone(),
+        NetworkAccess::None | NetworkAccess::Ports(_) | NetworkAccess::All => Vec::new(),
     };
     proxy::start(attempt.folder(), attempt.append("stderr")?, hosts, credentials.as_ref())
 }

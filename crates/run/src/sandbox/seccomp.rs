@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cowhand_core::sandbox::Reaches;
+use cowhand_core::sandbox::NetworkAccess;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
@@ -18,7 +18,7 @@ pub(super) type RulesBySyscall = BTreeMap<i64, SyscallRules>;
 /// Kind of confinement of a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Confinement<'a> {
-    Landlock(&'a Reaches),
+    Landlock(&'a NetworkAccess),
     /// Namespaces, with or without a separate network.
     Namespaces {
         own_network: bool,
@@ -106,9 +106,12 @@ mod tests {
 
     #[test]
     fn every_kind_of_network_has_its_filter() {
-        for network in
-            [Reaches::Nobody, Reaches::Ports(vec![443]), Reaches::Ports(vec![53]), Reaches::Everybody]
-        {
+        for network in [
+            NetworkAccess::None,
+            NetworkAccess::Ports(vec![443]),
+            NetworkAccess::Ports(vec![53]),
+            NetworkAccess::All,
+        ] {
             let filters = filters(Confinement::Landlock(&network)).unwrap();
             assert!(filters.len() == 3 && filters.iter().all(|filter| !filter.is_empty()), "{network:?}");
         }

@@ -1,6 +1,6 @@
 //! Kinds of sockets that are refused in a sandbox.
 
-use cowhand_core::sandbox::Reaches;
+use cowhand_core::sandbox::NetworkAccess;
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
 use super::seccomp::{SyscallRules, number};
@@ -16,15 +16,15 @@ const SOCKET_TYPE_MASK: u64 = 0xf;
 
 /// Returns rules for refused sockets under Landlock. A Unix socket reaches any service on this machine, including
 /// cowhand; socket pairs, by which programs talk to their children, use another call.
-pub(super) fn of_landlock(network: &Reaches) -> Result<SyscallRules, BackendError> {
+pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let (domain, kind, protocol) = (0, 1, 2);
     let mut rules = Vec::new();
     let netlink = libc::AF_NETLINK;
     let known = match network {
         // Landlock cannot restrict hosts, so no plan for it contains them.
-        Reaches::Nobody | Reaches::Hosts(_) => vec![netlink],
-        Reaches::Ports(_) | Reaches::Everybody => vec![netlink, libc::AF_INET, libc::AF_INET6],
+        NetworkAccess::None | NetworkAccess::Hosts(_) => vec![netlink],
+        NetworkAccess::Ports(_) | NetworkAccess::All => vec![netlink, libc::AF_INET, libc::AF_INET6],
     };
     let others = known.iter().map(|known| number(domain, Ne, *known)).collect::<Result<_, _>>()?;
     rules.push(SeccompRule::new(others)?);
@@ -33,7 +33,7 @@ pub(super) fn of_landlock(network: &Reaches) -> Result<SyscallRules, BackendErro
         number(domain, Eq, netlink)?,
         number(protocol, Ne, libc::NETLINK_ROUTE)?,
     ])?);
-    let Reaches::Ports(ports) = network else { return Ok(rules) };
+    let NetworkAccess::Ports(ports) = network else { return Ok(rules) };
     for inet in [libc::AF_INET, libc::AF_INET6] {
         let rules_of_type = |socket_type: i32, more: &[i32]| {
             let mut conditions =

@@ -22,7 +22,7 @@ fn of_agent(agent: &Agent) -> Vec<PathBuf> {
     for asked in agent.sandboxes().filter(|asked| asked.kind != SandboxKind::None) {
         found.extend(in_place.then(|| agent.directory.clone()));
         let volumes =
-            asked.container.volumes.iter().filter(|volume| volume.written).map(|volume| &volume.from);
+            asked.container.volumes.iter().filter(|volume| volume.writable).map(|volume| &volume.from);
         found.extend(asked.write.iter().chain(volumes).map(|path| placed(&agent.directory, path)));
     }
     // A path that does not exist yet has no other name.

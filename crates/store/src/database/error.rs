@@ -1,7 +1,7 @@
 //! Errors of the store, with what to do.
 
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::job::Refused;
+use cowhand_core::job::JobChangeRefused;
 use sqlx::sqlite::SqliteError;
 
 use cowhand_system::disk::DiskProblem;
@@ -80,7 +80,7 @@ pub enum StoreError {
     #[error("there is no schedule with id {0}")]
     NoSchedule(ScheduleId),
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] JobChangeRefused),
     #[error("no free job id was found in {0} draws")]
     NoFreeId(usize),
     #[error("a verb of the store panicked; nothing of it was written")]

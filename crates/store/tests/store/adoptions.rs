@@ -3,7 +3,7 @@
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::roster::{Agent, Former, Roster, Schedule};
+use cowhand_core::roster::{Agent, FormerName, Roster, Schedule};
 use cowhand_core::trigger::Occurrence;
 use cowhand_store::{Decision, Fired, NewFiring, Store};
 
@@ -22,7 +22,7 @@ const EVERY: &str = r#"{"type":"interval","interval":"1m"}"#;
 fn roster_with_adoption(agent: &str, name: &str, trigger: &str, adopts: (&str, &str)) -> Roster {
     let agent: cowhand_core::id::AgentName = agent.parse().unwrap();
     let mut schedule = Schedule::new(&agent, name.parse().unwrap(), serde_json::from_str(trigger).unwrap());
-    schedule.adopts = Some(Former { agent: adopts.0.parse().unwrap(), name: adopts.1.parse().unwrap() });
+    schedule.adopts = Some(FormerName { agent: adopts.0.parse().unwrap(), name: adopts.1.parse().unwrap() });
     Roster::of(vec![Agent { schedules: vec![schedule], ..Agent::new(agent.clone()) }])
 }
 

@@ -131,19 +131,19 @@ async fn a_job_is_requeued_at_most_so_often_for_one_reason(db: TestDb) {
         let (_, epoch) = claim(&store, &job, second).await;
         let back = store.requeue(job.id().clone(), epoch, no_keeper(round), at(second)).await.unwrap();
         let RequeueOutcome::Done(back) = back else { panic!("{back:?}") };
-        assert_eq!((back.requeued().times, back.requeued().in_all), (round, round));
+        assert_eq!((back.requeued().times, back.requeued().total), (round, round));
         assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(back));
         second += 100;
     }
     let snapshot = store.snapshot().await.unwrap();
-    let reported = snapshot.jobs[0].put_back(at(second - 100)).unwrap().1;
+    let reported = snapshot.jobs[0].requeued_until(at(second - 100)).unwrap().1;
     assert!(reported.contains("5 times") && reported.contains("the keeper in /x/job.5 ended"), "{reported}");
     let (_, epoch) = claim(&store, &job, second).await;
     let back = |why| store.requeue(job.id().clone(), epoch, why, at(second));
     assert_eq!(back(no_keeper(6)).await.unwrap(), RequeueOutcome::TooOften);
     let full = NotBegun::Shortage("no space left on device".to_owned());
     let RequeueOutcome::Done(waits) = back(full).await.unwrap() else { panic!() };
-    assert_eq!((waits.requeued().times, waits.requeued().in_all), (1, 6), "that is another reason");
+    assert_eq!((waits.requeued().times, waits.requeued().total), (1, 6), "that is another reason");
     let events = store.events_after(0, 100).await.unwrap();
     let reason = |fact: &Fact| match fact {
         Fact::JobRequeued { reason, .. } => reason.clone(),

@@ -155,8 +155,8 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
 
 /// Returns the name of the work source of the agent, if no schedule takes items from it.
 fn untaken_work(agent: &Agent) -> Option<String> {
-    let source = agent.work_source.as_ref().filter(|_| agent.leaves_its_work_source())?;
-    Some(format!("{} {}", source.name(), source.place()))
+    let source = agent.work_source.as_ref().filter(|_| agent.has_unused_work_source())?;
+    Some(format!("{} {}", source.name(), source.location()))
 }
 
 impl AgentView {

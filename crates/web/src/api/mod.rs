@@ -244,7 +244,7 @@ impl Api {
             snapshot.uptime = Uptime::since(present);
             // On a shared store the daemon of another node may run.
             if let Some(since) = self.store.others_since(String::new()).await? {
-                snapshot.uptime.shared_with(since, present);
+                snapshot.uptime.add_daemon(since, present);
             }
         }
         Ok(snapshot)

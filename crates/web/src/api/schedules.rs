@@ -263,8 +263,9 @@ async fn add_last_failure(
     now: Timestamp,
 ) -> Result<(), ApiProblem> {
     let coming_retry = || {
-        let (live, _) = snapshot.tried_again(view.id, now)?;
-        let is_retry = view.skip_note_reason == Some(SkipReason::Requeued) && live.put_back(now).is_none();
+        let (live, _) = snapshot.next_retry(view.id, now)?;
+        let is_retry =
+            view.skip_note_reason == Some(SkipReason::Requeued) && live.requeued_until(now).is_none();
         is_retry.then_some((live, None))
     };
     if view.skip_note_reason == Some(SkipReason::OverBudget) {

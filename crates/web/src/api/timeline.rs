@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
-use cowhand_core::plan::coming::Outlook;
+use cowhand_core::plan::next_firings::Outlook;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::SkipReason;
 use jiff::{SignedDuration, Timestamp};

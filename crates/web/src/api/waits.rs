@@ -240,7 +240,7 @@ fn in_snapshot(
         let message = without_code(&hold.sentence()).to_owned();
         return Some(Waits { reason: hold.reason(), until: hold.until(), message });
     }
-    if let Some((until, message)) = live.put_back(now) {
+    if let Some((until, message)) = live.requeued_until(now) {
         return Some(Waits { reason: SkipReason::Requeued, until: Some(until), message });
     }
     snapshot.limit_of(agent, live, now).map(|parked| Waits {

@@ -111,7 +111,7 @@ impl WorkCursor {
 
     /// Compares positions within one queue.
     fn compare(&self, other: &Self) -> Ordering {
-        self.is_taken.cmp(&other.is_taken).then_with(|| self.item.compare_place(&other.item))
+        self.is_taken.cmp(&other.is_taken).then_with(|| self.item.compare_order(&other.item))
     }
 
     fn encode(&self) -> String {

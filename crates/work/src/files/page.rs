@@ -18,7 +18,7 @@ pub(super) struct PageBuilder {
     total: u64,
 }
 
-/// Position of an item: by age, then as [`WorkItem::compare_place`] orders ids.
+/// Position of an item: by age, then as [`WorkItem::compare_order`] orders ids.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     created: i64,

@@ -33,15 +33,15 @@ fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -
             let (by_itself, help) = match agent.program.known_runtime() {
                 Runtime::Acp => (
                     "its program".to_owned(),
-                    "`per_job_…` bounds what is reserved for a job, `timeout` how long it goes on".to_owned(),
+                    "`per_job_…` limits the amount that is reserved for a job, and `timeout` limits its duration".to_owned(),
                 ),
                 known => (
-                    format!("`{known}` behind it", known = known.name()),
-                    format!("`runtime: {}` hears it with each answer of the model", known.name()),
+                    format!("`{known}`", known = known.name()),
+                    format!("`runtime: {}` reports the usage with each answer of the model", known.name()),
                 ),
             };
             let message = format!(
-                "this budget may be passed by a job under way: with `runtime: acp`, {by_itself} may tell only in the end what it has spent"
+                "a running job may exceed this budget: with `runtime: acp`, {by_itself} may report its usage only at the end"
             );
             Some(Problem::warning(at, message).help(help))
         }
@@ -53,12 +53,12 @@ fn without_price(agent: &Agent, at: Location) -> Problem {
     let name = agent.program.known_runtime().name();
     let (message, help) = match &agent.program.model {
         Some(model) => (
-            format!("a budget in dollars needs the price of {model}, since `{name}` tells only tokens"),
+            format!("a budget in dollars needs the price of {model}, because `{name}` reports only tokens"),
             format!("add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"),
         ),
         None => (
-            format!("a budget in dollars needs a `model` with a price, since `{name}` tells only tokens"),
-            "say `model`, and what it costs in `prices` of the root file".to_owned(),
+            format!("a budget in dollars needs a `model` with a price, because `{name}` reports only tokens"),
+            "set `model`, and its price in `prices` of the root file".to_owned(),
         ),
     };
     Problem::error(at, message).help(help)

@@ -59,7 +59,7 @@ fn check_unused(
         else {
             continue;
         };
-        let message = format!("`{key}` does nothing for `runtime: {}`: {why}", runtime.name());
+        let message = format!("`{key}` has no effect for `runtime: {}`: {why}", runtime.name());
         loader.problems.add(Problem::warning(found.at, message).key(draft.key_of(key)));
     }
 }

@@ -9,11 +9,13 @@ use crate::config::problem::Problem;
 use crate::config::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Schedule};
 use crate::runtime::Runtime;
-use crate::sandbox::{Credentials, Network, Reach, Reaches, RequestedSandbox, SandboxKind, SandboxRules};
+use crate::sandbox::{
+    Credentials, Network, NetworkAccess, Reach, RequestedSandbox, SandboxKind, SandboxRules,
+};
 use crate::workspace::IsolationKind;
 
-/// Minimum memory; even the smallest program needs more to start.
-const LEAST_MEMORY: u64 = 4_000_000;
+/// Minimum of `memory`, in bytes. Even the smallest program needs more than this to start.
+const MIN_MEMORY: u64 = 4_000_000;
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let Some(node) = draft.node.get("sandbox") {
@@ -29,15 +31,15 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
 }
 
-/// Checks herdctl's key. Settings that cowhand does not support are accepted and not an error: the agent is not
-/// started.
+/// Checks herdctl's key `docker`. A setting that cowhand does not support is a warning and not an error: the config is
+/// loaded, and the agent is not started.
 fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Location) {
     let asked = agent.sandbox(None, false);
     if asked.kind != SandboxKind::Docker {
         return;
     }
     let why = asked.contradiction().map(str::to_owned);
-    if let Some(why) = why.or_else(|| never_starts(agent, &asked)) {
+    if let Some(why) = why.or_else(|| unsupported_reason(agent, &asked)) {
         let message = format!("this agent is not started: {why}");
         loader.problems.add(Problem::warning(at, message).key(draft.key_of("docker")));
     }
@@ -63,21 +65,21 @@ fn check_one(
         loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
         return;
     }
-    if let Some(message) = beside_its_config(loader, agent, schedule, &asked) {
+    if let Some(message) = config_in_directory(loader, agent, schedule, &asked) {
         loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
     }
-    if asked.network == Reaches::Nobody
+    if asked.network == NetworkAccess::None
         && asked.credentials == Credentials::Inside
         && agent.runtime() != Runtime::Command
     {
-        let message = "with the network off its program cannot reach its model; name whom it reaches in `network`, or have `credentials: outside` with bubblewrap";
+        let message = "with the network off, the agent cannot reach its model; list the allowed hosts in `network`, or set `credentials: outside` with bubblewrap";
         loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
     }
 }
 
 /// Returns a warning if config files are in the agent's directory, because Landlock cannot exclude parts of a folder.
-/// It is not an error, because only the machine knows where links lead.
-fn beside_its_config(
+/// It is not an error, because symbolic links can lead elsewhere, and only the machine that runs the agent has them.
+fn config_in_directory(
     loader: &Loader<'_>,
     agent: &Agent,
     schedule: Option<&Schedule>,
@@ -91,7 +93,7 @@ fn beside_its_config(
     let within = if here { Path::new("") } else { agent.directory.as_path() };
     let held = loader.sources.paths().find(|path| path.starts_with(within))?;
     Some(format!(
-        "{} lies where this agent works, and Landlock cannot keep it from the agent, which is not started then; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+        "{} is in the directory of this agent, and Landlock cannot protect it there, so the agent is not started; set another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
         held.file_name().unwrap_or_default().to_string_lossy()
     ))
 }
@@ -104,49 +106,51 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
         let message = "`network` names either `ports` (for Landlock) or `hosts` (for bubblewrap)";
         return Some(("", message.to_owned()));
     }
-    if let Some(key) = rules.held_by_none() {
+    if let Some(key) = rules.unenforceable_key() {
         let message = format!(
-            "`{key}` needs a `kind` that can hold it (`landlock`, `bubblewrap` or `docker`): `kind: none` holds nothing but caps"
+            "`{key}` needs a `kind` that can enforce it (`landlock`, `bubblewrap` or `docker`): `kind: none` enforces only caps"
         );
         return Some((key, message));
     }
-    if rules.memory.is_some_and(|memory| memory.bytes() < LEAST_MEMORY) {
-        let message = "no program begins with so little memory; the least is 4MB, and most need far more";
+    if rules.memory.is_some_and(|memory| memory.bytes() < MIN_MEMORY) {
+        let message =
+            "no program can start with so little memory; the minimum is 4MB, and most programs need far more";
         return Some(("memory", message.to_owned()));
     }
     let is_all = |path: &&String| matches!(path.trim_end_matches('/'), "" | "~");
     let all = rules.write.iter().flatten().find(is_all)?;
     let message = format!(
-        "`{all}` is or holds the home of whoever runs cowhand, and nothing of it would be left to protect; name folders below it"
+        "`{all}` contains the whole home directory of the user who runs cowhand, so the sandbox would protect nothing in it; list folders below it"
     );
     Some(("write", message))
 }
 
 /// Returns an error if this agent cannot run with the requested sandbox.
 fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, String)> {
-    if let Some(why) = never_starts(agent, asked) {
+    if let Some(why) = unsupported_reason(agent, asked) {
         return Some(("kind", why));
     }
     let outside = asked.credentials == Credentials::Outside;
     let (_, unable) = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
     let runtime = unable.runtime().name();
     let message = format!(
-        "`credentials: outside` cannot be had for `runtime: {runtime}`: nobody knows how its program is told where its provider is"
+        "`credentials: outside` is not supported for `runtime: {runtime}`: cowhand does not know how to set the address of its provider"
     );
     Some(("credentials", message))
 }
 
 /// Returns the reason if this kind of sandbox denies something that the agent needs.
-fn never_starts(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
+fn unsupported_reason(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
     if asked.kind == SandboxKind::Docker && agent.runtime() == Runtime::Acp {
-        let why = "`runtime: acp` speaks through a client of cowhand's own, which is in no image";
+        let why =
+            "`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox";
         return Some(why.to_owned());
     }
     // Jobs communicate with the fleet over a socket.
     let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
     (closed && agent.needs_job_channel()).then(|| {
         format!(
-            "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {}` lets no agent have one; `sandbox: bubblewrap` does",
+            "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, which `sandbox: {}` does not give to agents; use `sandbox: bubblewrap`",
             asked.kind
         )
     })

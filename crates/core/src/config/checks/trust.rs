@@ -22,11 +22,11 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
             let at = node.map_or_else(|| schedule_at(draft, schedule.name.as_str()), |node| node.at);
             check_one(loader, draft, (agent, Some(schedule)), trust, at);
         }
-        anybody(loader, draft, agent, schedule);
-        unproven(loader, draft, agent, schedule);
-        refused(loader, draft, schedule);
-        together(loader, draft, agent, schedule);
-        anywhere(loader, draft, agent, schedule);
+        warn_unrestricted_strangers(loader, draft, agent, schedule);
+        warn_unsigned_with_trust(loader, draft, agent, schedule);
+        warn_unsigned_refused(loader, draft, schedule);
+        warn_shared_directory(loader, draft, agent, schedule);
+        check_app_without_repos(loader, draft, agent, schedule);
     }
 }
 
@@ -39,16 +39,16 @@ fn check_one(
 ) {
     let key = schedule.map_or("trust".to_owned(), |schedule| format!("schedules.{}.trust", schedule.name));
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
-    let message = if !trust.says_whom() {
-        "say who is trusted, by `allow_authors` or `min_permission`, or what becomes of everybody, by `strangers`"
-    } else if let Some(message) = trust.allow_authors.iter().find_map(|author| no_name(author)) {
+    let message = if !trust.is_defined() {
+        "set `allow_authors` or `min_permission` to define who is trusted, or `strangers` to treat all authors alike"
+    } else if let Some(message) = trust.allow_authors.iter().find_map(|author| invalid_author(author)) {
         message
     } else if trust.sandbox.as_ref().is_some_and(|own| own.rules().kind == SandboxKind::None) {
-        "the strict sandbox has to be one: `kind: bubblewrap`, for example"
+        "the strict sandbox cannot have `kind: none`; use `kind: bubblewrap`, for example"
     } else if let (true, Some(message)) = (trust.confines(), asked.contradiction()) {
         message
     } else {
-        if let Some(message) = decides_nothing(trust) {
+        if let Some(message) = unused_trust_keys(trust) {
             loader.problems.add(Problem::warning(at, message).key(draft.key_of(&key)));
         }
         return;
@@ -57,7 +57,7 @@ fn check_one(
 }
 
 /// Warns if strangers can give instructions to an agent without a sandbox, which is rarely intended.
-fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+fn warn_unrestricted_strangers(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let from = match schedule.trigger.kind() {
         TriggerKind::Github { item: GithubItem::Issue, .. } => "whoever can open an issue",
         TriggerKind::Github { item: GithubItem::PullRequest, .. } => "whoever can open a pull request",
@@ -78,7 +78,7 @@ fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sch
     let is_held = agent.sandbox(Some(&schedule.name), false).kind != SandboxKind::None;
     if tells && !is_held && agent.trusts(Some(schedule)).is_empty() {
         let message = format!(
-            "{from} tells this agent what to do, and nothing holds it; `trust` says who may, or `sandbox` holds it"
+            "{from} can give instructions to this agent, and no sandbox restricts it; set `trust` to limit the authors, or `sandbox` to restrict the agent"
         );
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.trust", schedule.name));
@@ -108,7 +108,7 @@ fn has_text_of_people(event: &str) -> bool {
 }
 
 /// Returns an error if the text is not a whole name, because names are compared as a whole, as on GitHub.
-fn no_name(author: &str) -> Option<&'static str> {
+fn invalid_author(author: &str) -> Option<&'static str> {
     if author.contains('*') {
         Some("`allow_authors` takes whole names, without `*`; `strangers: allow` lets everybody in")
     } else if author.starts_with('@') {
@@ -118,7 +118,7 @@ fn no_name(author: &str) -> Option<&'static str> {
     }
 }
 
-fn decides_nothing(trust: &Trust) -> Option<&'static str> {
+fn unused_trust_keys(trust: &Trust) -> Option<&'static str> {
     let names_some =
         trust.min_permission.is_some() || !trust.allow_authors.is_empty() || !trust.repos.is_empty();
     (trust.strangers == Some(Treatment::Allow) && names_some).then_some(
@@ -126,19 +126,20 @@ fn decides_nothing(trust: &Trust) -> Option<&'static str> {
     )
 }
 
-/// Warns if deliveries are not signed, because anybody can send names in them.
-fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+/// Warns if a schedule with trust rules accepts unsigned deliveries, because anybody can send a trusted name in such a
+/// delivery.
+fn warn_unsigned_with_trust(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let unsigned = matches!(schedule.trigger.kind(), TriggerKind::Webhook { allow_unsigned: true, .. });
     if unsigned && !agent.trusts(Some(schedule)).is_empty() {
-        let message = "with `allow_unsigned` nobody can be trusted: all its deliveries are a stranger's";
+        let message = "with `allow_unsigned`, every delivery counts as text of a stranger, so the trust rules trust nobody";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
     }
 }
 
-/// Warns if deliveries need no signature, but the server listens where it refuses such deliveries.
-fn refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Schedule) {
+/// Warns if a schedule accepts unsigned deliveries, but the server listens on an address where it refuses them.
+fn warn_unsigned_refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Schedule) {
     let Some(listen) = loader.server.outside() else { return };
     if schedule.trigger.is_unsigned() {
         let message = format!(
@@ -150,27 +151,27 @@ fn refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Schedule) {
     }
 }
 
-/// Rejects permissions of an App without `repos`: everybody who installs the App gets deliveries signed with the same
-/// secret, and is admin of their own repository.
-fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+/// Rejects `min_permission` with a GitHub App but without `repos`: everybody who installs the App gets deliveries
+/// signed with the same secret, and is admin of their own repository.
+fn check_app_without_repos(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let trusts = agent.trusts(Some(schedule));
     let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
     let by_permission = trusts.iter().any(|trust| trust.min_permission.is_some());
     let is_bound = trusts.iter().any(|trust| !trust.repos.is_empty());
     let is_webhook = matches!(schedule.trigger.kind(), TriggerKind::Webhook { .. });
     if is_webhook && by_permission && !is_bound && trusts.iter().any(by_app) {
-        let message = "whoever installs the App is admin of a repository of their own: name yours in `repos` of `trust`";
+        let message = "everybody who installs the App is admin of a repository of their own; list your repositories in `trust.repos`";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         loader.problems.add(problem.key(draft.key_of(&format!("schedules.{}.trust.repos", schedule.name))));
     }
 }
 
 /// Warns if strangers' jobs share the agent's directory, because the next job and `when_command` find the files that
-/// they leave there.
-fn together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+/// strangers' jobs leave there.
+fn warn_shared_directory(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let confines = agent.trusts(Some(schedule)).into_iter().any(Trust::confines);
     if confines && agent.isolation_of(Some(&schedule.name)).kind == IsolationKind::Shared {
-        let message = "strangers' jobs work where all others do, and what they leave there is trusted afterwards; `isolation: clone` keeps them apart";
+        let message = "jobs with text of strangers share the directory of all other jobs, which then use the files that they leave there; `isolation: clone` separates them";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.isolation", schedule.name));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });

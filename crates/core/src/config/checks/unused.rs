@@ -20,36 +20,39 @@ use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
 #[derive(Default)]
-pub(in crate::config) struct Idle(HashMap<(Location, String), (Problem, bool)>);
+pub(in crate::config) struct UnusedSettings(HashMap<(Location, String), (Problem, bool)>);
 
-impl Idle {
+impl UnusedSettings {
     /// Records the message for a location, and whether the setting has no effect for this agent.
-    fn note(&mut self, at: Location, message: impl Into<String>, key: impl Into<String>, is_idle: bool) {
+    fn note(&mut self, at: Location, message: impl Into<String>, key: impl Into<String>, is_unused: bool) {
         let problem = Problem::warning(at, message).key(key);
         let known = self.0.entry((at, problem.message.clone())).or_insert((problem, true));
-        known.1 &= is_idle;
+        known.1 &= is_unused;
     }
 
-    pub(in crate::config) fn tell(self, problems: &mut Problems) {
-        self.0.into_values().filter(|(_, is_idle)| *is_idle).for_each(|(problem, _)| problems.add(problem));
+    pub(in crate::config) fn report(self, problems: &mut Problems) {
+        self.0
+            .into_values()
+            .filter(|(_, is_unused)| *is_unused)
+            .for_each(|(problem, _)| problems.add(problem));
     }
 }
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
-    let idle = &mut loader.idle;
+    let unused = &mut loader.unused;
     if let Some(budget) = draft.node.get("budget") {
-        of_budget(idle, budget, &agent.budget, &draft.key_of("budget"));
+        of_budget(unused, budget, &agent.budget, &draft.key_of("budget"));
     }
     if let Some(written) = draft.node.entry("ask_timeout") {
-        let message = "`ask_timeout` does nothing: without `permission_mode: ask`, `followups` or `fleet_tools` nobody is asked";
-        idle.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_job_channel());
+        let message = "`ask_timeout` has no effect without `permission_mode: ask`, `followups` or `fleet_tools`, because the agent cannot ask";
+        unused.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_job_channel());
     }
-    work_source(idle, draft, agent);
-    followups(idle, draft, agent);
-    hooks(idle, draft, agent);
-    retry(idle, &draft.node, &agent.retry, &draft.key_of("retry"));
-    sandbox(idle, &draft.node, agent.sandbox_rules.as_ref(), &draft.key_of("sandbox"));
-    allowed(idle, &draft.node, agent.tools.permissions.as_ref(), &draft.key_of("permissions"));
+    work_source(unused, draft, agent);
+    followups(unused, draft, agent);
+    hooks(unused, draft, agent);
+    retry(unused, &draft.node, &agent.retry, &draft.key_of("retry"));
+    sandbox(unused, &draft.node, agent.sandbox_rules.as_ref(), &draft.key_of("sandbox"));
+    check_allow_rules(unused, &draft.node, agent.tools.permissions.as_ref(), &draft.key_of("permissions"));
     for schedule in &agent.schedules {
         let Some(node) = schedule_node(draft, schedule.name.as_str()) else { continue };
         let key = |key: &str| draft.key_of(&format!("schedules.{}.{key}", schedule.name));
@@ -57,26 +60,26 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
             let Some(written) = node.get("breaker").and_then(|breaker| breaker.entry(empty)) else {
                 continue;
             };
-            let message = format!("`{empty}` does nothing without `empty_runs`");
-            idle.note(
+            let message = format!("`{empty}` has no effect without `empty_runs`");
+            unused.note(
                 written.key_at,
                 message,
                 key(&format!("breaker.{empty}")),
                 schedule.breaker.empty_runs == 0,
             );
         }
-        timing(idle, node, (&schedule.trigger, schedule.timing.overlap), key);
-        retry(idle, node, &schedule.retry, &key("retry"));
-        sandbox(idle, node, schedule.sandbox_rules.as_ref(), &key("sandbox"));
-        opened(idle, node, agent, schedule.sandbox_rules.as_ref(), &key("sandbox"));
-        allowed(idle, node, schedule.permissions.as_ref(), &key("permissions"));
-        narrowed(idle, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
+        timing(unused, node, (&schedule.trigger, schedule.timing.overlap), key);
+        retry(unused, node, &schedule.retry, &key("retry"));
+        sandbox(unused, node, schedule.sandbox_rules.as_ref(), &key("sandbox"));
+        check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_ref(), &key("sandbox"));
+        check_allow_rules(unused, node, schedule.permissions.as_ref(), &key("permissions"));
+        check_schedule_allow(unused, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
     }
 }
 
 /// Checks the timing keys that a schedule of this type does not use.
 fn timing(
-    idle: &mut Idle,
+    unused: &mut UnusedSettings,
     node: &Node,
     (trigger, overlap): (&TriggerConfig, Overlap),
     key: impl Fn(&str) -> String,
@@ -90,14 +93,13 @@ fn timing(
         ("jitter", recurs, "`cron` or `interval`"),
     ] {
         let Some(written) = node.entry(name).filter(|written| !written.node.is_null()) else { continue };
-        let message =
-            format!("`{name}` does nothing here: only schedules of type {where_} have a use for it");
-        idle.note(written.key_at, message, key(name), !works);
+        let message = format!("`{name}` has no effect here: only schedules of type {where_} use it");
+        unused.note(written.key_at, message, key(name), !works);
     }
-    // Other types have no use for it either, so they say nothing about one that intervals inherit, too.
+    // Schedules of other types are not recorded here, because the loop above records the key for them.
     if let Some(written) = node.entry("overlap").filter(|_| recurs) {
         let has_use = is_cron || overlap == Overlap::Skip;
-        idle.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
+        unused.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
     }
 }
 
@@ -105,16 +107,16 @@ const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval`
     so its jobs never overlap; use `type: cron` for jobs that may";
 
 /// Checks for a limit that is larger than that of a longer period.
-pub(in crate::config) fn of_budget(idle: &mut Idle, written: &Node, budget: &Budget, key: &str) {
+pub(in crate::config) fn of_budget(unused: &mut UnusedSettings, written: &Node, budget: &Budget, key: &str) {
     let dollars = [budget.per_job_usd, budget.per_day_usd, budget.per_month_usd];
-    larger(idle, written, ["per_job_usd", "per_day_usd", "per_month_usd"], dollars, key);
+    check_limit_order(unused, written, ["per_job_usd", "per_day_usd", "per_month_usd"], dollars, key);
     let tokens = [budget.per_job_tokens, budget.per_day_tokens, budget.per_month_tokens];
-    larger(idle, written, ["per_job_tokens", "per_day_tokens", "per_month_tokens"], tokens, key);
+    check_limit_order(unused, written, ["per_job_tokens", "per_day_tokens", "per_month_tokens"], tokens, key);
 }
 
 /// Compares each limit with the next one that is set.
-fn larger<T: PartialOrd + Copy>(
-    idle: &mut Idle,
+fn check_limit_order<T: PartialOrd + Copy>(
+    unused: &mut UnusedSettings,
     written: &Node,
     names: [&str; 3],
     limits: [Option<T>; 3],
@@ -125,13 +127,13 @@ fn larger<T: PartialOrd + Copy>(
     for pair in set.windows(2) {
         let [(name, own), (other, next)] = pair else { continue };
         let Some(entry) = written.entry(name) else { continue };
-        let message = format!("`{name}` is more than `{other}`, which is reached before");
-        idle.note(entry.key_at, message, format!("{key}.{name}"), own > next);
+        let message = format!("`{name}` is more than `{other}`, which is reached first");
+        unused.note(entry.key_at, message, format!("{key}.{name}"), own > next);
     }
 }
 
 /// Checks only the agent's own key, because a key in `defaults` may have an effect for other agents.
-fn work_source(idle: &mut Idle, draft: &Draft, agent: &Agent) {
+fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let Some(written) = draft.node.entry("work_source").filter(|written| !written.node.is_null()) else {
         return;
     };
@@ -139,73 +141,85 @@ fn work_source(idle: &mut Idle, draft: &Draft, agent: &Agent) {
     let is_own = at.file == draft.home && (at.file != entry.file || at.start > entry.start);
     let message = "nothing takes items from this `work_source`: only schedules do, and no schedule of this agent takes from it; \
                    add a schedule, for example `poll: {type: interval, interval: 5m}`";
-    idle.note(at, message, draft.key_of("work_source"), is_own && agent.leaves_its_work_source());
+    unused.note(at, message, draft.key_of("work_source"), is_own && agent.has_unused_work_source());
 }
 
-fn followups(idle: &mut Idle, draft: &Draft, agent: &Agent) {
+fn followups(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let (Some(followups), Some(written)) = (&agent.followups, draft.node.entry("followups")) else {
         return;
     };
     let begun = Timestamp::UNIX_EPOCH;
     let first = followups.next(Chain { made: 0, began: begun }, begun, begun);
-    let message = "there can be no follow-up: `expires` is over before `min_interval` is";
-    idle.note(written.key_at, message, draft.key_of("followups"), first.is_err());
+    let message = "no follow-up is possible: `expires` is shorter than `min_interval`";
+    unused.note(written.key_at, message, draft.key_of("followups"), first.is_err());
 }
 
-fn hooks(idle: &mut Idle, draft: &Draft, agent: &Agent) {
+fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     for (list, hooks) in [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)] {
         let written = draft.node.get("hooks").and_then(|hooks| hooks.get(list)).map(Node::list);
         for (number, (hook, written)) in hooks.iter().zip(written.unwrap_or_default()).enumerate() {
             let Some(events) = written.entry("on_events") else { continue };
-            let is_idle = hook.on_events.as_ref().is_some_and(Vec::is_empty);
+            let is_unused = hook.on_events.as_ref().is_some_and(Vec::is_empty);
             let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));
-            idle.note(
+            unused.note(
                 events.key_at,
-                "with `on_events: []` this hook is never run; unset means after all",
+                "with `on_events: []` this hook never runs; remove the key to run it after every job",
                 key,
-                is_idle,
+                is_unused,
             );
         }
     }
 }
 
-fn retry(idle: &mut Idle, owner: &Node, retry: &Retry, key: &str) {
+fn retry(unused: &mut UnusedSettings, owner: &Node, retry: &Retry, key: &str) {
     let Some(written) = owner.get("retry").and_then(|retry| retry.entry("on")) else { return };
-    let message = "with `on: []` nothing is tried again, whatever `max_attempts` says";
-    idle.note(written.key_at, message, format!("{key}.on"), retry.on.is_empty() && retry.max_attempts > 1);
+    let message = "with `on: []` no job is retried, whatever the value of `max_attempts`";
+    unused.note(written.key_at, message, format!("{key}.on"), retry.on.is_empty() && retry.max_attempts > 1);
 }
 
-fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&SandboxRules>, key: &str) {
+fn sandbox(unused: &mut UnusedSettings, owner: &Node, sandbox: Option<&SandboxRules>, key: &str) {
     let (Some(sandbox), Some(written)) = (sandbox, owner.get("sandbox")) else { return };
     for name in ["image", "socket"] {
         let Some(entry) = written.entry(name) else { continue };
-        let message = format!("`{name}` does nothing without `kind: docker`");
-        idle.note(entry.key_at, message, format!("{key}.{name}"), sandbox.kind != SandboxKind::Docker);
+        let message = format!("`{name}` has no effect without `kind: docker`");
+        unused.note(entry.key_at, message, format!("{key}.{name}"), sandbox.kind != SandboxKind::Docker);
     }
 }
 
 /// Checks for permissions that a schedule's sandbox grants and its agent's sandbox denies.
-fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&SandboxRules>, key: &str) {
+fn check_schedule_sandbox(
+    unused: &mut UnusedSettings,
+    owner: &Node,
+    agent: &Agent,
+    sandbox: Option<&SandboxRules>,
+    key: &str,
+) {
     let (Some(sandbox), Some(of_agent)) = (sandbox, &agent.sandbox_rules) else { return };
     let Some(written) = owner.get("sandbox") else { return };
-    let lost = sandbox.kept_from(of_agent);
+    let lost = sandbox.keys_beyond(of_agent);
     for name in ["write", "read", "network"] {
         let Some(entry) = written.entry(name) else { continue };
-        let message = "not all of this is open: a schedule only narrows what the sandbox of its agent opens; write it there, too";
-        idle.note(entry.key_at, message, format!("{key}.{name}"), lost.contains(&name));
+        let message = "part of this has no effect: a schedule can only restrict the sandbox of its agent further; add it to the sandbox of the agent, too";
+        unused.note(entry.key_at, message, format!("{key}.{name}"), lost.contains(&name));
     }
 }
 
-/// Checks for allow rules whose commands are always asked, because they run other commands or are not plain.
-fn allowed(idle: &mut Idle, owner: &Node, permissions: Option<&Permissions>, key: &str) {
+/// Checks for allow rules without effect: a person is always asked about a command that runs other commands or is not
+/// plain.
+fn check_allow_rules(
+    unused: &mut UnusedSettings,
+    owner: &Node,
+    permissions: Option<&Permissions>,
+    key: &str,
+) {
     let rules = permissions.and_then(|permissions| permissions.allow.as_deref()).unwrap_or_default();
     let written = owner.get("permissions").and_then(|permissions| permissions.get("allow"));
     for (number, (rule, written)) in rules.iter().zip(written.map(Node::list).unwrap_or_default()).enumerate()
     {
         let message = format!(
-            "`{rule}` allows nothing: such a command is not plain, or runs others, and is always asked"
+            "`{rule}` has no effect: a person is always asked about a command that is not plain or runs other commands"
         );
-        idle.note(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
+        unused.note(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
     }
 }
 
@@ -220,15 +234,21 @@ fn can_allow(rule: &Rule) -> bool {
 }
 
 /// Checks for allow rules of a schedule whose agent allows nothing.
-fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permissions>, key: &str) {
+fn check_schedule_allow(
+    unused: &mut UnusedSettings,
+    node: &Node,
+    agent: &Agent,
+    own: Option<&Permissions>,
+    key: &str,
+) {
     let (Some(own), Some(of_agent)) = (own, &agent.tools.permissions) else { return };
     let Some(written) = node.get("permissions").and_then(|permissions| permissions.entry("allow")) else {
         return;
     };
     let names_any =
         |permissions: &Permissions| permissions.allow.as_ref().is_some_and(|rules| !rules.is_empty());
-    let message = "this allows nothing: a schedule only narrows what its agent's `permissions.allow` names, and that names nothing";
-    idle.note(written.key_at, message, key, names_any(own) && !names_any(of_agent));
+    let message = "this has no effect: a schedule can only restrict the `permissions.allow` of its agent, and that list is empty";
+    unused.note(written.key_at, message, key, names_any(own) && !names_any(of_agent));
 }
 
 /// Reports unused providers, because a misspelt name removes a limit.
@@ -239,7 +259,7 @@ pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     names.sort_unstable();
     let unused = loader.provider_places.iter().filter(|(name, _)| !used.contains(name));
     for (name, at) in unused.filter(|_| !roster.agents.is_empty()) {
-        let message = format!("no agent uses the provider `{name}`, so its limits hold for nobody");
+        let message = format!("no agent uses the provider `{name}`, so its limits have no effect");
         let theirs =
             || (!names.is_empty()).then(|| format!("agents here use {}", one_of(names.iter().copied())));
         let help = did_you_mean(name, names.iter().copied()).or_else(theirs);

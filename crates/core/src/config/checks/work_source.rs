@@ -12,7 +12,7 @@ use crate::runtime::Runtime;
 use crate::work_source::ConfiguredSource;
 
 /// Adds the agent's `repo` to its GitHub sources that name none.
-pub(in crate::config) fn take_repo(draft: &mut Draft) {
+pub(in crate::config) fn inherit_repo(draft: &mut Draft) {
     let Some(repo) = draft.node.entry("repo").filter(|entry| entry.node.text().is_some_and(is_repo)).cloned()
     else {
         return;
@@ -82,7 +82,7 @@ fn check_source(loader: &mut Loader<'_>, draft: &Draft, source: &ConfiguredSourc
                 report(loader, draft, written.at, message, help, &format!("{key}.exclude_labels"));
             }
         }
-        ConfiguredSource::Files { path, .. } if !(loader.outside.is_folder)(Path::new(path)) => {
+        ConfiguredSource::Files { path, .. } if !(loader.environment.is_folder)(Path::new(path)) => {
             let at = node.get("path").map_or(node.at, |path| path.at);
             let problem = Problem::warning(at, format!("there is no folder {path}, so there is no work"));
             let help = format!("`mkdir -p {path}` makes it; each Markdown file in it is a work item");

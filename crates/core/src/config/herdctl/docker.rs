@@ -1,4 +1,4 @@
-//! herdctl's `docker`: a container, as rules of a sandbox and further settings.
+//! herdctl's `docker`, translated to sandbox rules and further settings of a container.
 
 use indexmap::IndexMap;
 
@@ -57,15 +57,15 @@ fn refusal(docker: &Docker) -> Option<&'static str> {
     let is_set = |list: Option<usize>| list.is_some_and(|length| length > 0);
     if is_set(docker.host_config.as_ref().map(IndexMap::len)) {
         return Some(
-            "`docker.host_config` goes past every rule of the sandbox, so it is not handed on; say what is needed by the other keys",
+            "`docker.host_config` bypasses all rules of the sandbox, so cowhand does not support it; use the other keys",
         );
     }
     if is_set(docker.ports.as_ref().map(Vec::len)) {
-        return Some("`docker.ports` would let others in, and nobody is: take it away");
+        return Some("cowhand does not publish ports of containers; remove `docker.ports`");
     }
     if docker.ephemeral == Some(false) {
         return Some(
-            "`docker.ephemeral: false` keeps a container from job to job; here each job has its own, which goes with it",
+            "cowhand does not support `docker.ephemeral: false`: each job has its own container, which is removed after the job",
         );
     }
     None
@@ -95,20 +95,20 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// Parses a volume; none if it is not a path on this machine.
 fn volume(text: &str) -> Option<Volume> {
-    let (paths, written) = match text.rsplit_once(':') {
+    let (paths, writable) = match text.rsplit_once(':') {
         Some((paths, "ro")) => (paths, false),
         Some((paths, "rw")) => (paths, true),
         _ => (text, true),
     };
     let (from, to) = paths.split_once(':')?;
     let local = from.starts_with(['/', '.', '~']) && to.starts_with('/') && !to.contains(':');
-    local.then(|| Volume { from: from.to_owned(), to: to.to_owned(), written })
+    local.then(|| Volume { from: from.to_owned(), to: to.to_owned(), writable })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::Reaches;
+    use crate::sandbox::NetworkAccess;
 
     fn docker(text: &str) -> Docker {
         serde_json::from_str(text).unwrap()
@@ -119,15 +119,15 @@ mod tests {
         assert_eq!(sandbox(&docker(r#"{"image":"a"}"#)), None);
         let all = r#"{"enabled":true,"image":"a","memory":"1.5g","pids_limit":64,"cpu_quota":25000,"cpu_period":50000,
             "network":"none"}"#;
-        let asked = sandbox(&docker(all)).unwrap().rules.asked();
+        let asked = sandbox(&docker(all)).unwrap().rules.request();
         assert_eq!(
             (asked.caps.memory, asked.caps.pids, asked.caps.cpu),
             (Some(3 << 29), Some(64), Some(0.5))
         );
-        assert_eq!(asked.network, Reaches::Nobody);
+        assert_eq!(asked.network, NetworkAccess::None);
         assert_eq!(asked.container.image.as_deref(), Some("a"));
-        let plain = sandbox(&docker(r#"{"enabled":true,"cpu_quota":200000}"#)).unwrap().rules.asked();
-        assert_eq!((plain.network, plain.caps.cpu), (Reaches::Everybody, Some(2.0)));
+        let plain = sandbox(&docker(r#"{"enabled":true,"cpu_quota":200000}"#)).unwrap().rules.request();
+        assert_eq!((plain.network, plain.caps.cpu), (NetworkAccess::All, Some(2.0)));
         assert_eq!(["7", "7 b", "2k", "2M", "1t"].map(bytes), [7, 7, 2048, 2 << 20, 1 << 40].map(Some));
     }
 
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!((container.image.as_deref(), container.user.as_deref()), (Some("i"), Some("5:6")));
         assert!(container.read_only && container.host_network && container.refused.is_none());
         let volumes: Vec<_> =
-            container.volumes.iter().map(|own| (own.from.as_str(), own.to.as_str(), own.written)).collect();
+            container.volumes.iter().map(|own| (own.from.as_str(), own.to.as_str(), own.writable)).collect();
         assert_eq!(volumes, [("/a", "/b", false), ("~/c", "/d", true), ("./e", "/f", true)]);
         assert_eq!((container.cpu_shares, container.labels["a"].as_str()), (Some(9), "b"));
     }

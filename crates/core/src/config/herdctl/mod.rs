@@ -1,4 +1,5 @@
-//! herdctl's forms of the config, translated to cowhand's. Other names of a key stand at the key, in [`crate::shape`].
+//! herdctl's forms of the config, translated to cowhand's. Other names of a key are listed at the key, in
+//! [`crate::shape`].
 
 mod docker;
 mod web;

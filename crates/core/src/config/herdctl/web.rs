@@ -10,7 +10,7 @@ use super::super::problem::Problem;
 pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
     let Some(web) = root.get("web") else { return };
     if let Some(enabled) = web.get("enabled").filter(|enabled| enabled.text() == Some("false")) {
-        let message = "`enabled: false` does nothing here: the API and webhooks are on the same server";
+        let message = "`enabled: false` has no effect here: the API and webhooks are on the same server";
         let help = "`server: {enabled: false}` turns all of it off";
         warn(loader, enabled.at, message, help, "web.enabled");
     }
@@ -20,7 +20,7 @@ pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
             continue;
         };
         if has_listen {
-            let message = format!("`web.{key}` does nothing: `server.listen` says where the server answers");
+            let message = format!("`web.{key}` has no effect, because `server.listen` is set");
             warn(loader, at, message, "keep one of the two", &format!("web.{key}"));
         } else if key == "port" {
             // An invalid port was reported.
@@ -31,8 +31,9 @@ pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
         } else if let Some(host) = address(&text) {
             loader.server.listen.set_ip(host);
         } else {
-            let message =
-                format!("`{text}` is not an address to listen on, so only this machine is answered");
+            let message = format!(
+                "`{text}` is not an address to listen on, so the server listens on this machine only"
+            );
             let help = "write an IP address of this machine: `127.0.0.1`, or `0.0.0.0` for all of them";
             warn(loader, at, message, help, "web.host");
         }

@@ -6,7 +6,7 @@ use super::*;
 fn schedules_fire_after_the_clock_is_set_back() {
     let recounted = |mut scene: Scene, now: &str| {
         assert_eq!(scene.plan(now), "recount");
-        scene.record().recount(at(now).into());
+        scene.record().restart_from_now(at(now).into());
         scene
     };
     check([

@@ -32,8 +32,9 @@ fn firings_over_budget_are_skipped_or_wait() {
             "what only others have reserved is waited for",
             scene(EVERY_HOUR, 3, 2).last_due("09:00").job("agent", RUNNING).max(9),
             "10:00",
-            "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by jobs under way, \
-             and a run may need $1.00; it starts as soon as they leave room, and a `budget.per_job_usd` reserves less, \
+            "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by running jobs, \
+             and a job may need $1.00; the job starts when running jobs leave enough; to reserve less for each job, \
+             set `budget.per_job_usd`, \
              due 10:00 | wake 01-06 00:00",
         ),
         (
@@ -89,7 +90,7 @@ fn a_paused_schedule_resumes_at_the_end_of_its_pause() {
     record.breaker_state.pauses = 3;
     assert!(record.enable(at("10:00").into()), "a person may end it");
     assert_eq!((record.breaker_state.pauses, record.generation), (0, 1));
-    assert!(!record.proved(at("10:00")));
+    assert!(!record.reset_breaker(at("10:00")));
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn a_delivery_is_not_prepared_during_a_pause() {
     let scene = |key: &str, paused: bool| {
         let mut scene = Scene::new(r#"{"type":"webhook"}"#);
         let (schedule, key) = (scene.record().id, FiringKey::stored(key.to_owned()));
-        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("09:59"), in_trouble: false });
+        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("09:59"), has_failed: false });
         if paused {
             scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
         }

@@ -1,7 +1,7 @@
-//! Due times that have passed: what a daemon that starts now does with them, and how long one waits.
+//! Due times that have passed: what a daemon that starts now does with them, and over how many of them a firing waits.
 
 use super::*;
-use crate::plan::coming::Outlook;
+use crate::plan::next_firings::Outlook;
 
 /// Describes what was missed, if a daemon has been running since `start`.
 fn missed(scene: Scene, start: &str, now: &str) -> Option<String> {
@@ -83,7 +83,7 @@ fn late_held_and_disabled_firings_are_not_missed() {
 fn a_missed_firing_that_runs_is_marked() {
     let marked = |scene: &Scene| {
         let plan = plan(at("12:20"), &scene.roster, &scene.snapshot);
-        plan.actions.iter().any(|action| matches!(action, Action::Fire { made_up: true, .. }))
+        plan.actions.iter().any(|action| matches!(action, Action::Fire { by_misfire: true, .. }))
     };
     assert!(marked(&hourly(r#""misfire":"run_once""#).up_since("12:20")));
     assert!(!marked(&hourly(r#""misfire":"skip""#).up_since("12:20")));

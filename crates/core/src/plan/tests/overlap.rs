@@ -1,8 +1,9 @@
-//! `overlap` of intervals, and of `queue` beside the other schedules of an agent.
+//! `overlap` of intervals, and `overlap: queue` beside other schedules of the agent.
 
 use super::*;
 
-/// An interval has no job of its own when it is due, so `overlap` decides only about one that was started by hand.
+/// The job of an interval has ended when the interval is due again, so `overlap` matters only for a job that was
+/// started by hand.
 #[test]
 fn overlap_of_an_interval_applies_only_to_manual_jobs() {
     let every = |overlap: &str| {
@@ -33,7 +34,7 @@ fn overlap_of_an_interval_applies_only_to_manual_jobs() {
 
 const MINUTELY: &str = r#"{"type":"cron","expression":"* * * * *","overlap":"queue"}"#;
 
-/// `s` queues a job every minute and has run, and `other` is a second schedule that waits since 10:00.
+/// `s` queues a job every minute and has run, and `other` is a second schedule that has waited since 10:00.
 fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
     let mut scene = Scene::new(MINUTELY).last_due("10:05").last_run("10:05");
     let id = scene.add("t", other);
@@ -41,7 +42,7 @@ fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
     record.waiting = Some(WaitingFiring { due: at("10:00"), reason: SkipReason::AtCapacity });
     record.last_due = Some(at("09:00"));
     if let Some(end) = last_run {
-        record.looked(at(end).into());
+        record.record_look(at(end).into());
     }
     scene.job("clock", PENDING).job("clock", PENDING)
 }
@@ -126,7 +127,7 @@ fn a_queue_waits_for_a_poll() {
     let (t, s) = (&scene.roster.agents[0].schedules[1], &scene.roster.agents[0].schedules[0]);
     let key: FiringKey = crate::trigger::Occurrence::Interval(1).key(0);
     scene.snapshot.preparing =
-        vec![Preparing { schedule: t.id, key, since: at("10:05:30"), in_trouble: false }];
+        vec![Preparing { schedule: t.id, key, since: at("10:05:30"), has_failed: false }];
     assert_eq!(free_places(at("10:05:31"), &scene.roster.agents[0], t, &scene.snapshot), 1);
     assert_eq!(free_places(at("10:05:31"), &scene.roster.agents[0], s, &scene.snapshot), 0);
     assert_eq!(scene.plan("10:05:31"), "prepare interval:1 | wake 10:05:32");

@@ -1,4 +1,4 @@
-//! What a pending job waits for although its time has come.
+//! Reasons why a pending job waits although its time has come.
 
 use super::*;
 use crate::plan::AwaitedStart;
@@ -13,7 +13,7 @@ fn the_wait_of_a_pending_job_is_explained() {
     let manual = || Scene::new(r#"{"type":"manual"}"#);
     let alone = |scene: Scene| scene.up_since("10:00");
     let ahead = LiveState::Pending { not_before: Some(at("10:01")) };
-    let full = "a has 1 place (`max_concurrent`), and as many jobs run";
+    let full = "the only place of a is taken (`max_concurrent`)";
     let nobody = "no daemon runs; it starts when a daemon does";
     for (case, scene, expected) in [
         ("the daemon's next look", manual().job("hand", PENDING), None),
@@ -46,10 +46,10 @@ fn a_retry_is_due_after_its_backoff() {
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("09:58")), None);
 }
 
-/// The sentence about the place of the last job of the scene.
+/// Returns the sentence about what comes before the last job of the scene.
 fn before(scene: &Scene) -> String {
     let sentence = awaited(scene).unwrap().sentence;
-    sentence.split_once("as many jobs run; ").unwrap().1.to_owned()
+    sentence.split_once("taken (`max_concurrent`); ").unwrap().1.to_owned()
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn firings_without_a_job_are_counted_before_a_pending_job() {
         schedule: other,
         key: FiringKey::stored(key.to_owned()),
         since: at("09:59"),
-        in_trouble: true,
+        has_failed: true,
     };
     scene.snapshot.preparing = vec![firing("interval:0:1"), firing("interval:0:2")];
     assert_eq!(before(&scene), "2 firings without a job may come before it");

@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns an agent with one place, whose first schedule has a firing in preparation since 10:00, and whose second
 /// schedule is always due.
-fn preparing(prepares: &str, in_trouble: bool) -> (Scene, ScheduleId) {
+fn preparing(prepares: &str, has_failed: bool) -> (Scene, ScheduleId) {
     let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
     let schedule = &mut scene.roster.agents[0].schedules[0];
     match prepares {
@@ -16,7 +16,7 @@ fn preparing(prepares: &str, in_trouble: bool) -> (Scene, ScheduleId) {
         _ => {}
     }
     let (schedule, key) = (schedule.id, FiringKey::stored("interval:1".to_owned()));
-    scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), in_trouble });
+    scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), has_failed });
     let other = scene.add("other", r#"{"type":"interval","interval":"7m"}"#);
     (scene, other)
 }
@@ -31,10 +31,10 @@ fn fires((scene, schedule): &(Scene, ScheduleId), now: &str) -> bool {
 /// While a firing is prepared, its schedule does not fire again.
 #[test]
 fn a_schedule_does_not_fire_while_a_firing_is_prepared() {
-    for in_trouble in [false, true] {
+    for has_failed in [false, true] {
         let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
         let (schedule, key) = (scene.record().id, FiringKey::stored("interval:1".to_owned()));
-        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), in_trouble });
+        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), has_failed });
         assert_eq!(scene.plan("10:00"), "prepare interval:1");
     }
 }
@@ -50,8 +50,8 @@ fn other_schedules_do_not_wait_for_a_firing_that_is_prepared() {
         ("nor for a source that did not answer before", "work_source", true, "10:00:01", true),
         ("nor if the clock was set back", "work_source", false, "09:59:59", true),
     ];
-    for (case, prepares, in_trouble, now, expected) in table {
-        assert_eq!(fires(&preparing(prepares, in_trouble), now), expected, "{case}");
+    for (case, prepares, has_failed, now, expected) in table {
+        assert_eq!(fires(&preparing(prepares, has_failed), now), expected, "{case}");
     }
     let (scene, _) = preparing("work_source", false);
     let wakes = plan(at("10:00:01"), &scene.roster, &scene.snapshot).wake_at;
@@ -71,7 +71,7 @@ fn two_polls_keep_two_places() {
         schedule.work_source.clone_from(&source);
     });
     let (schedule, key) = (second, FiringKey::stored("manual:1".to_owned()));
-    scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), in_trouble: false });
+    scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), has_failed: false });
     let mut scene = (scene.max(2), other);
     assert!(!fires(&scene, "10:00:01"), "both places are kept");
     assert!(fires(&scene, "10:00:02"));
@@ -89,7 +89,7 @@ fn a_firing_with_a_when_command_takes_no_place() {
     }
 }
 
-/// The job of a prepared firing waits like any other job, and starts before what is due.
+/// The job of a prepared firing waits like any other job, and starts before the job of a schedule that is due.
 #[test]
 fn the_job_of_a_prepared_firing_starts_before_due_firings() {
     let (mut scene, other) = preparing("when_command", false);

@@ -89,8 +89,8 @@ fn a_fallback_runs_while_the_provider_is_used_up() {
     assert_eq!(fallback(&all), vec![]);
 }
 
-/// Agent `a` has a job; `used_up` lists the providers that are used up, with the end. Returns the plan, and the limit
-/// that the job waits for.
+/// Agent `a` has a job; `used_up` lists the providers that are used up, each with the end of its limit. Returns the
+/// plan, and the limit that the job waits for.
 fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -> String {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).job("agent", PENDING);
     scene.roster.agents[0] = configured(own, scene.roster.agents[0].clone());

@@ -24,7 +24,7 @@ impl Scene {
     fn preparing(mut self) -> Self {
         let schedule = self.roster.agents[0].schedules[0].id;
         let key = FiringKey::stored("interval:1".to_owned());
-        self.snapshot.preparing.push(Preparing { schedule, key, since: at("09:00"), in_trouble: true });
+        self.snapshot.preparing.push(Preparing { schedule, key, since: at("09:00"), has_failed: true });
         self
     }
 }
@@ -165,7 +165,7 @@ fn a_requeued_job_keeps_its_place() {
         let mut scene =
             Scene::new(EVERY).job("agent", wait).job("agent", LiveState::Pending { not_before: None });
         let reason = Some("no space left on device".to_owned());
-        scene.snapshot.jobs[0].requeued = Requeued { reason, times, in_all: times };
+        scene.snapshot.jobs[0].requeued = Requeued { reason, times, total: times };
         scene
     };
     let free = |scene: &Scene| free_places_of(scene, at("10:09"));
@@ -186,7 +186,7 @@ fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
         let mut scene = polling().max(2).fill();
         let id = scene.add(name, r#"{"type":"interval","interval":"1m"}"#);
         let record = scene.snapshot.schedules.get_mut(&id).unwrap();
-        record.looked(at("10:00").into());
+        record.record_look(at("10:00").into());
         record.interval_count = 4;
         record.waiting = due.map(|due| WaitingFiring { due: at(due), reason: SkipReason::AtCapacity });
         scene

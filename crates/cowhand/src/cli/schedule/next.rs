@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::cron::Cron;
 use cowhand_core::duration;
-use cowhand_core::plan::coming::times;
+use cowhand_core::plan::next_firings::times;
 use cowhand_core::policy::Zone;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;

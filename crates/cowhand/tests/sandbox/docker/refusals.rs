@@ -202,9 +202,10 @@ fn protected_paths_are_refused() {
 #[test]
 fn job_channel_and_acp_are_refused_in_container() {
     let acp: Value = json!({"runtime": "acp"});
-    for (more, word) in
-        [(json!({"followups": {"max": 1}}), "need a socket of the fleet"), (acp, "a client of cowhand's own")]
-    {
+    for (more, word) in [
+        (json!({"followups": {"max": 1}}), "need a socket of the fleet"),
+        (acp, "needs cowhand's ACP client"),
+    ] {
         let mut agent = json!({"docker": {"enabled": true, "image": IMAGE}});
         agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let mut scene = Scene::new(User::Root, "touch ran", &agent);

@@ -84,7 +84,7 @@ impl Preparer<'_> {
                     };
                     let permission =
                         permission.with_context(|| format!("the permission of {login}, for `trust`"))?;
-                    origin.authors[*author].standing = permission;
+                    origin.authors[*author].permission = permission;
                 }
                 (Question::Head(pull), PermissionApi::Rest(at)) => {
                     let head = people.head(at, *pull, setting).await;

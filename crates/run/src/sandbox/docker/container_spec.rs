@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::Reaches;
+use cowhand_core::sandbox::NetworkAccess;
 use serde_json::{Value, json};
 
 use super::DockerError;
@@ -42,10 +42,10 @@ impl ContainerSpec<'_> {
         labels.insert(STATE_LABEL.to_owned(), contained.state.to_string_lossy().into_owned());
         labels.insert(ATTEMPT_LABEL.to_owned(), self.attempt.to_owned());
         let network = match (&self.sandbox.network, contained.host_network) {
-            (Reaches::Everybody, true) => "host",
-            (Reaches::Everybody, false) => "bridge",
+            (NetworkAccess::All, true) => "host",
+            (NetworkAccess::All, false) => "bridge",
             // Engines cannot restrict ports and hosts; such plans were refused before.
-            (Reaches::Nobody | Reaches::Ports(_) | Reaches::Hosts(_), _) => "none",
+            (NetworkAccess::None | NetworkAccess::Ports(_) | NetworkAccess::Hosts(_), _) => "none",
         };
         let variables =
             self.environment.iter().filter(|(name, _)| !contained.excluded_variables.contains(name));
@@ -273,10 +273,10 @@ mod tests {
     #[test]
     fn networks_are_mapped_and_odd_paths_are_refused() {
         for (network, host, expected) in [
-            (Reaches::Nobody, true, "none"),
-            (Reaches::Everybody, false, "bridge"),
-            (Reaches::Everybody, true, "host"),
-            (Reaches::Ports(vec![1]), false, "none"),
+            (NetworkAccess::None, true, "none"),
+            (NetworkAccess::All, false, "bridge"),
+            (NetworkAccess::All, true, "host"),
+            (NetworkAccess::Ports(vec![1]), false, "none"),
         ] {
             let mut sandbox = SandboxPlan { network, ..sandbox() };
             sandbox.container.as_mut().unwrap().host_network = host;

@@ -44,7 +44,7 @@ fn keys_of_the_root_file_are_reported_in_other_files() {
         ("agents: [{name: a, default_prompt: Go.}]", Nothing),
         ("retention: {max_age: 1d}\ndefaults: {budget: {per_day_usd: 1}}", Nothing),
         ("budget: ~", Nothing),
-        ("budget: {per_day_usd: 5}", Error("this budget bounds nothing `defaults: {budget: …}`")),
+        ("budget: {per_day_usd: 5}", Error("this budget has no effect `defaults: {budget: …}`")),
         ("providers: {claude: {max_concurrent: 1}}", Warning("only the root file's `providers` counts")),
         ("prices: {m: {input: 1, output: 2}}", Warning("only the root file's `prices` counts")),
         ("server: {listen: 127.0.0.1:1}", Warning("only the root file's `server` counts")),
@@ -107,14 +107,14 @@ fn timing_keys_without_effect_on_a_type_are_reported() {
             let expected = match (name, kind.contains("interval")) {
                 ("overlap", true) => "`overlap` has no effect on what an `interval` fires".to_owned(),
                 ("overlap", false) => {
-                    "`overlap` does nothing here: only schedules of type `cron` have".to_owned()
+                    "`overlap` has no effect here: only schedules of type `cron` use".to_owned()
                 }
-                _ => format!("`{name}` does nothing here"),
+                _ => format!("`{name}` has no effect here"),
             };
             assert!(works || lines.contains(&expected), "{lines}");
         }
     }
-    // An interval behaves like this by itself.
+    // The jobs of an interval never overlap, so `skip` changes nothing.
     all(&[(schedule("{type: interval, interval: 1h, overlap: skip, prompt: Go.}"), Nothing)]);
     // A key in `defaults` that one schedule uses is not reported.
     let defaults = "defaults: {overlap: queue, misfire: skip}\n";
@@ -124,7 +124,7 @@ fn timing_keys_without_effect_on_a_type_are_reported() {
     assert_eq!(loaded.warnings(), 2, "{:?}", lines(&loaded));
 }
 
-/// An `overlap` in `defaults` is told of as one on the schedule itself, unless a `cron` schedule has a use for it.
+/// An `overlap` in `defaults` is reported like one on the schedule itself, unless a `cron` schedule uses it.
 #[test]
 fn an_inherited_overlap_without_effect_is_reported() {
     let interval = "{type: interval, interval: 1h, prompt: Go.}";
@@ -149,7 +149,7 @@ fn an_inherited_overlap_without_effect_is_reported() {
 
 #[test]
 fn sandbox_rules_without_a_sandbox_are_refused() {
-    let kind = "needs a `kind` that can hold it";
+    let kind = "needs a `kind` that can enforce it";
     all(&[
         (command("sandbox: {kind: none, network: off}"), Error(kind)),
         (command("sandbox: {kind: none, network: {hosts: [a.com]}}"), Error(kind)),
@@ -179,24 +179,24 @@ fn sandbox_rules_without_a_sandbox_are_refused() {
 
 #[test]
 fn sandboxes_in_which_no_agent_can_start_are_reported() {
-    let socket = "lets no agent have one; `sandbox: bubblewrap` does";
+    let socket = "does not give to agents; use `sandbox: bubblewrap`";
     all(&[
-        (command("sandbox: {kind: bubblewrap, write: [/]}"), Error("nothing of it would be left to protect")),
-        (command("sandbox: {kind: landlock, write: [x, '~/']}"), Error("nothing of it would be left to protect")),
+        (command("sandbox: {kind: bubblewrap, write: [/]}"), Error("the sandbox would protect nothing in it")),
+        (command("sandbox: {kind: landlock, write: [x, '~/']}"), Error("the sandbox would protect nothing in it")),
         (command("sandbox: {kind: landlock, write: ['~/x', /srv]}"), Nothing),
-        (command("sandbox: {kind: none, memory: 4}"), Error("the least is 4MB")),
-        (command("sandbox: {kind: none, memory: 1MB}"), Error("the least is 4MB")),
+        (command("sandbox: {kind: none, memory: 4}"), Error("the minimum is 4MB")),
+        (command("sandbox: {kind: none, memory: 1MB}"), Error("the minimum is 4MB")),
         (command("sandbox: {kind: none, memory: 4MB}"), Nothing),
-        (command("sandbox: {kind: bubblewrap, credentials: outside}"), Error("cannot be had for `runtime: command`")),
+        (command("sandbox: {kind: bubblewrap, credentials: outside}"), Error("is not supported for `runtime: command`")),
         (
             agent("runtime: acp\ncommand: [opencode, acp]\nsandbox: {kind: bubblewrap, credentials: outside}"),
-            Error("cannot be had for `runtime: acp`"),
+            Error("is not supported for `runtime: acp`"),
         ),
         (agent("runtime: acp\ncommand: [gemini, --acp]\nsandbox: {kind: bubblewrap, credentials: outside}"), Nothing),
         (agent("sandbox: {kind: bubblewrap, credentials: outside}"), Nothing),
         (
             agent("fallback: [{runtime: command, command: [sh]}]\nsandbox: {kind: bubblewrap, credentials: outside}"),
-            Error("cannot be had for `runtime: command`"),
+            Error("is not supported for `runtime: command`"),
         ),
         (command("followups: {max: 1}, sandbox: landlock"), Error(socket)),
         (command("fleet_tools: true, sandbox: {kind: docker, image: a}"), Error(socket)),
@@ -207,16 +207,16 @@ fn sandboxes_in_which_no_agent_can_start_are_reported() {
         (command("fleet_tools: false, sandbox: landlock"), Nothing),
         (
             agent("runtime: acp\ncommand: [opencode, acp]\nsandbox: {kind: docker, image: a, network: on}"),
-            Error("a client of cowhand's own, which is in no image"),
+            Error("needs cowhand's ACP client, which images do not contain"),
         ),
-        (agent("sandbox: {kind: landlock, network: on}"), Warning("cowhand.yaml lies where this agent works")),
-        (agent("sandbox: {kind: landlock, network: on}\nworking_directory: ./"), Warning("cowhand.yaml lies")),
+        (agent("sandbox: {kind: landlock, network: on}"), Warning("cowhand.yaml is in the directory of this agent")),
+        (agent("sandbox: {kind: landlock, network: on}\nworking_directory: ./"), Warning("cowhand.yaml is in the directory")),
         (agent("sandbox: {kind: landlock, network: on}\nisolation: worktree"), Nothing),
         (agent("sandbox: {kind: bubblewrap, network: on}"), Nothing),
         (command("sandbox: {kind: landlock, network: {ports: [0]}}"), Error("0 is too small; the smallest is 1")),
         (command("sandbox: {kind: docker, image: -v}"), Error("for example `node:22`")),
         (command("sandbox: {kind: docker, image: a b}"), Error("for example `node:22`")),
-        (command("sandbox: {kind: bubblewrap, image: a}"), Warning("`image` does nothing without `kind: docker`")),
+        (command("sandbox: {kind: bubblewrap, image: a}"), Warning("`image` has no effect without `kind: docker`")),
         (
             "defaults: {sandbox: {image: a, socket: /x}}\nagents:\n  - {name: a, sandbox: {kind: docker, network: on}}\n  \
              - {name: b, working_directory: desk, sandbox: {kind: landlock, network: on}}\n"
@@ -229,15 +229,15 @@ fn sandboxes_in_which_no_agent_can_start_are_reported() {
 #[test]
 fn rules_that_a_runtime_cannot_enforce_are_reported() {
     all(&[
-        (command("permission_mode: ask"), Error("`runtime: command` does not, so it is not started")),
-        (command("permission_mode: plan"), Error("`permission_mode` forbids something")),
-        (command("permission_mode: acceptEdits"), Warning("a command does what it likes")),
-        (command("denied_tools: [Bash]"), Error("`denied_tools` forbids something")),
-        (command("tools: [Read]"), Error("`tools` forbids something")),
+        (command("permission_mode: ask"), Error("`runtime: command` does not, so the agent is not started")),
+        (command("permission_mode: plan"), Error("cannot enforce `permission_mode`")),
+        (command("permission_mode: acceptEdits"), Warning("a command does not support permission modes")),
+        (command("denied_tools: [Bash]"), Error("cannot enforce `denied_tools`")),
+        (command("tools: [Read]"), Error("cannot enforce `tools`")),
         (command("denied_tools: []"), Nothing),
-        (agent("runtime: codex\ndenied_tools: [Bash]"), Error("`denied_tools` forbids something")),
+        (agent("runtime: codex\ndenied_tools: [Bash]"), Error("cannot enforce `denied_tools`")),
         (agent("runtime: gemini\npermission_mode: ask"), Error("`runtime: gemini` does not")),
-        (agent("denied_tools: [Bash]\nfallback: [{runtime: codex}]"), Error("forbids something")),
+        (agent("denied_tools: [Bash]\nfallback: [{runtime: codex}]"), Error("cannot enforce `denied_tools`")),
         (agent("permission_mode: ask\ndenied_tools: [Bash]"), Nothing),
     ]);
     let text = agent("runtime: codex\nmcp_servers: {far: {url: 'https://h/x?key=canary'}}");
@@ -268,11 +268,11 @@ fn permissions_without_effect_are_reported() {
     let both = |own: &str, schedule: &str| {
         asks(&format!("{own}\nschedules:\n  s: {{type: manual, permissions: {schedule}}}"))
     };
-    let narrows = "a schedule only narrows";
+    let narrows = "a schedule can only restrict";
     all(&[
-        (asks("{allow: ['Bash(sudo *)']}"), Warning("`Bash(sudo *)` allows nothing")),
-        (asks("{allow: ['Bash(find * -exec *)']}"), Warning("allows nothing")),
-        (asks("{allow: ['Bash(~/bin/x)']}"), Warning("allows nothing")),
+        (asks("{allow: ['Bash(sudo *)']}"), Warning("`Bash(sudo *)` has no effect")),
+        (asks("{allow: ['Bash(find * -exec *)']}"), Warning("has no effect")),
+        (asks("{allow: ['Bash(~/bin/x)']}"), Warning("has no effect")),
         (
             asks("{allow: [Bash, Read, 'Bash(cargo *)', 'Bash(git:*)', 'Bash(ls)', 'Bash(* --version)']}"),
             Nothing,
@@ -287,7 +287,7 @@ fn permissions_without_effect_are_reported() {
             agent("permission_mode: ask\nschedules:\n  s: {type: manual, permissions: {allow: [Read]}}"),
             Nothing,
         ),
-        (agent("ask_timeout: 5m"), Warning("`ask_timeout` does nothing")),
+        (agent("ask_timeout: 5m"), Warning("`ask_timeout` has no effect")),
         (agent("ask_timeout: 5m\nfleet_tools: true"), Nothing),
         (agent("ask_timeout: 5m\npermission_mode: ask"), Nothing),
         (
@@ -300,7 +300,7 @@ fn permissions_without_effect_are_reported() {
 
 #[test]
 fn unreachable_limits_are_reported() {
-    let without = "does nothing without `empty_runs`";
+    let without = "has no effect without `empty_runs`";
     all(&[
         (agent("budget: {per_day_usd: 5, per_month_usd: 4}"), Warning("`per_day_usd` is more than `per_month_usd`")),
         (agent("budget: {per_job_usd: 5, per_day_usd: 4}"), Warning("`per_job_usd` is more than `per_day_usd`")),
@@ -322,12 +322,12 @@ fn unreachable_limits_are_reported() {
                 .to_owned(),
             Nothing,
         ),
-        (agent("followups: {max: 3, expires: 30s}"), Warning("there can be no follow-up")),
-        (agent("followups: {max: 3, min_interval: 8d}"), Warning("there can be no follow-up")),
+        (agent("followups: {max: 3, expires: 30s}"), Warning("no follow-up is possible")),
+        (agent("followups: {max: 3, min_interval: 8d}"), Warning("no follow-up is possible")),
         (agent("followups: {max: 3, min_interval: 1h, expires: 1h}"), Nothing),
-        (agent("default_prompt: Go.\nretry: {max_attempts: 3, on: []}"), Warning("nothing is tried again")),
+        (agent("default_prompt: Go.\nretry: {max_attempts: 3, on: []}"), Warning("no job is retried")),
         (agent("default_prompt: Go.\nretry: {on: [error]}"), Nothing),
-        (agent("default_prompt: Go.\nhooks: {after_run: [{type: shell, command: x, on_events: []}]}"), Warning("this hook is never run")),
+        (agent("default_prompt: Go.\nhooks: {after_run: [{type: shell, command: x, on_events: []}]}"), Warning("this hook never runs")),
         (agent("default_prompt: Go.\nhooks: {on_error: [{type: shell, command: x, on_events: [failed]}]}"), Nothing),
         ("prices: {m: {input: 1e30, output: 2}}".to_owned(), Error("1e30 is too large; the largest is 1000000")),
     ]);
@@ -342,24 +342,24 @@ fn unused_providers_are_reported() {
     };
     all(&[
         (with("claude", ""), Nothing),
-        (with("cluade", ""), Warning("so its limits hold for nobody did you mean `claude`?")),
-        (with("gpu", ""), Warning("so its limits hold for nobody agents here use `claude`")),
+        (with("cluade", ""), Warning("so its limits have no effect did you mean `claude`?")),
+        (with("gpu", ""), Warning("so its limits have no effect agents here use `claude`")),
         (with("gpu", ", provider: gpu"), Nothing),
         (with("codex", ", fallback: [{runtime: codex}]"), Nothing),
         ("providers: {claude: {max_concurrent: 1}}".to_owned(), Nothing),
-        // The keys that an invalid agent uses are not known.
+        // The providers that an invalid agent uses are not known.
         (with("gpu", ", provider: gpu, max_turns: x"), Error("expected a whole number")),
     ]);
 }
 
 #[test]
 fn words_of_other_programs_get_a_hint() {
-    let milliseconds = "of a hook it is in milliseconds";
+    let milliseconds = "of a hook is in milliseconds";
     all(&[
-        (agent("sandbox: off"), Error("`none` means that nothing holds it")),
-        (agent("sandbox: false"), Error("`none` means that nothing holds it")),
-        (agent("sandbox: {kind: off}"), Error("`none` means that nothing holds it")),
-        (agent("sandbox: true"), Error("name what holds it")),
+        (agent("sandbox: off"), Error("write `none` for no sandbox")),
+        (agent("sandbox: false"), Error("write `none` for no sandbox")),
+        (agent("sandbox: {kind: off}"), Error("write `none` for no sandbox")),
+        (agent("sandbox: true"), Error("name a kind of sandbox")),
         (agent("breaker: off"), Error("`breaker: {failures: 0}` turns it off")),
         (schedule("{type: manual, breaker: false}"), Error("`breaker: {failures: 0}` turns it off")),
         (
@@ -367,7 +367,7 @@ fn words_of_other_programs_get_a_hint() {
             Error("it is one of `failures`, `pause`, `empty_runs`, `empty_usd` or `empty_within`"),
         ),
         (agent("breaker: {failure: 3}"), Error("did you mean `failures`?")),
-        (agent("budget: {timezone: UTC}"), Error("it belongs to `budget` of the root file")),
+        (agent("budget: {timezone: UTC}"), Error("`timezone` belongs to `budget` of the root file")),
         (agent("budget: {per_week_usd: 1}"), Error("a budget is for a job, a day or a month")),
         (agent("budget: {per_dya_usd: 1}"), Error("did you mean `per_day_usd`?")),
         (agent("hooks: {after_run: [{type: shell, command: x, timeout: 30s}]}"), Error(milliseconds)),
@@ -383,7 +383,7 @@ fn a_schedule_that_widens_its_agents_sandbox_is_reported() {
     let both = |agents: &str, own: &str| {
         command(&format!("sandbox: {agents}, schedules: {{s: {{type: manual, sandbox: {own}}}}}"))
     };
-    let closed = "not all of this is open: a schedule only narrows";
+    let closed = "part of this has no effect: a schedule can only restrict";
     all(&[
         (both("landlock", "{kind: landlock, network: on}"), Warning(closed)),
         (both("landlock", "{kind: landlock, write: [/srv]}"), Warning(closed)),

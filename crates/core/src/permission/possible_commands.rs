@@ -1,5 +1,5 @@
-//! All commands that a text may run in a shell, for deny and ask rules. In doubt, it finds a command too many rather
-//! than missing one.
+//! All commands that a text may run in a shell, for deny and ask rules. In doubt, the result contains a command that
+//! does not run rather than missing one that does.
 
 use super::runner;
 use super::shell::MAX_COMMAND;
@@ -16,8 +16,8 @@ pub(super) enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) words: Vec<Piece>,
-    /// The command may begin at any of its words.
-    pub(super) anywhere: bool,
+    /// True if the command may begin at any of its words.
+    pub(super) may_begin_anywhere: bool,
 }
 
 /// Maximum depth of commands nested in texts.
@@ -47,11 +47,11 @@ fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
         return false;
     }
     if nested {
-        // If a text contains another one, quotes do not show any more where a command begins.
+        // If a text contains another text, quotes no longer show where a command begins.
         for part in text.split([';', '|', '&', '(', ')', '<', '>', '`', '\n', '{', '}']) {
             let part = part.replace(['"', '\'', '\\'], "");
             let words: Vec<_> = part.split_whitespace().map(piece).collect();
-            found.push(Command { words, anywhere: true });
+            found.push(Command { words, may_begin_anywhere: true });
         }
     }
     true
@@ -71,12 +71,12 @@ fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
         Piece::Known(word) => runner::runs_what_follows(word),
         Piece::Open => false,
     };
-    let anywhere = match words.first() {
+    let may_begin_anywhere = match words.first() {
         Some(Piece::Known(program)) => runner::may_run_its_words(program) || words.iter().any(runs),
         Some(Piece::Open) => true,
         None => return true,
     };
-    if anywhere {
+    if may_begin_anywhere {
         for word in words.iter().skip(1) {
             if let Piece::Known(word) = word
                 && word.contains(|letter: char| !letter.is_ascii_alphanumeric() && !"-_./=".contains(letter))
@@ -86,7 +86,7 @@ fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
             }
         }
     }
-    found.push(Command { words, anywhere });
+    found.push(Command { words, may_begin_anywhere });
     true
 }
 
@@ -95,9 +95,9 @@ struct Reader {
     commands: Vec<Vec<Piece>>,
     words: Vec<Piece>,
     word: Option<Piece>,
-    /// The next word is the file of a redirection and not a word of the command.
+    /// True if the next word is the file of a redirection and not a word of the command.
     file: bool,
-    /// The text contains another text, or a quote is not closed.
+    /// True if the text contains another text, or a quote is not closed.
     nested: bool,
 }
 

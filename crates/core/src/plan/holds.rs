@@ -45,10 +45,10 @@ impl ScheduleHold<'_> {
         match self {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
-            Self::Off => "its schedule was turned off during its pause".to_owned(),
+            Self::Off => "its schedule was disabled during its pause".to_owned(),
             Self::Removed => {
-                "its schedule is not in the config any more, and with it what the job may not do; put it back, \
-                 name it in `adopt` of the schedule of the same agent that it has become, or cancel the job"
+                "its schedule is no longer in the config, so the restrictions of the job are not known; restore the \
+                 schedule, name it in `adopt` of the schedule of the same agent that replaces it, or cancel the job"
                     .to_owned()
             }
         }
@@ -73,7 +73,7 @@ impl<'a> Holds<'a> {
         held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
     }
 
-    /// Returns the reason why the job of a firing without a job may not start when it is made.
+    /// Returns the reason why the job of a firing may not start once it is created. The firing has no job yet.
     pub fn firing(&self, firing: &Preparing) -> Option<ScheduleHold<'a>> {
         let held = self.0.get(&firing.schedule).copied().unwrap_or(Some(ScheduleHold::Removed));
         held.filter(|_| !firing.key.is_by_hand())

@@ -27,7 +27,7 @@ fn trees() -> impl Strategy<Value = Node> {
         let map = prop::collection::vec(("[a-d]", inner.clone()), 0..4).prop_map(move |pairs| {
             let entries =
                 pairs.into_iter().map(|(key, node)| (key, Entry { key_at: nowhere(), node })).collect();
-            node(Value::Map(Map { entries, replaces: false }))
+            node(Value::Map(Map { entries, replaces_all: false }))
         });
         prop_oneof![prop::collection::vec(inner, 0..3).prop_map(move |items| node(Value::List(items))), map]
     })

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::budget::{Amount, Budget, HighestCost, Spending};
-use crate::plan::coming::Outlook;
+use crate::plan::next_firings::Outlook;
 use crate::provider::Parked;
 
 /// Returns the first three firings from now on.

@@ -1,12 +1,12 @@
 //! The next firings of each schedule, as far as the clock decides them. All code that shows a next firing uses
-//! [`Outlook`], so that all places agree.
+//! [`Outlook`], so that the same time is shown everywhere.
 
 use std::borrow::Cow;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Live, LiveState, SharedIntervals, Snapshot, due};
+use super::{LiveState, LiveWork, SharedIntervals, Snapshot, due};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::Overlap;
@@ -14,7 +14,8 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
-/// Limit of the search for the next allowed time, for an expression that its calendar never allows.
+/// Maximum number of due times that the search tries in a row without a result, for an expression that its calendar
+/// never allows.
 const MAX_TRIED: usize = 2_000;
 
 /// State of a fleet at one moment, from which the next firings are computed.
@@ -42,7 +43,7 @@ impl<'a> Outlook<'a> {
     /// Returns the same as [`Self::firings`], also for a `from` in the past. Then the times of a cron schedule between
     /// `from` and now come first, as its expression and calendar define them. The ledger has their outcomes.
     pub fn times(&self, agent: &Agent, schedule: &Schedule, from: Timestamp, count: usize) -> Vec<Timestamp> {
-        let mut times = self.search(agent, schedule, |search| search.passed(from, count));
+        let mut times = self.search(agent, schedule, |search| search.past_times(from, count));
         times.extend(self.firings(agent, schedule, from, count - times.len()));
         times
     }
@@ -82,8 +83,8 @@ impl<'a> Outlook<'a> {
         if !schedule.enabled || record.state != ScheduleState::Active {
             return R::default();
         }
-        let live = Live::of(agent, schedule, self.snapshot);
-        let shares_interval = self.shared_intervals.share(schedule);
+        let live = LiveWork::of(agent, schedule, self.snapshot);
+        let shares_interval = self.shared_intervals.is_shared(schedule);
         let check = due::DueCheck {
             now: self.now,
             schedule,
@@ -112,12 +113,12 @@ struct Park {
 
 impl Search<'_> {
     /// Returns the times of a cron schedule after `from` until now.
-    fn passed(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
+    fn past_times(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let TriggerConfig::Cron { expression: cron, .. } = &self.check.schedule.trigger else {
             return Vec::new();
         };
         let (timing, zone, now) = (&self.check.schedule.timing, self.check.zone(), self.check.now);
-        // With jitter, a due time before `from` may have its firing after it.
+        // With jitter, the firing of a due time before `from` may be after `from`.
         let before = cron.previous_before(just_after(from), zone);
         let (mut after, mut found, mut tried) = (before.map_or(from, just_before), Vec::new(), 0);
         while from < now && found.len() < count && tried < MAX_TRIED {
@@ -201,8 +202,8 @@ impl Search<'_> {
         found
     }
 
-    /// Returns the time at which the interval is due, or the time after that at which there is budget. None if that is
-    /// not known.
+    /// Returns the time at which the interval is due, or the time after that at which there is budget. None if this
+    /// time is not known.
     fn interval_start(&self, interval: Interval) -> Option<Timestamp> {
         let waits = self.check.record.waiting.as_ref().map(|waiting| waiting.reason);
         let ends_by_itself = matches!(waits, None | Some(SkipReason::OutsideHours | SkipReason::OverBudget));
@@ -223,8 +224,8 @@ impl Search<'_> {
         at.into_iter().filter(|at| *at >= from).collect()
     }
 
-    /// Returns the time from which firings have budget; earlier firings are skipped. Returns an error if no time brings
-    /// budget.
+    /// Returns the time from which firings have budget; earlier firings are skipped. Returns an error if the budget is
+    /// never renewed.
     fn budget_opens(&self) -> Result<Timestamp, ()> {
         let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.check.now);
         match over.filter(|over| !over.fits_after_running()) {

@@ -7,7 +7,7 @@ use super::{RepoPermission, Treatment, Trust};
 use crate::trigger::{FiringContext, TriggerConfig, TriggerKind};
 use crate::work::WorkItem;
 
-/// All authors whose text reaches the prompt, or who made it reach the prompt.
+/// Origin of a text: the accounts that wrote it or brought it into the prompt, and its repository.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextOrigin {
     /// Repository in which the authors' permissions count, as `owner/name`.
@@ -17,14 +17,14 @@ pub struct TextOrigin {
     /// True if deliveries are not signed, so that anybody could have sent it.
     pub is_unsigned: bool,
     /// True if it comes from a source without repositories.
-    pub is_placeless: bool,
+    pub has_no_repository: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Author {
     /// Login of the account; none if the account no longer exists.
     pub login: Option<String>,
-    pub standing: AuthorPermission,
+    pub permission: AuthorPermission,
 }
 
 /// Permission of an author in the repository.
@@ -50,7 +50,7 @@ pub enum Head {
     Unknown,
 }
 
-/// A fact that is needed for a decision.
+/// A fact that is missing for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// Permission of the author with this index and login.
@@ -103,10 +103,10 @@ impl TextOrigin {
         Self { authors: vec![author], ..Self::default() }
     }
 
-    /// Creates it for a source with names but without repositories.
+    /// Creates the origin of a text from a source with names but without repositories.
     fn named(login: Option<String>) -> Self {
         let authors = login.map(|login| Author::new(Some(login))).into_iter().collect();
-        Self { authors, is_placeless: true, ..Self::default() }
+        Self { authors, has_no_repository: true, ..Self::default() }
     }
 
     /// Collects the sender and everybody who is named as the author of a part.
@@ -120,10 +120,11 @@ impl TextOrigin {
         Self { repo, authors: logins.into_iter().map(Author::new).collect(), head, ..Self::default() }
     }
 
-    /// Returns the facts that these rules need and that are not known; none if one of them refuses in any case.
+    /// Returns the facts that these rules need and that are not known; none if one of the rules refuses the text in any
+    /// case.
     pub fn open_questions(&self, trusts: &[&Trust]) -> Vec<Question> {
         let refuses = |trust: &&&Trust| {
-            trust.for_strangers() == Treatment::Refuse && trust.strange_anyhow(self).is_some()
+            trust.for_strangers() == Treatment::Refuse && trust.stranger_reason(self).is_some()
         };
         if trusts.iter().any(|trust| refuses(&trust)) {
             return Vec::new();
@@ -131,13 +132,13 @@ impl TextOrigin {
         let asks = |trust: &&&Trust| {
             trust.min_permission.is_some()
                 && trust.for_strangers() != Treatment::Allow
-                && trust.strange_anyhow(self).is_none()
+                && trust.stranger_reason(self).is_none()
         };
         let by_permission: Vec<&&Trust> = trusts.iter().filter(|trust| asks(trust)).collect();
         let authors = self.authors.iter().enumerate().filter_map(|(place, author)| {
             let login = author.login.as_deref().filter(|_| self.repo.is_some())?;
             let asked = by_permission.iter().any(|trust| !trust.knows(login));
-            (asked && author.standing == AuthorPermission::Unknown)
+            (asked && author.permission == AuthorPermission::Unknown)
                 .then(|| Question::Permission(place, login.to_owned()))
         });
         let mut questions: Vec<Question> = authors.collect();
@@ -155,22 +156,22 @@ impl TextOrigin {
             Head::Own => None,
             Head::Fork(Some(from)) => Some(format!("its commits come from the fork {from}")),
             Head::Fork(None) => Some("its commits come from a fork that is gone".to_owned()),
-            Head::OfPull(_) | Head::Unknown => Some("nobody knows where its commits come from".to_owned()),
+            Head::OfPull(_) | Head::Unknown => Some("the origin of its commits is not known".to_owned()),
         }
     }
 
-    pub(super) fn silence(&self) -> &'static str {
+    pub(super) fn unknown_author_reason(&self) -> &'static str {
         if self.is_unsigned {
             "its deliveries are not signed, so that anybody could have written it"
         } else {
-            "it does not say who wrote it"
+            "its author is not known"
         }
     }
 }
 
 impl Author {
     pub fn new(login: Option<String>) -> Self {
-        Self { login, standing: AuthorPermission::Unknown }
+        Self { login, permission: AuthorPermission::Unknown }
     }
 }
 
@@ -190,7 +191,8 @@ fn is_plain(repo: &str) -> bool {
 /// Keys of accounts that may be the author of a part of a payload.
 const AUTHOR_KEYS: [&str; 7] =
     ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
-/// Parts in which such keys name an owner, and git's authors, which are free text and not accounts.
+/// Parts that are ignored: those in which such keys name an owner, the commits, whose authors are free text and not
+/// accounts, and the sender, who is read separately.
 const IGNORED_PARTS: [&str; 9] =
     ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
 
@@ -238,7 +240,7 @@ fn head_of(payload: &Value, repo: Option<&str>) -> Head {
     if let (Some(source), Some(target)) = projects {
         return if source == target { Head::Own } else { Head::Fork(None) };
     }
-    // These name a branch only if it belongs to the repository.
+    // Check runs and check suites name a branch only if it belongs to the repository.
     let checked = ["/check_run/check_suite", "/check_suite"].into_iter().find_map(at);
     if let Some(suite) = checked {
         return if suite.get("head_branch").is_some_and(Value::is_string) {
