@@ -49,8 +49,8 @@ impl AttemptTask {
         ])
     }
 
-    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have
-    /// it.
+    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or the reason why the
+    /// agent cannot have it.
     pub(super) fn channel_folder(
         &self,
         agent: &Agent,
@@ -94,7 +94,7 @@ impl AttemptTask {
     }
 }
 
-/// Describes the MCP server of the job channel. Its timeout is set, and longer than an answer may take, because many
+/// Describes the MCP server of the job channel. Its timeout is longer than an answer may take. Without a timeout, many
 /// programs give up on a tool after a minute or less.
 fn job_channel_server(
     program: &Path,

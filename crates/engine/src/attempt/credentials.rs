@@ -1,4 +1,5 @@
-//! Credentials of providers that stay outside: the agent does not get the key, the proxy of its sandbox adds it.
+//! Credentials of providers that stay outside the sandbox: the agent does not get the key; the proxy of its sandbox
+//! adds the key.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use cowhand_run::sandbox::proxy::{self, ProxyCredentials};
 
 /// Value that replaces a key. Programs require some key before they send a request.
 const WITHHELD: &str = "withheld-by-cowhand";
-/// Keys that are removed for each agent with `credentials: outside`, whichever key it uses.
+/// Variables that are removed for each agent with `credentials: outside`, whichever key it uses.
 const KEYS: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -78,7 +79,7 @@ pub(crate) fn withhold_key(
 mod tests {
     use super::*;
 
-    /// Returns the upstream with its header, then argv and environment, for an agent with these settings.
+    /// Returns two texts for an agent with these settings: the upstream with its header, and argv with the environment.
     fn withheld_from(
         settings: &str,
         variables: &[(&str, &str)],

@@ -29,12 +29,13 @@ use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
 
 impl AttemptTask {
-    /// Follows the attempt to its end. After an error it is followed again: the agent continues to run meanwhile.
+    /// Follows the attempt to its end. After an error it is followed again, because the agent continues to run
+    /// meanwhile.
     pub(super) async fn follow_to_end(&mut self, rules: &Rules) -> Stage {
         let mut failures = 0;
         let mut unfollowed = Unfollowed::default();
         loop {
-            // The output is a view and must not block the attempt.
+            // A failure to write the output must not block the attempt.
             match Box::pin(self.follow(rules, failures >= MAX_OUTPUT_FAILURES)).await {
                 Ok(Stage::Settle(settlement)) => {
                     if unwritten::is_unwritten(&self.attempt()) {
@@ -50,8 +51,8 @@ impl AttemptTask {
                         self.lost_settlement(format!("lost: its folder is gone: {error:#}")),
                     );
                 }
-                // A disk may be full for a while, or access to a folder denied. The agent still runs, so the job has
-                // not ended.
+                // A disk may be full for a while, or access to a folder may be denied. The agent still runs, so the job
+                // has not ended.
                 Err(error) => {
                     warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}");
                     modes::restore(&[self.attempt().folder()]);
@@ -66,7 +67,8 @@ impl AttemptTask {
     }
 
     /// Ends the attempt on request although it cannot be followed, for example on a disk that has become read-only.
-    /// Returns whether it is left to the next start: it is to run on, or it has ended and the daemon stops.
+    /// Returns true if the attempt is left to the next start: the daemon detaches, or the attempt has ended and the
+    /// daemon gives up settling it.
     async fn stop_unfollowed(&mut self, rules: &Rules, unfollowed: &mut Unfollowed) -> bool {
         let stop_request = *self.stop_requests.borrow_and_update();
         if stop_request == StopRequest::Detach {
@@ -86,7 +88,7 @@ impl AttemptTask {
         false
     }
 
-    /// Waits before the attempt is followed again: briefly if it is to end, and no longer than to the next request.
+    /// Waits before the attempt is followed again: briefly if it has to end, and at most until the next request.
     async fn wait_unfollowed(&mut self, pause: Duration) {
         let pause = match *self.stop_requests.borrow() {
             StopRequest::Continue => pause,
@@ -184,7 +186,8 @@ impl AttemptTask {
     }
 
     /// Reads the rest of the output of an ended attempt. Returns `None` if the daemon stops meanwhile: the next start
-    /// reads on, and nothing is lost. If the job is cancelled, a long rest is left out, because the caller waits.
+    /// reads on, and nothing is lost. If the job is cancelled, a long rest is left out, because the caller of the
+    /// cancellation waits.
     async fn read_rest(&self, mut output: Output) -> anyhow::Result<Option<Output>> {
         let mut advances = 0;
         while output.tail.is_behind() {
@@ -270,25 +273,25 @@ impl Output {
     }
 }
 
-/// What is kept about an attempt that cannot be followed.
+/// State of an attempt that cannot be followed.
 #[derive(Default)]
 struct Unfollowed {
-    /// Set once the attempt is asked to end.
+    /// Deadlines, set once the attempt is asked to end.
     deadlines: Option<Deadlines>,
-    /// Set once the attempt has ended while the daemon stops.
+    /// Time at which the daemon gives up, set once the attempt has ended while the daemon stops.
     gives_up_at: Option<Instant>,
 }
 
-/// Number of failed writes of a job's output after which the attempt is followed without them.
+/// Number of failures to follow an attempt after which its output is kept in its folder.
 const MAX_OUTPUT_FAILURES: u32 = 3;
 
-/// How often output is read, up to its limit, after the end of a cancelled attempt. The rest is left out.
+/// Number of reads of the output after the end of a cancelled attempt. Each read has a limit; the rest is left out.
 const MAX_ADVANCES_IF_CANCELLED: u32 = 1;
 
 const FOLLOW_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));
 
-/// Interval between two looks at an attempt that is to end and cannot be followed.
+/// Interval between two looks at an attempt that has to end and cannot be followed.
 const UNFOLLOWED_POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Interval between two looks at an attempt without activity.
@@ -304,7 +307,8 @@ fn start_shortage(ending: &Ending) -> Option<NotBegun> {
     }
 }
 
-/// Returns the ending of an attempt whose agent and keeper are gone without a record; its last output decides.
+/// Returns the ending of an attempt whose agent and keeper are gone and left no record. Its last output decides its
+/// outcome.
 fn lost_ending(at: Timestamp) -> Ending {
     Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
 }

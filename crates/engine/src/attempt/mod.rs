@@ -189,7 +189,7 @@ impl AttemptTask {
         if shortage::is_named_in(&message) {
             return Some(message);
         }
-        // A folder without access is not the job's fault either.
+        // The job is not at fault either if access to its folder is denied.
         closed_folder(self.attempt().folder()).map(|closed| format!("{message}; {}", advice(&closed)))
     }
 

@@ -1,7 +1,7 @@
 //! The outcome of an attempt, kept in its folder.
 //!
-//! The store has it as well, but a store that was restored from a backup may have the attempt as running. By then the
-//! raw output, from which the outcome was made, has been removed.
+//! The store has the outcome as well. But in a store that was restored from a backup the attempt may still be running,
+//! and the raw output, from which the outcome was made, has been removed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,8 +31,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the outcome of an attempt that was settled in a history that the store does not have. Its raw output has
-    /// been removed.
+    /// Returns the outcome of an attempt that was settled although the store does not know it, because a backup was
+    /// restored. The raw output of such an attempt has been removed.
     pub(super) async fn earlier_settlement(&self) -> Option<Settlement> {
         let (attempt, lost) = (self.attempt(), |message| self.lost_settlement(message));
         let state = attempt.on_blocking_thread(Attempt::state).await.ok()?;

@@ -35,14 +35,14 @@ pub(super) struct LaunchSpec {
     pub(super) prompt: String,
 }
 
-/// Prompt of an agent that a usage limit had stopped. It does not say that the limit has ended, because a fallback may
+/// Prompt of an agent that a usage limit stopped. It does not state that the limit has ended, because a fallback may
 /// run, or a person may have ended the wait.
 const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
     left off, and do not repeat what is done.";
 
 impl AttemptTask {
-    /// Ends and removes an attempt with the same number that the store does not know: one from after the backup that
-    /// was restored.
+    /// Ends and removes an attempt with the same number that the store does not know. Such an attempt was started after
+    /// the backup from which the store was restored.
     pub(super) async fn clear_folder(&self) -> Result<(), CannotStart> {
         let attempt = self.attempt();
         if is_missing(attempt.folder()) {

@@ -97,7 +97,7 @@ impl AttemptTask {
         if self.job.parks() == 0 {
             return Ok(None);
         }
-        // The session of the last attempt that began: an attempt that could not be started did nothing.
+        // This is the session of the last attempt that began. An attempt that could not be started did nothing.
         let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
         if !stored.outcome.as_ref().is_some_and(Outcome::is_limit) {
             return Ok(None);
@@ -113,8 +113,8 @@ impl AttemptTask {
         }))
     }
 
-    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or why it cannot
-    /// continue.
+    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or the reason why
+    /// the session cannot continue.
     async fn directory_of(
         &self,
         stored: &StoredSession,
@@ -124,7 +124,7 @@ impl AttemptTask {
         if let Some(earlier) = stored.runtime.as_deref().filter(|earlier| *earlier != runtime) {
             return Ok(Err(NotContinued::OtherRuntime(earlier.to_owned())));
         }
-        // Earlier versions did not store the directory and used the agent's own for all jobs.
+        // Earlier versions did not store the directory, and used the agent's own directory for all jobs.
         let Some(directory) = &stored.directory else { return Ok(Ok(None)) };
         if stored.node != self.engine.home.node {
             return Ok(Err(NotContinued::OtherMachine));
@@ -155,8 +155,8 @@ impl AttemptTask {
         description::reports_missing_session(runtime, &session, &String::from_utf8_lossy(&text))
     }
 
-    /// Forgets a session that the program did not find, and clears the folder for a start with a fresh one. The program
-    /// did nothing.
+    /// Forgets a session that the program did not find, and clears the folder for a start with a fresh session. The
+    /// program has done nothing yet.
     pub(super) async fn replace_session(&self) -> Result<SessionStart, CannotStart> {
         let attempt = self.attempt();
         let session = attempt.resumed().unwrap_or_default();

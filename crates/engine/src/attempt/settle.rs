@@ -1,4 +1,5 @@
-//! Settles an attempt. This is retried until it succeeds, so that no outcome is lost while the store is not available.
+//! Settles an attempt. Settling is retried until it succeeds, so that no outcome is lost while the store is
+//! unavailable.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -122,8 +123,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns whether a stopping daemon gives up. The folder of the attempt contains its outcome, so the
-    /// next start settles it.
+    /// Returns whether a stopping daemon gives up settling the attempt. The folder of the attempt contains everything
+    /// from which its outcome is made, so the next start settles it.
     pub(super) fn gives_up(&self, deadline: &mut Option<Instant>) -> bool {
         let is_store_unreachable =
             self.engine.store.silence().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);

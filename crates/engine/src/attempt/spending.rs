@@ -19,7 +19,7 @@ use cowhand_store::UsageRecorded;
 /// The spending of one attempt that the store has received.
 #[derive(Debug, Default)]
 pub(super) struct ReportedUsage {
-    /// Number of lines of the output when it was last examined.
+    /// Number of lines of the output at its last examination.
     lines: u64,
     usage: Option<JobUsage>,
     breach: Option<(Breach, Instant)>,
@@ -102,7 +102,7 @@ impl AttemptTask {
         SpendLimits::of(&loaded.roster, &agent, self.now())
     }
 
-    /// Returns the limit for the agent's program: what its budgets leave now.
+    /// Returns the limit for the agent's program: the amount that its budgets leave now.
     pub(super) async fn allowance(&self) -> Option<Budget> {
         let limits = self.limits()?;
         let loaded = self.engine.loaded();

@@ -19,11 +19,11 @@ use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::StopOutcome;
 use cowhand_system::remove::is_missing;
 
-/// Time that a keeper has to end an attempt before the daemon kills it: the grace periods of the agent and of the
-/// processes it leaves, and a margin. A stop without a grace period has a shorter timeout.
+/// Time that a keeper has to end an attempt before the daemon kills the attempt: the grace periods of the agent and of
+/// the processes that it leaves, and a margin. A stop without a grace period has a shorter timeout.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause before processes that could not be listed are searched again.
+/// Pause before the next try to list the processes of an attempt.
 const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reason why the daemon stopped an attempt.
@@ -84,7 +84,7 @@ impl AttemptTask {
         total.map(StopReason::TookTooLong).or(idle.map(StopReason::SilentTooLong))
     }
 
-    /// Returns the times that count for an attempt that is followed from now on.
+    /// Returns the deadlines of an attempt that is followed from now on.
     pub(super) async fn deadlines(&self) -> Deadlines {
         let began = self.began().await;
         let idle = IdleTime::begin(began, self.attempt().last_output(), self.engine.clock.moment());
@@ -230,8 +230,8 @@ fn stored_reason(reason: StopReason) -> Option<Stopped> {
     }
 }
 
-/// The time since which an attempt has written no output. The files have the time of the last output on the wall clock,
-/// which may be set meanwhile. Therefore only a change of that time counts.
+/// The time since which an attempt has written no output. The files state the time of the last output on the wall
+/// clock, which may be set meanwhile. Therefore only a change of that time counts.
 struct IdleTime {
     last_output: Option<Timestamp>,
     since: Moment,

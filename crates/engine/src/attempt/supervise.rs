@@ -1,4 +1,4 @@
-//! Runs the task of an attempt, and ends it after repeated panics, so that the job is not held forever.
+//! Runs the task of an attempt, and ends the attempt after repeated panics, so that the job does not run forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,8 @@ impl AttemptTask {
             error!(job = %id, "looking after it {panicked}");
             panics += 1;
             if panics == MAX_PANICS {
-                // If this fails, too, nobody renews the lease, and its expiry ends the job.
+                // If this panics too, nobody renews the lease, and the attempt is settled as lost when the lease
+                // expires.
                 if let Err(panicked) = caught(self.clone().give_up(&panicked)).await {
                     error!(job = %id, "giving it up {panicked}");
                 }
@@ -40,7 +41,7 @@ impl AttemptTask {
             }
             tokio::time::sleep(pause).await;
             if !self.has_lease().await {
-                // The job is settled and no process is left, or another node has it and no process may be left.
+                // The job is settled, or another node has it. In both cases no process may remain here.
                 self.end_processes().await;
                 break;
             }

@@ -21,7 +21,7 @@ use cowhand_run::supervision::AttemptState;
 use cowhand_run::tail::{TailFiles, Tailer};
 use cowhand_system::remove::{absent_is_ok, is_missing};
 
-/// File with the messages that were read while the job's output could not be written. It exists as long as that is so.
+/// File with the messages that were read while the job's output could not be written. It exists until they are written.
 const UNWRITTEN: &str = "unwritten.jsonl";
 const INDEX: &str = "unwritten.index";
 
@@ -88,7 +88,7 @@ fn write_up(
 }
 
 /// Writes the output that an earlier daemon could not write. If the job had a later attempt, nothing is written,
-/// because the output of this one would have to come before it.
+/// because the output of this attempt would have to precede that of the later attempt.
 pub(crate) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
     if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {

@@ -1,4 +1,5 @@
-//! The lifecycle of workspaces: they are made for a job, passed on with a session, and kept or removed afterwards.
+//! Workspaces from creation to removal: they are made for a job, passed on with a session, and kept or removed
+//! afterwards.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use cowhand_system::fault;
 #[derive(Debug)]
 pub(super) struct WorkDir {
     pub(super) directory: PathBuf,
-    /// True if `setup` has not run in it.
+    /// True if `setup` has to run before the attempt.
     pub(super) needs_setup: bool,
 }
 
@@ -91,8 +92,8 @@ pub(super) async fn work_dir(
     make(engine, workspace, below, folder).await
 }
 
-/// Returns the names for a branch: `name`, and for a later attempt a second one, because an earlier attempt may have
-/// left commits on the first.
+/// Returns the possible names of a branch: `name`, and for a later attempt a second name, because an earlier attempt
+/// may have left commits on the first branch.
 fn branches(name: &str, attempt: u32) -> Vec<String> {
     let later = (attempt > 1).then(|| format!("{name}-{attempt}"));
     [name.to_owned()].into_iter().chain(later).collect()
@@ -109,7 +110,7 @@ async fn make(
     store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::place("workspace-noted");
     let stored = workspace.clone();
-    // git reads the records of all worktrees when it makes or removes one, and fails if one of them is incomplete.
+    // git reads the records of all worktrees when it makes or removes a worktree, and fails if a record is incomplete.
     let guard = match workspace.kind {
         IsolationKind::Worktree => Some(engine.workspaces.lock().await),
         IsolationKind::Clone | IsolationKind::Shared => None,
@@ -175,7 +176,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
     fault::place("diffed");
 }
 
-/// Removes or keeps the workspace after an attempt, as the agent's `cleanup` says, if the job has ended.
+/// Removes or keeps the workspace after an attempt, according to the agent's `cleanup`, if the job has ended.
 pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(stored)) if !stored.is_live() => settle(engine, &stored, true).await,
@@ -184,8 +185,8 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     }
 }
 
-/// Removes what no job on this machine needs any more: remains of a crash, workspaces that were kept long enough or
-/// exceed the limit, and branches with commits that exist elsewhere by now.
+/// Removes everything that no job on this machine needs any more: remains of a crash, workspaces that were kept long
+/// enough or exceed the limit, and branches whose commits exist elsewhere by now.
 pub(crate) async fn sweep(engine: Arc<Engine>) {
     let stored = match engine.store.workspaces(engine.home.node.clone()).await {
         Ok(stored) => stored,
@@ -234,7 +235,8 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspac
     }
 }
 
-/// Keeps or removes the workspace of an ended job. If `for_session` is true, it is kept while its session may continue.
+/// Keeps or removes the workspace of an ended job. If `for_session` is true, the workspace is kept while its session
+/// may continue.
 async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
     let Some(status) = stored.job_status else { return remove(engine, stored).await };
     let roster = Arc::clone(&engine.loaded().roster);
@@ -266,7 +268,7 @@ async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: boo
     }
 }
 
-/// Returns until when the job's session may continue, for which it needs its directory.
+/// Returns the time until which the job's session may continue. A session needs its directory to continue.
 fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
     if agent.session.policy == SessionPolicy::Fresh {
         return None;
@@ -278,7 +280,7 @@ fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
 async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {
     let _guard = engine.workspaces.lock().await;
     let workspace = stored.workspace.clone();
-    // Another job may have taken it meanwhile.
+    // Another job may have taken the workspace meanwhile.
     match engine.store.workspace_of(workspace.node.clone(), workspace.job.clone()).await {
         Ok(Some(current)) if current.workspace.path == workspace.path && !current.is_live() => {}
         _ => return,

@@ -1,6 +1,6 @@
 //! Backups of a fleet on SQLite: one file, which is a database with the store and the output of jobs.
 //!
-//! The lock, the node's id, the key of job tokens, the folders of attempts and the views are not part of it: they
+//! The lock, the node's id, the key of job tokens, the folders of attempts and the views are not part of a backup: they
 //! belong to processes on this machine, or are generated.
 
 mod known;

@@ -1,4 +1,4 @@
-//! Restores a backup: it is checked first, and the replaced store is kept.
+//! Restores a backup. The backup is checked first, and the replaced store is kept.
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub struct Restored {
     pub contents: BackupCounts,
     /// Path of the replaced store.
     pub replaced: Option<PathBuf>,
-    /// Error because of which the output of some job does not match the store.
+    /// Error that prevented the output of a job from matching the store.
     pub trouble: Option<io::Error>,
 }
 
@@ -61,7 +61,7 @@ async fn restore_by(
     let rows = RestoredRows(backup.known_rows().await?);
     backup.close().await?;
     let replaced = swap(copy, &state.database(), now)?;
-    // The cursors belong to another event log.
+    // The cursors belong to the event log of the replaced store.
     for cursor in ["views", "traces"] {
         absent_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-/// Limit of the notes about invalid lines. A file with other contents would have one for each line.
+/// Largest number of notes about invalid lines. Without this limit, a file of another format would get a note for each
+/// line.
 const MAX_NOTES: usize = 10;
 
 /// Returns the variables, and a note about each line that is not an assignment.
@@ -84,7 +85,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// Removes a comment. A `#` begins one only after a blank, so that `a#b` is a value.
+/// Removes a comment. A `#` begins a comment only after a blank, so that `a#b` is a value.
 fn without_comment(line: &str) -> &str {
     let comment = line.match_indices('#').find(|(at, _)| line[..*at].ends_with([' ', '\t']) || *at == 0);
     comment.map_or(line, |(at, _)| &line[..at])

@@ -1,4 +1,4 @@
-//! Finding and reading the files of the config. Core interprets their contents.
+//! Finds and reads the files of the config. Core interprets their contents.
 
 mod env_file;
 mod watch;
@@ -28,7 +28,7 @@ pub struct Found {
 }
 
 /// Finds the config file. `requested` is a file, or a directory to search from; the default is `current_dir`. The
-/// search goes up to the root.
+/// search continues in each parent directory, up to the root.
 pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Found> {
     let from = requested.map_or_else(|| current_dir.to_owned(), |requested| current_dir.join(requested));
     if let Some(requested) = requested.filter(|_| !from.is_dir()) {
@@ -42,7 +42,7 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
         );
         return Ok(Found { file: from, note: None });
     }
-    // Resolve `..` first: otherwise the search would take the part of the path before it for a parent directory.
+    // Resolve `..` first: otherwise the search would take the part of the path before `..` for a parent directory.
     let from = from.canonicalize().unwrap_or(from);
     let in_directory = |directory: &Path| {
         let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
@@ -62,7 +62,7 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
             return Ok(found);
         }
         refuse_closed(&directory.join(NAMES[0]))?;
-        // Stop here: the user does not mean the fleet of a folder above.
+        // Do not search further: the user does not mean the fleet of a parent directory.
         if let Some(not_regular) = NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists()) {
             bail!("{} is not a regular file", not_regular.display());
         }
@@ -72,7 +72,7 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
     })
 }
 
-/// Fails if a folder on the path may not be searched: what is below it is not missing.
+/// Fails if access to a folder on the path is denied. Otherwise a file below that folder would seem to be missing.
 fn refuse_closed(path: &Path) -> anyhow::Result<()> {
     match closed_folder(path) {
         Some(folder) => bail!("cannot reach {}: permission denied; {}", path.display(), advice(&folder)),
@@ -85,8 +85,8 @@ fn ignored(ignored_file: &Path, file: &Path) -> String {
     format!("{} is ignored, because {} stands beside it", name(ignored_file), name(file))
 }
 
-/// Returns the configs in the folders above that include this file, under `fleets` or `agents`, the nearest first. A
-/// file that cannot be read includes nothing.
+/// Returns the configs in the parent directories that include this file under `fleets` or `agents`, the nearest first.
+/// A config that cannot be read counts as one that includes nothing.
 pub fn listing(file: &Path) -> Vec<PathBuf> {
     let Ok(file) = file.canonicalize() else { return Vec::new() };
     let in_directory =
@@ -101,7 +101,7 @@ fn is_file(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
-/// Returns the files that would be used instead of this one if they existed.
+/// Returns the config files that would be used instead of this file if they existed.
 fn preferred_files(file: &Path) -> impl Iterator<Item = PathBuf> {
     let files = NAMES.iter().map(|name| file.with_file_name(name));
     files.take_while(move |candidate| candidate != file)
@@ -121,7 +121,8 @@ pub struct FromDisk {
     pub files: Vec<PathBuf>,
 }
 
-/// Loads a fleet with the real environment and, below it, the `.env` beside the root file.
+/// Loads a fleet with the environment of this process and the `.env` beside the root file. A variable of the
+/// environment takes precedence over the same variable of the `.env`.
 pub fn load(file: &Path) -> FromDisk {
     let dotenv = file.with_file_name(".env");
     let (variables, env_notes) = match read(&dotenv) {
@@ -152,7 +153,7 @@ pub fn load(file: &Path) -> FromDisk {
     FromDisk { loaded, variables, notes, env_notes, files }
 }
 
-/// Returns a note if agents get the daemon's whole environment, as herdctl passes it on.
+/// Returns a note if agents get the daemon's whole environment, as they do under herdctl.
 fn inherited_environment(loaded: &LoadedConfig) -> Option<String> {
     let inherits = loaded.roster.agents.iter().any(|agent| agent.inherits_environment);
     inherits.then(|| {

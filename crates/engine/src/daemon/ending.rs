@@ -29,7 +29,7 @@ pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::
     if lifecycle.wait_for(|lifecycle| *lifecycle != Lifecycle::Running).await.is_err() {
         return;
     }
-    // Agents that still work may finish, even if the store is away meanwhile.
+    // Agents that still work may finish, even if the store is unavailable meanwhile.
     while matches!(*lifecycle.borrow(), Lifecycle::Draining { until } if Instant::now() < until)
         && any_agent_works(&engine).await
     {
@@ -46,8 +46,8 @@ pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::
     );
 }
 
-/// Returns whether an attempt of this daemon has not ended. The files of the attempts decide, because a task that waits
-/// for the store does not know yet that its attempt has ended.
+/// Returns whether any attempt of this daemon still runs. The files of the attempts decide this, because a task that
+/// waits for the store does not know yet that its attempt has ended.
 async fn any_agent_works(engine: &Engine) -> bool {
     let attempts = engine.attempts();
     run_blocking(move || attempts.iter().any(|attempt| !matches!(attempt.ending(), Ok(Some(_))))).await
@@ -71,7 +71,8 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        // What cannot be written is due for ever, and the wait for the store may be over already.
+        // An entry that cannot be written stays due, so the wait has a limit. The time already spent on waiting for the
+        // store counts.
         let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.silence().unwrap_or_default());
         let (outbox, hooks) =
             tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));

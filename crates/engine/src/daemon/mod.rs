@@ -151,8 +151,8 @@ impl Daemon {
         let mut folder_lost = Box::pin(home::wait_until_lost(Arc::clone(&self.engine)));
         let limiter = tokio::spawn(ending::limit_store_wait(Arc::clone(&self.engine), lifecycle.clone()));
         loop {
-            // The heartbeat runs before the plan and uses the same time. Otherwise, if the machine was suspended,
-            // even between the two, the plan would treat the jobs of this node as jobs of a dead node.
+            // The heartbeat runs before the plan and uses the same time. Otherwise, after a suspension of the machine,
+            // even between heartbeat and plan, the plan would treat the jobs of this node as jobs of a dead node.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;
@@ -328,8 +328,8 @@ impl Daemon {
     }
 }
 
-/// Starts the grace period that the kernel needs before a process changes its cgroup, which the next keeper does. So
-/// the keeper has to wait less.
+/// Starts the RCU grace period for which the kernel waits before a process changes its cgroup. The next keeper changes
+/// its cgroup, and then has to wait less.
 fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
     drop(tokio::task::spawn_blocking(cgroup::trigger_grace_period));

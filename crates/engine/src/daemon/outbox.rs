@@ -1,7 +1,7 @@
 //! The outbox: delivers results and releases to work sources, and renews claims.
 //!
-//! Everything is in the store, so this is one loop that can be stopped and started again at any time. A source may
-//! receive the same delivery twice; sources have to accept that.
+//! The whole state is in the store, so the loop can be stopped and started again at any time. A source may receive the
+//! same delivery twice; sources have to accept that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +108,7 @@ impl Outbox {
         let kept_until = Self::kept_until(&entry);
         if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
             warn!(%item, "there is nothing to tell its source: {error}");
-            // Failures with the old text of the item say nothing about the new text.
+            // Failures with the old text of the item do not count for the new text.
             if matches!(error, WorkSourceError::Replaced(_)) {
                 store.forget_failures(entry.queue.clone(), item).await?;
             }
@@ -127,8 +127,8 @@ impl Outbox {
         store.postpone(entry, message, retry_at, self.now()).await
     }
 
-    /// Returns until when the outbox looks for a missing item. An item that is to be released becomes available anyway
-    /// when its claim expires.
+    /// Returns the time until which the outbox looks for a missing item. An item that has to be released becomes
+    /// available anyway when its claim expires.
     fn kept_until(entry: &HeldItem) -> Timestamp {
         let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &entry.state else {
             return entry.until;
@@ -212,7 +212,7 @@ impl Outbox {
             }
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
-                // Tried again at the next look.
+                // The renewal is tried again at the next look.
                 Ok(())
             }
         }
@@ -246,13 +246,13 @@ impl Outbox {
     }
 }
 
-/// Returns an error if the item in the source is a different one with the same id. That can be so if the item was
-/// missing before, or if it no longer shows the claim of this fleet, because a person has put new work in its place.
-/// The result of the job does not apply to that new work.
+/// Returns an error if the source has a different item with the same id. That is possible if the item was missing
+/// before, or if it no longer shows the claim of this fleet, because a person has put new work in its place. The result
+/// of the job does not apply to that new work.
 async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
     let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);
-    // A source with items that do not show their claim checks that itself.
+    // A source whose items do not show their claim checks this itself.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());
     }

@@ -21,12 +21,12 @@ pub(super) struct Pruning {
 }
 
 impl Pruning {
-    /// Returns whether pruning is due, which it also is after the clock was set back.
+    /// Returns whether pruning is due. It is also due after the clock was set back.
     fn is_due(&self, now: Timestamp) -> bool {
         self.last.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY)
     }
 
-    /// Stops pruning; the next one finishes what is incomplete.
+    /// Stops pruning. The next pruning completes it.
     pub(super) fn stop(&self) {
         if let Some(task) = &self.task {
             task.abort();

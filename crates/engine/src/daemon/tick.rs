@@ -1,7 +1,7 @@
 //! One plan and its execution.
 //!
-//! A tick takes no input but the time. It may be run twice and needs no retry of its own: each of its actions is a verb
-//! of the store that refuses to do the same thing twice, and the next tick plans again what failed.
+//! A tick may be run twice and does not retry failed actions. Each of its actions is a verb of the store that does not
+//! do the same thing twice, and the next tick plans a failed action again.
 
 use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::duration;
@@ -39,14 +39,14 @@ pub struct Startable {
     pub job: JobId,
     pub agent: AgentName,
     pub max_concurrent: u32,
-    /// Session key; of the jobs with the same key, one runs at a time.
+    /// Session key. Of the jobs with the same key, only one runs at a time.
     pub session_key: Option<String>,
     /// Index of the fallback to start with.
     pub fallback: Option<usize>,
 }
 
-/// The means of a caller that starts a job as soon as it is fired. Without them, the tick leaves all starts to its
-/// caller.
+/// Values and callbacks with which the tick claims a job as soon as it is fired. Without them, the tick leaves all
+/// starts to its caller.
 pub struct ImmediateStarter<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
@@ -212,7 +212,7 @@ async fn act(
     }
 }
 
-/// Returns the note of a firing that was missed and runs all the same.
+/// Returns the note of a missed firing that runs because of the misfire policy.
 fn make_up_note(misfire: Misfire) -> String {
     let policy = misfire.as_str();
     format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")

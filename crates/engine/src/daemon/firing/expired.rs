@@ -1,7 +1,7 @@
-//! Puts back items with an expired claim, from a fleet that no longer runs. The fleet that polls their queue does it.
+//! Releases items with an expired claim of a fleet that no longer runs. A fleet that polls their queue does this.
 //!
-//! The expired claim is taken over like any claim and released with a reason. So only one of many fleets does it, and
-//! a crash in between leaves a row that says what is still to be done.
+//! The expired claim is taken over like any claim and released with a reason. So only one of many fleets releases the
+//! item, and a crash in between leaves a row with the steps that are still to be done.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::Closing;
@@ -14,7 +14,7 @@ use cowhand_system::fault;
 use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
 
 impl Preparer<'_> {
-    /// Puts back items with expired claims. An error is only logged: the next look finds the items again.
+    /// Releases items with expired claims. An error is only logged, because the next search finds the items again.
     pub(super) async fn put_back_expired(&self, firing: &PreparedFiring<'_>, source: &dyn WorkSource) {
         if let Err(error) = self.try_put_back_expired(firing, source).await {
             warn!(agent = %firing.agent.name, "cannot look for claims that ran out: {error:#}");
@@ -69,8 +69,8 @@ impl Preparer<'_> {
         Ok(())
     }
 
-    /// Reports the result of an ended job of this fleet again, if its source still shows the item as claimed by that
-    /// job, so that the work is not done a second time. Returns false if the job has no valid result.
+    /// Reports the result of an ended job of this fleet again, if the work source still shows the item as claimed by
+    /// that job. So the work is not done a second time. Returns false if nothing is reported.
     pub(super) async fn report_again(
         &self,
         firing: &PreparedFiring<'_>,

@@ -60,7 +60,7 @@ impl Preparer<'_> {
         // A job from an earlier try counts, too.
         let earlier = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let made = usize::from(earlier.is_some_and(|firing| firing.job.is_some()));
-        // This only saves a request: the places are counted again when items are taken.
+        // This check only saves a request. The places are counted again when items are taken.
         if self.places(firing, made).await? == 0 {
             return Found { made, full: true, ..Found::default() }.outcome(true);
         }
@@ -101,8 +101,8 @@ impl Preparer<'_> {
         found.outcome(more)
     }
 
-    /// Returns how many items may be taken now. Items that are being claimed count as places, whichever schedule takes
-    /// them. A firing from outside, or by a person, always gets one item, which may have to wait for a place.
+    /// Returns how many items may be taken now. Each item that is being claimed uses a place, whichever schedule takes
+    /// it. A firing from outside, or by a person, always gets one item, which may have to wait for a place.
     async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
         let claiming = self.engine.store.items_being_claimed(firing.agent.name.clone(), self.now()).await?;
@@ -141,7 +141,7 @@ impl Preparer<'_> {
         Ok(picked)
     }
 
-    /// Returns the next item with an author who is trusted, at least in a sandbox.
+    /// Returns the next item whose author is trusted, or whose text may run in the strict sandbox.
     async fn judge(
         &self,
         firing: &PreparedFiring<'_>,
@@ -155,7 +155,7 @@ impl Preparer<'_> {
                     found.refused.push(format!("{}: {why}", item.id));
                     continue;
                 }
-                // An error about this author does not delay the items of others.
+                // An error about this author does not delay the items of other authors.
                 Err(error) => {
                     warn!(item = %item.id, "left for now: {error:#}");
                     found.trust_error = Some(error);
@@ -181,7 +181,7 @@ impl Preparer<'_> {
             return Ok(None);
         }
         let Some(mut claim) = self.item_claim(firing, item.clone())? else { return Ok(None) };
-        // An item that a job has just released waits for the next regular look; otherwise it would be tried without a
+        // An item that a job has just released waits for the next regular poll; otherwise it would be tried without a
         // pause.
         if self.key.is_fill() {
             let polled_at = store.schedule(self.schedule).await?.and_then(|record| record.polled_at);
@@ -280,8 +280,8 @@ impl Preparer<'_> {
     }
 
     /// Checks items that failed before and are not offered now. If a person withdrew an item, the count of its failures
-    /// starts again when it is put back. The failures of a completed item are deleted. Items that are known to wait for
-    /// a person are checked only occasionally.
+    /// starts again when it is put back. The failures of a completed item are deleted. Items that wait for a person are
+    /// checked only when a search for expired claims is due.
     async fn review_failed(
         &self,
         queue: &str,

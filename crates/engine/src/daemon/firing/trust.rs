@@ -62,8 +62,8 @@ impl Preparer<'_> {
         Ok(judge(trusts, &origin))
     }
 
-    /// Requests the missing facts. An error is returned and the request repeated later, so that nobody is trusted or
-    /// refused because of a network failure.
+    /// Requests the facts that are missing for the decision. An error is returned, and the firing is tried again later,
+    /// so that nobody is trusted or refused because of a network failure.
     async fn request_facts(
         &self,
         origin: &mut TextOrigin,

@@ -1,4 +1,4 @@
-//! The runners of strategies: one for each schedule that is on and that a strategy drives.
+//! The runners of strategies: one runner for each enabled schedule that a strategy drives.
 
 mod pace;
 mod runner;
