@@ -102,7 +102,7 @@ pub enum FleetError {
     NoQueue { queue: String, known: Vec<String> },
     #[error("there is no work item {item} in the queue {queue}; `cowhand work list --all` lists them")]
     NotInQueue { item: WorkItemId, queue: String },
-    /// Queues that have an item of this id, each with what to name.
+    /// Several queues have an item of this id. Each queue has the names that a command needs.
     #[error("{}", several_message(.item, .verb, .queues))]
     SeveralItems { item: WorkItemId, verb: &'static str, queues: Vec<(String, NeededNames)> },
     #[error("{0} is not there any more, so it cannot be tried again; its failures are forgotten now")]
@@ -122,7 +122,7 @@ pub enum FleetError {
     NotFinished { job: JobId, status: JobStatus },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
-    /// The feature that the job's runtime does not have.
+    /// The job's runtime does not have the feature in this text.
     #[error("{0}")]
     CannotFork(String),
     #[error("{0}")]
@@ -152,7 +152,7 @@ pub enum FleetError {
     NotRun { agent: AgentName, schedule: ScheduleName, reason: SkipReason, note: Option<String> },
     #[error("the daemon is stopping and takes no new work; start it again first")]
     Stopping,
-    /// Running jobs are being cancelled when this is returned; [`crate::fleet::Fleet::ended`] waits for their end.
+    /// The stop timed out. The running jobs are being cancelled; [`crate::fleet::Fleet::ended`] waits for their end.
     #[error("shutdown timed out after {}ms with {running_jobs} job(s) still running", .timeout.as_millis())]
     StopTimedOut { timeout: Duration, running_jobs: usize },
     #[error("the daemon failed; its log says why")]
@@ -205,8 +205,8 @@ fn queue_list(queues: &[String]) -> String {
 }
 
 impl FleetError {
-    /// Returns the error for an unknown agent, with the agent that was probably meant. In a sub-fleet, the last part of
-    /// the name is enough.
+    /// Returns the error for an unknown agent, with the agent that was probably meant. For an agent of a sub-fleet, the
+    /// last part of the name is enough.
     pub fn no_agent(roster: &Roster, agent: &AgentName) -> Self {
         let names = || roster.agents.iter().map(|agent| agent.name.as_str());
         let ending = format!(".{agent}");

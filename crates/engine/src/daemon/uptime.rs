@@ -55,7 +55,7 @@ impl Daemon {
         self.stay_present().await;
     }
 
-    /// Appears again if the database was restarted or the connection to it was lost.
+    /// Registers this node in the database again if the database was restarted or the connection to it was lost.
     async fn stay_present(&mut self) {
         if self.presence.is_seen().await {
             return;

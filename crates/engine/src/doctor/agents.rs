@@ -16,10 +16,10 @@ use super::Finding;
 use cowhand_run::acp::{self, Introduction, IntroductionError};
 use cowhand_run::runtime::description::{Description, description};
 
-/// Time limit for the version of a program. Some take a second, and more on a busy machine.
+/// Time limit for a program to print its version. Some programs take a second, and longer on a busy machine.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The version text of a program, or why it is not known.
+/// The version text of a program, or the reason why it is not known.
 type VersionResult = Result<String, VersionError>;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -181,7 +181,7 @@ pub(super) async fn version_of<'a>(
     }
 }
 
-/// Returns the version number, or why it may not work.
+/// Returns the version number, or the reason why the program may not work.
 fn judge(about: &Description, version: VersionResult) -> Result<String, ProgramError> {
     let text = version?;
     let Some(version) = version_in(&text) else {

@@ -8,7 +8,7 @@ use cowhand_core::roster::Roster;
 use super::Finding;
 use super::agents::{find, version_in, version_of};
 
-/// First version with `worktree list -z`; everything else that is used is older.
+/// First version with `worktree list -z`. All other features that cowhand uses are older.
 const OLDEST_GIT: [u32; 3] = [2, 36, 0];
 
 /// Checks `git`; returns `None` if no job has its own workspace.
@@ -31,7 +31,7 @@ pub(super) async fn check(roster: &Roster) -> Option<Finding> {
     Some(Finding { warning, ..Finding::works("git", format!("{} at {}", detail, path.display())) })
 }
 
-/// Describes the version, and returns whether it may not work.
+/// Describes the version, and returns true if the version may not work.
 fn judge(output: Result<String, impl Display>) -> (String, bool) {
     let text = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
     match output.map(|output| (version_in(&output), output)) {

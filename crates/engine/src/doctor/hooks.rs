@@ -1,4 +1,4 @@
-//! Checks that hooks have what they need, before one fails after a job.
+//! Checks that the variables and addresses of hooks can be used, before a hook fails after a job.
 
 use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};

@@ -106,7 +106,7 @@ fn certificate(files: &TlsConfig) -> Finding {
     }
 }
 
-/// Checks that the secrets of webhooks are set, and that those without a secret can be used.
+/// Checks that the secrets of webhooks are set, and that webhooks without a secret can be used.
 fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>) -> Vec<Finding> {
     let schedules =
         roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |schedule| (agent, schedule)));

@@ -40,7 +40,7 @@ fn permission_access(agent: &Agent, schedule: &Schedule) -> Option<RepositoryAcc
         (None, TriggerConfig::Webhook { .. }) => {
             let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
             let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();
-            // A delivery names the repository; the credentials are the same for all.
+            // A delivery names the repository; the credentials are the same for all repositories.
             Some(RepositoryAccess { repo: "owner/name".to_owned(), api_url, auth })
         }
         (None, _) => None,

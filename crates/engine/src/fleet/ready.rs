@@ -10,7 +10,7 @@ use crate::error::{FleetError, Unready, WriteProblem};
 use cowhand_store::StoreError;
 use cowhand_system::blocking::run_blocking;
 
-/// Time for which a result is reused, however often it is requested.
+/// Time for which a result is reused.
 const RESULT_REUSED_FOR: Duration = Duration::from_secs(1);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -18,7 +18,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) type LastCheck = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
 
 impl Fleet {
-    /// Writes to the store and to the state folder, and returns whether that works.
+    /// Writes to the store and to the state folder, and returns an error if that fails.
     pub async fn ready(&self) -> Result<(), Unready> {
         if !self.is_running() {
             return Err(Unready::Stopping);
@@ -35,9 +35,9 @@ impl Fleet {
     }
 
     /// Returns an error if new work cannot be accepted, because the fleet stops or the state folder cannot be written.
-    /// The last result decides, so that no test write is made while all is well, and nobody waits for a test in
-    /// progress. After a failure the test is repeated. Errors of the store are ignored here: the write that follows
-    /// fails with a more precise error.
+    /// The last result of the readiness check decides, so that no test write is made without a failure, and no caller
+    /// waits for a check in progress. After a failure the check is repeated. Errors of the store are ignored here,
+    /// because the write that follows fails with a more precise error.
     pub(super) async fn accept(&self) -> Result<(), FleetError> {
         if !self.is_running() {
             return Err(FleetError::Stopping);
@@ -81,7 +81,7 @@ impl From<ErrorKind> for WriteProblem {
 
 impl From<&StoreError> for WriteProblem {
     fn from(error: &StoreError) -> Self {
-        // SQLite has these words for the codes FULL and READONLY.
+        // These are the texts of SQLite for the codes FULL and READONLY.
         match (error, error.to_string()) {
             (StoreError::Unreachable { .. }, _) => Self::PermissionDenied,
             (StoreError::Replaced { .. }, _) => Self::Removed,

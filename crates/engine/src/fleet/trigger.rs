@@ -112,7 +112,8 @@ impl Fleet {
         loop {
             let row = self.store().firing(schedule.id, key.clone()).await?;
             match row.map(|row| (row.outcome, row.job, row.note)) {
-                // The firing is kept in case the schedule comes back, but nobody has to wait for that.
+                // The firing is kept, because the schedule may be added again, but the caller does not have to wait for
+                // that.
                 Some((FiringOutcome::Preparing, None, _))
                     if self.roster().schedule(schedule.id).is_none() =>
                 {
@@ -133,7 +134,7 @@ impl Fleet {
         }
     }
 
-    /// Makes a new job from one that has ended.
+    /// Makes a new job from a job that has ended.
     pub async fn retry(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
         let earlier = self.job(job).await?;
         if matches!(earlier.status(), JobStatus::Pending | JobStatus::Running) {

@@ -1,5 +1,5 @@
-//! Notes for `why` about webhooks that cannot be used, because the variable of their secret is not set, or because
-//! they have none and the server listens outside of loopback.
+//! Notes for `why` about webhooks that cannot be used: the variable of their secret is not set, or they have no secret
+//! and the server listens outside of loopback.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ pub(super) async fn note_webhook_problems(engine: &Engine) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Returns the problem of each webhook, or `None` for a webhook without one.
+/// Returns the problem of each webhook; `None` for a webhook without a problem.
 fn webhook_problems(
     loaded: &Loaded,
     public_address: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! Looks out of turn at a repository that a delivery reports as changed, instead of at the next poll.
+//! Looks out of turn at a repository that a delivery reports as changed, without waiting for the next poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +45,10 @@ fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
     is_repository && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
 }
 
-/// Runs `search` until the fleet stops, because a stopping fleet takes no more work and no task may keep it alive.
+/// Runs `search` until the fleet stops. A stopping fleet takes no more work, and no task may keep it alive.
 async fn run_until_stop(mut lifecycle: watch::Receiver<Lifecycle>, search: impl Future<Output = ()>) {
     tokio::select! {
-        // The stop is checked first, so that a firing that is about to happen does not.
+        // The stop is checked first, so that nothing fires after a stop.
         biased;
         // An error means that the fleet was dropped, which also ends the wait.
         _ = lifecycle.wait_for(|lifecycle| *lifecycle != Lifecycle::Running) => {}

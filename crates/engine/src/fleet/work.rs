@@ -67,7 +67,7 @@ impl Fleet {
     }
 
     /// Releases an item that a person holds, that a label marks as claimed although nobody in this fleet works on it,
-    /// or that was given up. The count of its failures starts again.
+    /// or that was given up. The count of its failures starts at zero.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
@@ -110,7 +110,7 @@ impl Fleet {
         Ok(self.store().forget_failures(queue.name.clone(), view.item.id.clone()).await?)
     }
 
-    /// Offers an item again that was given up. The count of its failures starts again.
+    /// Offers an item again that was given up. The count of its failures starts at zero.
     pub async fn retry_item(&self, id: &WorkItemId, scope: ItemPlace<'_>) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_or_forget(id, scope, "retry").await?;
         match view.held_by {
@@ -145,8 +145,8 @@ impl Fleet {
         Ok(ItemView { not_taken, ..view })
     }
 
-    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work. Returns why
-    /// none of them does.
+    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work. If no schedule
+    /// will take the item, returns the reason.
     async fn reset_failures(&self, queue: &Queue, id: &WorkItemId) -> Result<Option<String>, FleetError> {
         self.store().forget_failures(queue.name.clone(), id.clone()).await?;
         let loaded = self.engine.loaded();
@@ -198,7 +198,7 @@ impl Fleet {
             Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
             None => false,
         };
-        // Nobody holds the item, perhaps only since a moment ago.
+        // Nobody holds the item, or its holder has just released it.
         if !is_owed {
             let claimant = self.claimant_of(queue, &view.item, now).await?;
             match closing {
@@ -241,7 +241,7 @@ impl Fleet {
         within(SOURCE_CHANGE_TIMEOUT, change).await.map_err(|error| error.of_queue(&queue.name))
     }
 
-    /// Retries soon the results that could not be delivered before, if their items are in the queue again.
+    /// Requests early retries of results that could not be delivered and whose items are in the queue again.
     pub async fn retry_undelivered(&self, queue: &Queue) -> Result<(), WorkSourceError> {
         self.engine.retry_undelivered(&queue.name, queue.source.as_ref()).await
     }
@@ -273,7 +273,8 @@ impl Fleet {
             }
             return Ok(Claimant { fleet, holder, until: now });
         }
-        // Each action has its own claimant, so that an earlier action with the same result does not count as this one.
+        // Each action has its own claimant, so that an earlier action with the same result does not count as this
+        // action.
         let holder = format!("person@{}@{}", item.id, now.as_millisecond());
         Ok(Claimant { fleet, holder, until: now })
     }
@@ -315,8 +316,8 @@ impl Fleet {
         find_item(&loaded.sources, &loaded.roster, self.store(), (id, scope), verb).await
     }
 
-    /// Returns the name under which a person holds an item. A holder has one item, so if the person holds an item of
-    /// the same id in another queue, the name contains the agent, and a number if that is taken too.
+    /// Returns the name under which a person holds an item. A holder has one item. If the person holds an item with the
+    /// same id in another queue, the name contains the agent. If that name is also taken, it contains a number too.
     async fn holder(&self, person: &str, queue: &Queue, id: &WorkItemId) -> Result<String, FleetError> {
         let items = self.store().items().await?;
         let is_free =
@@ -351,7 +352,7 @@ fn undelivered_error(view: &ItemView) -> Option<FleetError> {
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }
 
-/// Explains why an item cannot be completed, and what makes it possible.
+/// Explains why an item cannot be completed, and how it can be completed.
 async fn cannot_complete(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {

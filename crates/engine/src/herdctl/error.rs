@@ -1,11 +1,11 @@
-//! Why a file of herdctl cannot be imported.
+//! The errors of files of herdctl that cannot be imported.
 
 use std::io;
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::RecordError;
 
-/// What is wrong with a file of herdctl. The message is for people.
+/// Reason why a file of herdctl cannot be imported. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HerdctlFileError {
     #[error(transparent)]

@@ -14,7 +14,7 @@ use super::{HerdctlFolder, field, yaml};
 use cowhand_run::redact::Redactor;
 use cowhand_store::{History, PastJob};
 
-/// Adds every job that can be read, and a note for every one that cannot.
+/// Adds every job that can be read, and a note for every job that cannot be read.
 pub(super) fn read(folder: &HerdctlFolder, redactor: &Redactor, history: &mut History) {
     let files = match folder.files("jobs", "yaml") {
         Ok(files) => files,

@@ -92,7 +92,7 @@ struct HookCall<'a> {
 }
 
 impl HookCall<'_> {
-    /// Returns an environment variable, or one of `.env`.
+    /// Returns a variable of the environment or of `.env`.
     fn variable(&self, name: &str) -> Result<String, HookResult> {
         let found = self.loaded.sources.setting().variable(name);
         found.ok_or_else(|| HookResult::failed(format!("the environment variable {name} is not set")))

@@ -13,7 +13,7 @@ use cowhand_system::http;
 
 const MAX_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
-/// Longest pause between tries, even if the server asks for a longer one.
+/// Longest pause between tries, even if the server asks for a longer pause.
 const MAX_REQUEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
@@ -122,8 +122,8 @@ fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
     http::connect_only_to(http::client().user_agent(http::USER_AGENT), addresses).build()
 }
 
-/// Returns the target of a redirect. `See Other` asks for a GET of another page instead of repeating the request, so it
-/// is not followed, and fails as every answer but 2xx does.
+/// Returns the target of a redirect. `See Other` asks for a GET of another page instead of a repeated request. It is
+/// not followed, and fails like every answer other than 2xx.
 fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
     if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
         return Ok(None);
@@ -149,8 +149,8 @@ async fn reply(mut response: Response) -> Result<Reply, Unsent> {
     Ok(Reply { status, retry_after, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
-/// Describes an error without the URL, which may contain a secret, and with its cause, which says more than "error
-/// sending request".
+/// Describes an error without the URL, which may contain a secret, and with its cause, which is more precise than
+/// "error sending request".
 fn error_text(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;

@@ -1,5 +1,5 @@
-//! Hooks that are shell commands. Each has a keeper, as attempts have: the keeper ends it in time with all its
-//! processes, even while no daemon runs, and records how it ended.
+//! Hooks that are shell commands. Each hook has a keeper, like an attempt. The keeper ends the hook with all its
+//! processes when its time is over, even while no daemon runs, and records how the hook ended.
 
 use std::fs;
 use std::io;
@@ -25,15 +25,16 @@ use cowhand_system::remove::is_missing;
 
 /// Time from the stop signal to the kill.
 const GRACE_MS: u64 = 2_000;
-/// Limit for each stream. Less is stored, so that no secret is cut in two and therefore not recognised.
+/// Limit for the captured output of each stream. It is larger than the stored output, so that a secret at the end of
+/// the stored output is complete and can be recognised.
 const OUTPUT_BYTES: u64 = 64 << 10;
 /// Interval between two looks without activity.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Time beyond the hook's limit after which the daemon kills the hook itself.
 const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
-/// Follows a hook that was already started. It is never started again, because nobody knows how far it came. Returns
-/// `None` if it never began.
+/// Follows a hook that was already started. It is never started again, because nobody knows what it has done already.
+/// Returns `None` if the hook never began.
 pub(super) async fn follow_begun(engine: &Engine, taken: &TakenHook) -> Option<HookResult> {
     let node = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
     if *node != engine.home.node {
@@ -60,7 +61,7 @@ pub(super) async fn run(
     let environment = launch::environment(call.agent, call.job, inherited, &call.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
     let start = StartSpec {
-        // From a file, not as an argument: a variable that the config put into the command may be a secret.
+        // The command is in a file and not in an argument, because the config may have put a secret into the command.
         argv: vec!["sh".to_owned(), attempt.private().join(COMMAND).display().to_string()],
         directory: call.agent.directory.clone(),
         stop_signal: StopSignal::Terminate,
@@ -75,7 +76,7 @@ pub(super) async fn run(
         .and_then(|()| attempt.launch(&engine.program, &start, &call.context.to_string(), &environment));
     let mut keeper = launched.map_err(|error| not_launched(&error))?;
     fault::place("hook_launched");
-    // Reaped when it ends, however long that takes.
+    // This thread reaps the keeper when it ends, however long that takes.
     if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
         warn!(job = %taken.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");
     }
@@ -86,7 +87,7 @@ const COMMAND: &str = "command";
 /// Number of tries for a hook that the machine cannot start for lack of resources; the last tries are minutes apart.
 const SHORTAGE_TRIES: u32 = 20;
 
-/// Returns the result of a hook that never began. If the machine has run out of something, it is tried again.
+/// Returns the result of a hook that never began. If the machine has run out of a resource, the hook is tried again.
 fn not_launched(error: &io::Error) -> HookResult {
     let reason = format!("cannot start a keeper for it: {error}");
     if shortage::is_named_in(&reason) {
@@ -118,7 +119,7 @@ async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookRe
                     warn!(job = %taken.job, "what its hook has left cannot be ended at the moment: {error}");
                 }
                 if age > limit.saturating_add(KILL_AFTER_TIMEOUT) {
-                    // The keeper hangs or has ended. The next look shows whether a process was left.
+                    // The keeper hangs or has ended. The next look shows whether a process is left.
                     if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
                         warn!(job = %taken.job, "its hook cannot be killed at the moment: {error}");
                     }
@@ -157,7 +158,7 @@ fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) 
     }
 }
 
-/// Returns the text of a file, or nothing if it cannot be read: the exit status is what counts.
+/// Returns the text of a file, or an empty text if it cannot be read, because only the exit status is necessary.
 fn read_text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

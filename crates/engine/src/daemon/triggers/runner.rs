@@ -29,7 +29,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Longest stored error message.
 const ERROR_CAP: usize = 2_000;
 
-/// Drives the strategy of one schedule.
+/// The task that drives the strategy of one schedule.
 #[derive(Debug)]
 pub(crate) struct Runner {
     pub engine: Arc<Engine>,
@@ -85,7 +85,7 @@ impl Runner {
         TriggerServices { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
     }
 
-    /// Calls the strategy. After a panic it may be in an invalid state, so it is replaced by a new one.
+    /// Calls the strategy. After a panic the strategy may be in an invalid state, so it is replaced by a new strategy.
     async fn call_strategy(
         &self,
         setting: &Setting,
@@ -108,7 +108,7 @@ impl Runner {
             () = overdue => return Answer::Stopped,
         };
         match answer {
-            // A list may be empty only because of the shutdown, so it is ignored; it is read again later.
+            // A list may be empty only because of the shutdown, so it is ignored. The list is read again later.
             Ok(Ok((_, true))) if is_stopped(&self.shutdown) => Answer::Stopped,
             Ok(Ok((tasks, is_listing))) => Answer::Tasks { tasks, is_listing },
             Ok(Err(error)) => Answer::Failed(error),
@@ -151,8 +151,8 @@ impl Runner {
         }
     }
 
-    /// Dispatches all tasks in order. If the store is not available, this is repeated, because the strategy may not
-    /// return the tasks again.
+    /// Dispatches all tasks in order. While the store is unavailable, the dispatch is retried, because the strategy may
+    /// not return the tasks again.
     async fn dispatch(&self, mut tasks: Vec<Task>, is_listing: bool) {
         for task in tasks.iter_mut().filter(|task| task.source_id.is_empty() && !is_listing) {
             task.source_id = Uuid::now_v7().to_string();
@@ -199,7 +199,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for a pause, and returns whether to try again; false if the runner was stopped meanwhile.
+    /// Waits for a pause. Returns true if the caller has to try again, false if the runner was stopped meanwhile.
     async fn wait_before_retry(&self, error: &StoreError, pace: &mut Pace) -> bool {
         error!(schedule = %self.name(), "cannot write down what its trigger did: {error}");
         self.pause(pace.after_error()).await;
