@@ -251,7 +251,7 @@ impl ScheduleView {
                     // A strategy looks for work by itself, so the time of its next firing is unknown.
                     (Driver::Strategy, _) => None,
                     (Driver::Clock, Some(at)) => (at > now).then_some(SkipReason::NotDue),
-                    // An interval counts from the end of the job that it has fired.
+                    // The next time of an interval is counted from the end of the job that it has fired.
                     (Driver::Clock, None) if has_jobs || preparing => Some(SkipReason::AlreadyRunning),
                     // The calendar has no further time.
                     (Driver::Clock, None) => Some(SkipReason::NotDue),

@@ -26,7 +26,7 @@ const LOCK: &str = "daemon.lock";
 /// Number of bytes that are written as a test.
 const TEST_WRITE_SIZE: usize = 64 << 10;
 
-/// Writes and syncs a file without a name in a folder, which the system removes.
+/// Writes and syncs a file without a name in a folder. The system removes the file.
 pub fn test_write_in(folder: &Path) -> io::Result<()> {
     let mut file = tempfile::tempfile_in(folder)?;
     file.write_all(&vec![0; TEST_WRITE_SIZE])?;
@@ -95,7 +95,8 @@ impl StateFolder {
         self.0.join("daemon.log")
     }
 
-    /// Writes and syncs a file without a name, about as large as what a job writes at least. Returns why that fails.
+    /// Writes and syncs a file without a name, about as large as the least that a job writes. Returns an error if that
+    /// fails.
     pub fn test_write(&self) -> io::Result<()> {
         test_write_in(&self.0)
     }
@@ -133,8 +134,8 @@ impl StateFolder {
         }
     }
 
-    /// Takes the lock that a daemon holds while it lives; the kernel releases it however the process ends. Returns
-    /// `None` if another process holds it.
+    /// Takes the lock that a daemon holds while it runs. The kernel releases the lock however the process ends. Returns
+    /// `None` if another process holds the lock.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         options.read(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);

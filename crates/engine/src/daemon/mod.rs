@@ -328,8 +328,8 @@ impl Daemon {
     }
 }
 
-/// Starts the RCU grace period for which the kernel waits before a process changes its cgroup. The next keeper changes
-/// its cgroup, and then has to wait less.
+/// Starts the wait that the kernel needs before a process changes its cgroup. The next keeper changes its cgroup, and
+/// then has to wait less.
 fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
     drop(tokio::task::spawn_blocking(cgroup::trigger_grace_period));

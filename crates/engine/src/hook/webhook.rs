@@ -11,7 +11,7 @@ use super::request::{Reply, Request, Unsent};
 use super::{HookCall, HookResult};
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
-/// Header with an id that is the same for each try, so that a receiver can distinguish a repetition from another job.
+/// Header with an id that is the same for each try, so that a receiver recognises a repetition.
 const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
 
 pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<HookResult, HookResult> {

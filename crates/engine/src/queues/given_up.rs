@@ -44,7 +44,7 @@ pub struct GivenUpItem {
 }
 
 impl GivenUpItem {
-    /// Returns a sentence with the reason why it was given up, and the command that has it tried again.
+    /// Returns a sentence with the reason why the item was given up, and the command with which it is tried again.
     pub fn sentence(&self) -> String {
         let (id, why) = (&self.id, self.given_up.sentence());
         let condition = if self.taken_by.is_empty() {
@@ -82,7 +82,7 @@ impl GivenUp {
         }
     }
 
-    /// Returns what a retry needs in addition, such as `, once ... fires it`; empty if it needs nothing.
+    /// Returns the condition of a retry, such as `, once ... fires its schedule`; empty if there is no condition.
     pub fn condition(&self) -> String {
         let Some(TakenBy { agent, schedule }) = &self.to_trigger else { return String::new() };
         format!(", once `cowhand trigger {agent} {schedule}` fires its schedule")
@@ -90,7 +90,7 @@ impl GivenUp {
 }
 
 /// Returns the schedule that has to be triggered so that an item of the queue is taken. Returns `None` if the clock
-/// fires one that takes from the queue, or if no schedule does.
+/// fires a schedule that takes from the queue, or if no schedule takes from it.
 pub(super) fn to_trigger(roster: &Roster, base: &Path, queue: &str) -> Option<TakenBy> {
     let takes = |owner: &SourceOwner<'_>| owner.config().is_some_and(|config| config.queue(base) == queue);
     let schedules: Vec<(&Agent, &Schedule)> = roster

@@ -39,7 +39,8 @@ pub struct Queue {
     pub max_attempts: u32,
     /// Names that a request about its items has to give, because another queue may have an item with the same id.
     pub needed: NeededNames,
-    /// Schedule that has to be triggered so that an item is taken, if the clock fires none.
+    /// Schedule that has to be triggered so that an item is taken, if the clock fires no schedule that takes from the
+    /// queue.
     pub to_trigger: Option<TakenBy>,
 }
 
@@ -126,7 +127,7 @@ impl ItemStatus {
     }
 }
 
-/// Returns all queues from which the fleet's agents take items, or those of one agent.
+/// Returns all queues from which the fleet's agents take items, or the queues of one agent.
 pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     let names = QueueAgents::of(roster, &sources.setting().base);
@@ -185,7 +186,7 @@ fn source_owners(agent: &Agent) -> impl Iterator<Item = SourceOwner<'_>> {
     [SourceOwner::agent(agent)].into_iter().chain(schedules)
 }
 
-/// Returns the available and given-up items of a queue; with `claimed`, also those that somebody holds.
+/// Returns the available and given-up items of a queue; with `claimed`, also the items that somebody holds.
 pub async fn items(
     queue: &Queue,
     sources: &WorkSources,
@@ -215,7 +216,7 @@ pub async fn items(
             continue;
         }
         if let Some(held) = rows.held.iter().find(|held| held.item.id == failed.id) {
-            // Until its source has been told, it is given up in our store only.
+            // Until the result is delivered to the source, only the store has the item as given up.
             if matches!(held.state, ItemState::Closing { .. }) {
                 let item = queue.source.get_work(&failed.id).await.ok().flatten();
                 let item = item.unwrap_or_else(|| held.item.clone());
@@ -225,7 +226,7 @@ pub async fn items(
         }
         match queue.source.queue_state(&failed.id).await? {
             QueueState::Withdrawn => {
-                // The store has it as it was when it was claimed.
+                // The store has the item as it was at its claim.
                 let item = queue.source.get_work(&failed.id).await?.or_else(|| failed.item.clone());
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &rows)));
             }
@@ -282,8 +283,8 @@ pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UndeliveredItem
     Ok(items.collect())
 }
 
-/// Returns the holders of items with an undelivered result that are now in the queue. Contacts the source only if there
-/// is an undelivered result.
+/// Returns the holders of items that have an undelivered result and are now in the queue. The source is read only if
+/// there is an undelivered result.
 pub(crate) async fn seen_again(
     queue: &str,
     source: &dyn WorkSource,

@@ -1,14 +1,14 @@
-//! Undelivered results with items that are in their source again.
+//! Undelivered results whose items are in their source again.
 //!
-//! Code that reads a source reports the holders here. The outbox takes them between two deliveries, when it has no
-//! delivery under way, so that nothing is delivered twice at the same time.
+//! Code that reads a source reports the holders here. The outbox takes the holders while it makes no delivery, so that
+//! no result is delivered twice at the same time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Time before the same result is reported again, so that one that cannot be delivered is not tried at every poll.
+/// Time before the same result is reported again, so that a result that cannot be delivered is not tried at every poll.
 const REPORT_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Debug, Default)]
@@ -16,14 +16,14 @@ pub struct SeenAgain(Mutex<Holders>);
 
 #[derive(Debug, Default)]
 struct Holders {
-    /// Holders with a result to be tried.
+    /// Holders whose results have to be delivered.
     to_try: HashSet<String>,
     /// Time of the last report of each holder.
     reported_at: HashMap<String, Timestamp>,
 }
 
 impl SeenAgain {
-    /// Records that the item of this holder is in its source. Returns whether its result is to be delivered now.
+    /// Records that the item of this holder is in its source. Returns whether its result has to be delivered now.
     pub fn see(&self, holder: String, now: Timestamp) -> bool {
         let mut holders = self.lock();
         holders.reported_at.retain(|_, at| now.duration_since(*at).abs() < REPORT_AGAIN_AFTER);

@@ -1,4 +1,4 @@
-//! Files in the folders of work sources that are no items, so that nobody takes them.
+//! Files in the folders of work sources that are not items, so that no agent takes them.
 
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;
@@ -33,7 +33,8 @@ impl SkippedFiles {
     }
 }
 
-/// Returns the queues with files that are no items. A source that cannot be read is left out: others report that.
+/// Returns the queues with files that are not items. A source that cannot be read is left out, because other code
+/// reports that error.
 pub async fn skipped_files(sources: &WorkSources, roster: &Roster) -> Vec<SkippedFiles> {
     let mut found = Vec::new();
     for queue in queues(sources, roster, None) {

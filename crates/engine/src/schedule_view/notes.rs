@@ -15,9 +15,9 @@ use super::{ScheduleStatus, ScheduleView};
 use cowhand_store::LedgerRow;
 
 impl ScheduleView {
-    /// Adds the explanation of what holds the schedule back: a pause, a budget, a provider's limit, a requeue, a slot
-    /// or a calendar. A schedule that already waits for something else gets the note, too, because it has to wait for
-    /// this afterwards.
+    /// Adds the explanation of the hold of the schedule: a pause, a budget, a provider's limit, a requeue, a slot or a
+    /// calendar. A schedule that already waits for something else also gets the note, because it has to wait for this
+    /// hold afterwards.
     pub(super) fn with_explanation(
         mut self,
         roster: &Roster,
@@ -113,7 +113,7 @@ impl ScheduleView {
         }
     }
 
-    /// Adds the key of the calendar that keeps the schedule from firing. A person can still trigger it.
+    /// Adds the key of the calendar that prevents the schedule from firing. A person can still trigger the schedule.
     fn with_calendar(mut self, schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
         if let Some(calendar_skip_note) = self.calendar_skip_note(schedule, now) {
@@ -169,7 +169,7 @@ impl ScheduleView {
     }
 }
 
-/// Returns the usage limit for which a job of the schedule waits, if there is one; the oldest job comes first.
+/// Returns the usage limit for whose end the oldest parked job of the schedule waits, if there is one.
 fn usage_limit<'a>(
     agent: &Agent,
     schedule: &Schedule,
@@ -277,8 +277,8 @@ fn pending_note(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) ->
     (until, sentence)
 }
 
-/// Lists the checks and sources that prepare a firing of the schedule, in their order. Returns `None` if the config has
-/// none of them any more.
+/// Lists the checks and the work source that prepare a firing of the schedule, in their order. Returns `None` if the
+/// config no longer has any of them.
 pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
     let source = schedule.work_source.as_ref().map(|source| match source {
         ConfiguredSource::Github { repo, .. } => {
@@ -293,7 +293,7 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> 
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Explains why a firing ran or did not run, from its row alone: the config may have changed since then.
+/// Explains why a firing ran or did not run. Only its row is used, because the config may have changed since then.
 pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: bool) -> String {
     let (key, note) = (&row.key, row.note.as_deref());
     let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
@@ -322,7 +322,7 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
         FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),
         FiringOutcome::Ran if key.is_fill() => with_note("a place was free"),
         FiringOutcome::Ran if key.is_by_clock() => match note {
-            // The note that it ran late is more precise: at its due time, its calendar may have been closed.
+            // A note about a late run is more precise than "it was due".
             Some(note) if note.starts_with(MISSED) || note.starts_with(AFTER_HOURS) => note.to_owned(),
             _ => with_note("it was due"),
         },
@@ -330,7 +330,7 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
     }
 }
 
-/// Start of the note of a firing that replaces a missed one.
+/// Start of the note of a firing that replaces a missed firing.
 pub(crate) const MISSED: &str = "its time was missed";
 
 /// Start of the note of a firing that was due while its calendar was closed.

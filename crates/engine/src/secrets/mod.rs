@@ -16,8 +16,8 @@ use cowhand_work::SourceContext;
 
 /// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
 /// config names as secrets, or that have a name of a secret; passwords in addresses; the keys that sign deliveries; and
-/// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is a further agent that need not be
-/// in the config.
+/// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is an additional agent, which need
+/// not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let Loaded { roster, variables, sources, named, .. } = loaded;
     redactor_of(&SecretPlaces { roster, variables, setting: sources.setting(), named }, agent)
@@ -91,7 +91,7 @@ pub fn of_hook(hook: &Hook) -> Vec<String> {
     values.flat_map(|value| said_in_parts(value)).collect()
 }
 
-/// Returns a value whole and by words, because `abc` of `Bearer abc` can appear alone.
+/// Returns a value and its words after the first, because `abc` of `Bearer abc` can appear alone.
 fn said_in_parts(value: &str) -> impl Iterator<Item = String> {
     [value].into_iter().chain(value.split_whitespace().skip(1)).map(str::to_owned)
 }

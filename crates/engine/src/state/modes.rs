@@ -1,5 +1,5 @@
-//! The modes of the files in the state folder. A process of the same user can change them, by mistake or on purpose;
-//! then nobody can reach the daemon, or everybody can.
+//! The modes of the files in the state folder. A process of the same user can change them, by mistake or on purpose.
+//! Then nobody can reach the daemon, or every user can.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const PRIVATE_ENTRIES: [&str; 11] = [
     "daemon.lock",
 ];
 
-/// Paths with a logged change, so that each is logged once.
+/// Paths whose change has been logged. Each path is logged once.
 static LOGGED_PATHS: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 
 /// Restores the owner's mode of each path, as far as possible. A folder has to come before its contents.

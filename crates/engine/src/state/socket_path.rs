@@ -1,4 +1,4 @@
-//! The place of sockets if the path of the state folder is too long for the address of a socket.
+//! The path of sockets if the path of the state folder is too long for the address of a socket.
 
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -1,4 +1,4 @@
-//! Why traces are not sent.
+//! The errors because of which traces are not sent.
 
 /// Why traces cannot be sent, without values that may contain a key.
 #[derive(Debug, thiserror::Error)]
@@ -9,7 +9,7 @@ pub(super) enum TraceError {
     NotAHeader { setting: String },
     #[error("no HTTP client can be made: {0}")]
     NoClient(reqwest::Error),
-    /// The last answer of the collector, or why there was none.
+    /// The last answer of the collector, or the reason why there was no answer.
     #[error("{0}")]
     NotSent(String),
 }

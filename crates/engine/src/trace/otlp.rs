@@ -18,7 +18,7 @@ pub(super) struct Exporter {
     http: Client,
     collector: Collector,
     node: String,
-    /// False after a failure: while a collector is not available, it is not tried several times for each trace.
+    /// False after a failure. An unavailable collector is tried only once for each trace.
     is_available: bool,
 }
 
@@ -53,7 +53,7 @@ impl Exporter {
         self.collector.display_address()
     }
 
-    /// Sends spans, with a few tries if necessary. After a failure, only one try is made.
+    /// Sends spans, with several tries if necessary. While the collector is unavailable, only one try is made.
     pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), TraceError> {
         let body = document(spans, &self.node).to_string();
         let tries = if self.is_available { EXPORT_TRIES } else { 1 };
@@ -113,7 +113,7 @@ fn no_answer(error: reqwest::Error) -> ExportError {
     ExportError::Temporary { message, retry_after: None }
 }
 
-/// Returns the pause in seconds; a date is ignored.
+/// Returns the pause that the collector asks for in seconds; a date is ignored.
 fn retry_after(answer: &Response) -> Option<Duration> {
     answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -195,7 +195,7 @@ fn attributes(pairs: &[(&'static str, Attribute)]) -> Vec<Value> {
     pairs.iter().map(|(key, attribute)| json!({"key": key, "value": value(attribute)})).collect()
 }
 
-/// Returns the time as text, because JSON has no such numbers; times before 1970 become 0.
+/// Returns the time as text, because JSON cannot represent such large numbers exactly. Times before 1970 become 0.
 fn nanoseconds(at: Timestamp) -> String {
     at.as_nanosecond().max(0).to_string()
 }

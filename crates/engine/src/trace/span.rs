@@ -24,7 +24,7 @@ pub(super) struct Span {
     pub(super) end: Timestamp,
     pub(super) attributes: Vec<(&'static str, Attribute)>,
     pub(super) status: SpanStatus,
-    /// Root span of the job that this one was made from.
+    /// Root span of the job from which this job was made.
     pub(super) link: Option<(TraceId, SpanId)>,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum SpanStatus {
     /// No status, for example for a cancelled job.
     Unset,
     Ok,
-    /// The error. For a tool it has no message, because that text may be anything.
+    /// The error. The error of a tool has no message, because that text may contain anything.
     Error(Option<String>),
 }
 
@@ -98,7 +98,8 @@ impl Ids {
 pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> TimeSpan {
     let ended = JobRecord::from(history.job.clone()).finished_at;
     move |attempt| {
-        // The end of a job is when its agent ended; the end of its last attempt is when the daemon noticed it.
+        // A job ends when its agent ends. The stored end of its last attempt is the time at which the daemon noticed
+        // that end.
         let end = attempt.ended_at.into_iter().chain(ended).min();
         (attempt.started_at, end.unwrap_or(attempt.started_at))
     }
@@ -220,8 +221,9 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
     span
 }
 
-/// Builds the span from the end of the job to the answer of its work source; `None` if the job has not ended, so that
-/// the event was about something else. It is sent alone, because a source may be unavailable for hours.
+/// Builds the span from the end of the job to the answer of its work source. Returns `None` if the job has not ended,
+/// because then the event is about something else. The span is sent alone, because a source may be unavailable for
+/// hours.
 pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Option<Span> {
     let ended = JobRecord::from(history.job.clone()).finished_at?;
     let (item, action, outcome) = match &event.fact {

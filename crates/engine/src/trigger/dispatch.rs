@@ -17,7 +17,7 @@ use cowhand_store::{Decision, NewFiring};
 pub(crate) struct Dispatch<'a> {
     pub agent: &'a Agent,
     pub schedule: &'a Schedule,
-    /// Due time, if the clock fires it.
+    /// Due time, if the clock fires the schedule.
     pub due: Option<Timestamp>,
 }
 

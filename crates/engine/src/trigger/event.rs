@@ -21,12 +21,12 @@ use cowhand_store::StoreError;
 const EVENTS_PER_READ: u32 = 500;
 /// Largest number of events that are read again after a restart, if none of them was for the schedule.
 const MAX_EVENTS_READ_AGAIN: i64 = 1_000;
-/// Longest wait before the next read, because other nodes write to the same log without a signal to this one.
+/// Longest wait before the next read, because other nodes write to the same log without a signal to this node.
 const READ_LOG_EVERY: Duration = Duration::from_secs(30);
-/// Largest number of schedules that may have triggered each other before a firing counts as part of a cycle.
+/// Number of schedules that have triggered each other in a row at which a firing counts as part of a cycle.
 const MAX_IN_A_CHAIN: u32 = 10;
 
-/// Follows the log for one schedule.
+/// The strategy that follows the event log for one schedule.
 #[derive(Debug)]
 pub struct EventStrategy {
     setting: Setting,
@@ -71,7 +71,7 @@ impl EventStrategy {
                 store.changed(committed).await;
             }
         };
-        // The next read shows which of the two it was.
+        // The next read shows whether there is a new event.
         let _ = tokio::time::timeout(READ_LOG_EVERY, news).await;
     }
 
@@ -168,7 +168,8 @@ fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
 /// Key of the metadata with the number of schedules that triggered each other before this task.
 const CHAIN: &str = "chain_length";
 
-/// Returns whether the chain is too long, which ends a cycle that could not be detected in the config.
+/// Returns whether too many schedules have triggered each other in a row. This ends a cycle that the check of the
+/// config could not detect.
 pub(super) fn is_too_long(task: &Task) -> bool {
     task.metadata
         .get(CHAIN)

@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use cowhand_work::github::{Branch, CollaboratorPermission, IssueOrPull, encoded};
 
-/// Limit of a list. `gh` requires one; no repository has so many entries.
+/// Limit of a list. `gh` requires a limit; no repository has so many entries.
 const LIST_LIMIT: &str = "100000";
 /// Time limit for one request.
 const GH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -78,7 +78,7 @@ impl Gh {
         Ok(listed)
     }
 
-    /// Returns the permission of a person in the repository; `host` is that of a GitHub Enterprise.
+    /// Returns the permission of a person in the repository; `host` is the host of a GitHub Enterprise.
     pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<AuthorPermission> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
         match self.answer::<CollaboratorPermission>(self.api(&path, host)).await {

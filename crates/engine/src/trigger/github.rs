@@ -31,7 +31,7 @@ impl GithubAccess {
         Self { owner, repo, api_url: None, auth, backend: GithubBackend::Rest, gh }
     }
 
-    /// Returns the access of a trigger; `None` if it does not list anything from GitHub.
+    /// Returns the access of a trigger; `None` if the trigger does not list issues or pull requests of GitHub.
     pub fn of(trigger: &TriggerConfig) -> Option<Self> {
         let (TriggerConfig::GithubIssues { owner, repo, api_url, auth, backend, .. }
         | TriggerConfig::GithubPullRequests { owner, repo, api_url, auth, backend, .. }) = trigger
