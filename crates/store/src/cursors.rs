@@ -23,7 +23,7 @@ statements! {
 }
 
 impl Store {
-    /// Returns the last event that the schedule has processed, or none if it does not follow events.
+    /// Returns the last event that the schedule has processed; `None` if the schedule does not follow events.
     pub async fn cursor(&self, schedule: ScheduleId) -> Result<Option<i64>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -33,8 +33,8 @@ impl Store {
         .await
     }
 
-    /// Moves the cursor past events that do not concern the schedule. Firings move the cursor themselves; this only
-    /// avoids reading the events again.
+    /// Moves the cursor past events that do not concern the schedule. A firing moves the cursor by itself; this verb
+    /// only avoids reading the events again.
     pub async fn pass_events(&self, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(advance(tx, schedule, seq))).await
     }
@@ -76,15 +76,15 @@ impl Store {
     }
 }
 
-/// Sets the cursor to the end of the log: events before the schedule was armed do not count.
+/// Sets the cursor to the end of the log, because events before the schedule was armed do not count.
 pub(super) async fn arm(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), StoreError> {
     let last = event_log::last(tx).await?;
     tx.execute(SET_CURSOR, args![schedule, last]).await?;
     Ok(())
 }
 
-/// Keeps the cursor when a schedule is loaded unchanged. While the config disables it, it has no cursor; once enabled,
-/// it starts at the end of the log.
+/// Keeps the cursor when a schedule is loaded unchanged. While the config disables the schedule, it has no cursor; once
+/// enabled, it starts at the end of the log.
 pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), StoreError> {
     if !schedule.enabled {
         forget(tx, schedule.id).await?;
@@ -106,7 +106,7 @@ pub(super) async fn forget(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), 
     Ok(())
 }
 
-/// Moves the cursor, in the transaction of the firing that the event led to.
+/// Moves the cursor in the transaction of the firing that the event caused.
 pub(super) async fn advance(tx: &mut Tx<'_>, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
     tx.execute(ADVANCE_CURSOR, args![schedule, seq]).await?;
     Ok(())

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use super::setting::Setting;
 use super::strategy::{FatalTriggerError, TriggerStrategy};
 
-/// Makes the strategy of one schedule. Called again after a panic of the strategy or a change of its trigger.
+/// Function that makes the strategy of one schedule. It is called again after a panic of the strategy or a change of
+/// its trigger.
 pub type Factory = dyn Fn(&Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> + Send + Sync;
 
-/// Factories by the name that `{type: custom, name: …}` uses. It is a value that the caller passes to a fleet, so that
-/// two fleets in one program do not change each other's types.
+/// Factories by the name that `{type: custom, name: …}` uses. The caller passes a registry to each fleet, so that two
+/// fleets in one program do not change each other's types.
 #[derive(Clone, Default)]
 pub struct Registry {
     factories: BTreeMap<String, Arc<Factory>>,
@@ -24,7 +25,7 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Adds a factory; the last one under a name counts.
+    /// Adds a factory, and replaces an earlier factory with the same name.
     #[must_use]
     pub fn with(
         mut self,

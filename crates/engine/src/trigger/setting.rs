@@ -46,7 +46,7 @@ impl fmt::Debug for Setting {
 }
 
 impl Setting {
-    /// Returns the setting of a schedule; `None` if the roster no longer has it.
+    /// Returns the setting of a schedule; `None` if the roster no longer has the schedule.
     pub fn of(surroundings: TriggerServices, id: ScheduleId) -> Option<Self> {
         let loaded = surroundings.config.get();
         let (agent, schedule) = loaded.roster.schedule(id)?;
@@ -99,8 +99,8 @@ impl Setting {
         &self.surroundings.store
     }
 
-    /// Returns the result of an ended job, cut to the maximum length in a prompt. Returns `None` if it cannot be read
-    /// on this node. The job may have run on another node.
+    /// Returns the result of an ended job, cut to the maximum length in a prompt. Returns `None` if the result cannot
+    /// be read on this node, for example because the job ran on another node.
     pub(super) async fn result(&self, job: &JobId) -> Option<String> {
         let text = output::result(&self.surroundings.state, job.clone()).await.ok().flatten()?;
         Some(cut(&text, 0, VALUE_CAP))

@@ -1,7 +1,8 @@
-//! Clock triggers, and triggers that only a person or delivery fires, as strategies: core computes, the clock waits.
+//! Strategies for triggers that the clock fires, and for triggers that only a person or a delivery fires. Core computes
+//! the due times, and the clock waits for them.
 //!
-//! A fleet does not use this for its schedules, because the plan handles all of them in one place. It is for programs
-//! that have a trigger and no fleet.
+//! A fleet does not use this strategy for its schedules, because the plan handles all of them in one place. The
+//! strategy is for programs that have a trigger and no fleet.
 
 use async_trait::async_trait;
 use cowhand_core::plan::{Action, Snapshot, plan};
@@ -24,7 +25,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Arms the schedule now. A trigger that the clock does not fire never fires by itself.
+    /// Creates a timer that is armed now. A trigger that the clock does not fire never fires by itself.
     pub fn new(agent: Agent, schedule: Schedule, clock: Clock) -> Self {
         let record = ScheduleRecord::new(&agent.name, &schedule, clock.now());
         let roster = Roster::of(vec![Agent { schedules: vec![schedule], ..agent }]);

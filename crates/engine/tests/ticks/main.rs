@@ -1,4 +1,4 @@
-//! Simulated time on both databases: what fires when, with suspension, clock changes and restarts.
+//! Simulated time on both databases: the firings and their times, with suspension, clock changes and restarts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -359,7 +359,7 @@ async fn often_daily_and_weekly_side_by_side(database: &str) {
     assert_eq!(of("often").len(), 11);
 }
 
-/// On a Monday morning with two places: a job without a place waits for one, and the webhook never fires by the clock.
+/// On a Monday morning with two places: a job without a place waits for a place, and the clock never fires the webhook.
 async fn the_documented_agent_with_five_schedules(database: &str) {
     let schedules = [
         ("health-check", EVERY),
@@ -381,7 +381,7 @@ async fn the_documented_agent_with_five_schedules(database: &str) {
     assert_eq!(of("deploy"), [] as [&str; 0]);
 }
 
-/// Later due times coalesce earlier ones, and the wait still counts from the first.
+/// Later due times coalesce earlier due times, and the wait still counts from the first due time.
 async fn a_wait_counts_from_the_first_due_time(database: &str) {
     let schedules = [
         ("s", r#"{"type":"cron","cron":"1-59 10 * * *"}"#),
@@ -421,7 +421,7 @@ async fn each_misfire_policy_after_a_restart(database: &str) {
     }
 }
 
-/// The reason is that of the policy that decided, whatever the config says later.
+/// The reason names the policy that decided, even if the config is changed later.
 async fn a_missed_firing_keeps_its_reason(database: &str) {
     for (policy, reason) in [
         (r#""misfire":"run_all","max_lateness":"90s""#, "; it was late by more than `max_lateness` (1m 30s)"),

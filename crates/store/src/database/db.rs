@@ -28,7 +28,7 @@ pub(crate) struct Tx<'c> {
     pub(crate) events: Vec<NewEvent>,
     /// Actor on whose behalf the verb runs.
     pub(crate) actor: Option<Actor>,
-    /// Time of the call; none if the store has no clock.
+    /// Time of the call; `None` if the store has no clock.
     call_time: Option<Moment>,
 }
 
@@ -69,8 +69,8 @@ impl<'c> Tx<'c> {
         Moment { wall: now, boot: self.call_time.and_then(|time| time.boot) }
     }
 
-    /// Returns the time for leases: nodes that share a database have only the clock of the database in common. A time
-    /// without a boot clock is used as it is.
+    /// Returns the time for leases. On PostgreSQL this is the time of the database, because nodes that share a database
+    /// have no other clock in common. If the store has no clock, `now` is used.
     pub(crate) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
         let uses_database_clock =
             matches!(self.connection, Connection::Postgres(_)) && self.call_time.is_some();
@@ -126,7 +126,7 @@ impl<'c> Tx<'c> {
     }
 }
 
-/// Value of a statement's argument. A null also has a type, which PostgreSQL requires.
+/// Value of a statement's argument. A null has a type too, because PostgreSQL requires it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Arg {
     Int(Option<i64>),

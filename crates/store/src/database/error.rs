@@ -1,4 +1,4 @@
-//! Errors of the store, with what to do.
+//! Errors of the store, with the next step for the user.
 
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Refused;
@@ -105,7 +105,7 @@ pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
             }
             _ => None,
         };
-        // The low byte is the primary code, the rest is the extended code.
+        // The low byte is the primary code. The other bytes belong to the extended code.
         let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
         if matches!(code, Some(SQLITE_CORRUPT | SQLITE_NOTADB)) {
             return true;

@@ -20,10 +20,10 @@ pub(super) fn is_out_of_reach(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
 
-/// Health of the store, by the results of the last calls.
+/// Health of the store, according to the results of the last calls.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
-    /// Damage that was found. It is permanent.
+    /// Damage that was found. It stays set until the store is opened again.
     damage: OnceLock<String>,
     /// Reason why the last write failed, if the store was the cause.
     write_error: Mutex<Option<String>>,
@@ -52,8 +52,8 @@ impl StoreHealth {
 }
 
 impl Store {
-    /// Returns why nothing can be written, if so: the file was removed or replaced, it is damaged, or the last write
-    /// failed.
+    /// Returns the reason why nothing can be written, if there is one: the file was removed or replaced, it is damaged,
+    /// or the last write failed.
     pub fn trouble(&self) -> Option<String> {
         if let Some(damage) = self.health.damage.get() {
             return Some(damage.clone());
@@ -84,7 +84,7 @@ impl Store {
         }
     }
 
-    /// Writes one row, durably.
+    /// Writes one row and waits for the commit, as a test.
     pub async fn probe_write(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(WRITE_PROBE, args![now]).await.map(drop) }))
             .await

@@ -1,7 +1,7 @@
 //! The migrations of the schema: for each number one file for SQLite and one for PostgreSQL.
 //!
-//! The list is written out instead of using `sqlx::migrate!`, because the macro makes cargo build sqlx and SQLite a second
-//! time. Files that were released are frozen: sqlx compares their checksums with those in the store.
+//! The list is written by hand instead of with `sqlx::migrate!`, because that macro makes cargo build sqlx and SQLite a
+//! second time. Released files must not change: sqlx compares their checksums with the checksums in the store.
 
 use std::sync::LazyLock;
 
