@@ -1,19 +1,19 @@
 //! The store: the authoritative state of schedules, firings, jobs, attempts, leases and events.
 //!
-//! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after what the program does. "now" is always
-//! an argument; durations are measured with the boot clock ([`Store::with_clock`]). There is one file for each table and
-//! one SQL text for both databases ([`database::dialect`] has the exceptions). The rows of a table are read and written by
-//! functions of its file. Verbs that change several tables call those functions; the functions do not call verbs.
-//! [`database`] is the layer below the files of the tables.
+//! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after their purpose for the program. `now`
+//! is always an argument; durations are measured with the boot clock ([`Store::with_clock`]). There is one file for
+//! each table and one SQL text for both databases ([`database::dialect`] has the exceptions). The rows of a table are
+//! read and written by functions of its file. Verbs that change several tables call those functions; the functions do
+//! not call verbs. [`database`] is the layer below the files of the tables.
 //!
 //! Three rules apply everywhere:
 //!
 //! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets `cowhand-core`
 //!   decide, and writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, follow-up,
-//!   schedule, event counter; of several leases, items or schedules the one with the smallest id first. So no two verbs
-//!   can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which commits queued
-//!   verbs together.
+//! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
+//!   follow-up, schedule, event counter. Several leases, items or schedules are locked in the order of their ids. So no
+//!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
+//!   commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod adoptions;
@@ -108,7 +108,7 @@ pub struct Store {
     shutdown_limit: Arc<ShutdownLimit>,
     /// Source of the random part of a job id.
     random: fn() -> u64,
-    /// Clock whose boot time is written beside wall times. Without one, the wall clock decides about everything.
+    /// Clock whose boot time is written beside wall times. Without a clock, the wall clock decides about durations.
     clock: Option<Clock>,
 }
 
@@ -121,8 +121,8 @@ enum Database {
 type VerbFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
 
 impl Store {
-    /// Runs a verb in a transaction and returns when it is durable. On SQLite several verbs may share a commit; each
-    /// succeeds or fails alone.
+    /// Runs a verb in a transaction and returns after its commit is on disk. On SQLite several verbs may share a
+    /// commit; each verb succeeds or fails alone.
     async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -132,7 +132,7 @@ impl Store {
         let answer = match &self.database {
             Database::Sqlite { writer, .. } => {
                 let answer = writer.write(self.call_time(), verb).await;
-                // Only writes count: a file that cannot be written can often be read.
+                // Only writes count, because a file that cannot be written can often be read.
                 self.shutdown_limit.record(&answer);
                 answer
             }
@@ -206,14 +206,14 @@ impl Store {
     }
 
     /// Limits all waits because the daemon ends. From now on, all calls together wait at most
-    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer, and [`Self::silence`] counts the time without an
+    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. [`Self::silence`] returns the time without an
     /// answer, or without a successful write to the file.
     pub fn hurry(&self) {
         self.shutdown_limit.begin();
     }
 
-    /// Returns for how long the server has not answered, or the file could not be written, since [`Self::hurry`]. None if
-    /// the last call succeeded.
+    /// Returns for how long the server has not answered, or the file could not be written, since [`Self::hurry`].
+    /// Returns `None` if the last call succeeded.
     pub fn silence(&self) -> Option<Duration> {
         self.shutdown_limit.unanswered_time()
     }
@@ -276,7 +276,7 @@ impl Store {
     pub async fn close(self) {
         match self.database {
             Database::Sqlite { readers, writer, .. } => {
-                // The writer is closed last: only it can checkpoint the log into the file.
+                // The writer is closed last, because only the writer can checkpoint the log into the file.
                 readers.close().await;
                 writer.close().await;
             }

@@ -1,4 +1,4 @@
-//! Nodes: which daemons use this store, since when, and which run jobs now.
+//! Nodes: the daemons that use this store, the time of their start, and the nodes that run jobs now.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ statements! {
         on conflict (name) do update set started_at = excluded.started_at, started_boot = excluded.started_boot, \
         seen_at = excluded.seen_at, seen_boot = excluded.seen_boot";
     SEE_CLOCK = same "update nodes set seen_at = $2, seen_boot = $3 where name = $1";
-    // A daemon holds this lock as long as its connection lives, so no row has to be renewed.
+    // A daemon holds this lock as long as its connection is open, so no row has to be renewed.
     HOLD_PRESENCE = sqlite "select $1 as node"
         postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))";
     // SQLite has one daemon only.
@@ -33,12 +33,12 @@ statements! {
             and ((classid::bigint << 32) | objid::bigint) = hashtextextended('node ' || name, 0))";
 }
 
-/// A node that has something to do.
+/// A node that runs jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyNode {
     pub name: String,
     pub running: u64,
-    /// End of its lease that ends first.
+    /// Expiry of its lease that expires first.
     pub lease_until: Timestamp,
 }
 
@@ -51,7 +51,7 @@ pub struct Joined {
     pub others_since: Option<Moment>,
 }
 
-/// Shows other nodes that a daemon runs, until it is dropped or the connection breaks.
+/// The sign by which other nodes see that a daemon runs. It lasts until it is dropped or its connection breaks.
 #[derive(Debug)]
 pub struct NodePresence {
     connection: Option<PgConnection>,
@@ -59,7 +59,7 @@ pub struct NodePresence {
 }
 
 impl NodePresence {
-    /// Returns true if other nodes still see it.
+    /// Returns true if other nodes still see the daemon.
     pub async fn is_seen(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let ping = async { connection.ping().await.map_err(StoreError::connection) };
@@ -68,7 +68,8 @@ impl NodePresence {
 }
 
 impl Store {
-    /// Records the start of a daemon, and returns a step of the wall clock that happened while none ran.
+    /// Records the start of a daemon, and returns a step of the wall clock that happened while no daemon of the node
+    /// ran.
     pub async fn join(&self, node: String, now: Timestamp) -> Result<Joined, StoreError> {
         let others_since = self.others_since(node.clone()).await?;
         self.write(move |tx| {
@@ -139,7 +140,7 @@ impl Store {
     }
 }
 
-/// Runs a call outside the pool, which has no time limit of its own, with a timeout.
+/// Runs a call with a timeout. A connection outside the pool has no time limit of its own.
 async fn with_timeout<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, call).await;
     answer.unwrap_or(Err(StoreError::Connection(sqlx::Error::PoolTimedOut)))

@@ -1,7 +1,7 @@
 //! Retention: ended jobs, and their removal.
 //!
-//! A job's row is removed with its attempts. Its firing stays, so that its key stays used; its events stay, and one
-//! more tells every node to remove the job's files.
+//! A job's row is removed with its attempts. Its firing stays, so that the firing key stays used. Its events stay, and
+//! one more event makes every node remove the job's files.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -35,7 +35,7 @@ statements! {
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
-/// An ended job that nothing in progress needs.
+/// An ended job that no live job or hook needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub id: JobId,
@@ -48,9 +48,9 @@ pub struct Ended {
 pub struct RemovedJob {
     pub id: JobId,
     pub at: Timestamp,
-    /// Limit that it exceeded, or none if a person removed it.
+    /// Limit that the job exceeded; `None` if a person removed it.
     pub limit: Option<RetentionLimit>,
-    /// Person who removed it, if known.
+    /// Actor who removed the job, if known.
     pub by: Option<Actor>,
 }
 
@@ -86,7 +86,7 @@ impl Store {
         .await
     }
 
-    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed ones. Jobs in use or already
+    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed jobs. Jobs in use or already
     /// removed are skipped.
     pub async fn prune(
         &self,
@@ -126,7 +126,7 @@ impl Store {
         .await
     }
 
-    /// Returns a removed job from its event, or none if there never was one.
+    /// Returns a removed job from its event; `None` if no job with this id was removed.
     pub async fn removed_job(&self, id: JobId) -> Result<Option<RemovedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Sessions: which conversation a job continues, and where it is.
+//! Sessions: the conversation that a job continues, and its node, directory and runtime.
 
 use std::path::{Path, PathBuf};
 
@@ -27,16 +27,16 @@ statements! {
         and ended_at is null";
 }
 
-/// A session of a job, and where it can be continued.
+/// A session of a job, and the place where it can continue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
     pub job: JobId,
     pub session_id: String,
     pub node: String,
-    /// Directory; none for jobs of versions that did not store it.
+    /// Directory; `None` for jobs of versions that did not store it.
     pub directory: Option<PathBuf>,
     pub runtime: Option<String>,
-    /// Outcome of the last attempt with this session; none while it runs.
+    /// Outcome of the last attempt with this session; `None` while the attempt runs.
     pub outcome: Option<Outcome>,
 }
 
@@ -44,13 +44,13 @@ pub struct StoredSession {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAndRuntime {
     pub provider: Option<String>,
-    /// Runtime; none before the launch.
+    /// Runtime; `None` before the launch.
     pub runtime: Option<String>,
 }
 
 impl Store {
-    /// Returns the session of the newest job with this key that ended since then. Sessions of `job` itself and of forks
-    /// are excluded: a fork does not change the session that it began from.
+    /// Returns the session of the newest job with this key that ended after `since`. Sessions of `job` itself and of
+    /// forks are excluded. A fork does not change the session from which it began.
     pub async fn newest_session(
         &self,
         agent: AgentName,
@@ -67,7 +67,7 @@ impl Store {
         .await
     }
 
-    /// Returns the session of a job, or none.
+    /// Returns the session of a job; `None` if it has no session.
     pub async fn session_of(&self, job: JobId) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -99,8 +99,8 @@ impl Store {
         .await
     }
 
-    /// Stores where an attempt is about to run, and its runtime. Returns false if the attempt is not current: another
-    /// node has settled it.
+    /// Stores the directory and the runtime of an attempt that is about to start. Returns false if another node has
+    /// settled the attempt.
     pub async fn set_place(
         &self,
         job: JobId,

@@ -51,11 +51,11 @@ impl TokenRecord {
     }
 }
 
-/// Resolution of the time of last use, so that not every request writes.
+/// Resolution of the time of the last use, so that not every request writes to the store.
 const TOKEN_USE_RESOLUTION: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
-    /// Adds a token. Returns none if a token that is not revoked has the name.
+    /// Adds a token. Returns `None` if a token with this name exists and is not revoked.
     pub async fn add_token(&self, new: NewToken, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -72,13 +72,13 @@ impl Store {
         .await
     }
 
-    /// Returns all tokens, the oldest first, including revoked ones.
+    /// Returns all tokens, the oldest first, including revoked tokens.
     pub async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         rows.iter().map(read).collect()
     }
 
-    /// Revokes a token. Returns none if there is no such token, or it is revoked.
+    /// Revokes a token. Returns `None` if there is no such token, or if it is already revoked.
     pub async fn revoke_token(
         &self,
         name: TokenName,
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Returns the token with this hash, unless it is revoked or expired. Every row is compared in constant time, so
-    /// that the duration does not reveal how much of a hash was right.
+    /// that the duration does not reveal how much of a hash is correct.
     pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         let mut matching_row = None;
