@@ -1,4 +1,4 @@
-//! What is broken is said, and nothing is emptied.
+//! A damaged store is reported, and its file is not changed.
 
 use cowhand_store::{Store, StoreError};
 use sqlx::Connection;
@@ -80,7 +80,7 @@ async fn a_closed_store_returns_an_error() {
     assert!(matches!(other.add_job(hand_job(), at(0)).await, Err(StoreError::Closed)));
 }
 
-/// Shows the message of the server without the line of its source code.
+/// The error contains the message of the server without the line of its source code.
 #[tokio::test]
 async fn a_database_that_does_not_exist_is_named() {
     let server = cowhand_testing::postgres::Postgres::start();
@@ -91,7 +91,7 @@ async fn a_database_that_does_not_exist_is_named() {
     }
 }
 
-/// Connects to a server that accepts the connection and does not answer.
+/// The server accepts the connection and does not answer.
 #[tokio::test]
 async fn a_server_that_never_answers_is_not_waited_for_without_end() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! Work items in hand: the row is the lock, and it is there until the last word is said.
+//! Claimed work items: the row is the lock, and it exists until the last report is delivered.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
@@ -62,7 +62,7 @@ fn new_claim(id: &str) -> NewItemClaim {
     }
 }
 
-/// Includes an item that was given up and that a person offered again.
+/// Takes an item, also if it was given up and a person offered it again.
 async fn take(store: &Store, id: &str) -> JobId {
     let mut taken = store.take_item(new_claim(id), None, at(0)).await.unwrap();
     if taken == Taken::PutBack {
@@ -120,7 +120,7 @@ async fn an_item_through_its_whole_life(db: TestDb) {
     assert_eq!(job.work_item(), Some(&item("x")));
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Held);
     run(&store, &holder, Outcome::Completed { summary: Some("Done.".to_owned()) }).await;
-    // In the transaction that ended the job.
+    // The outbox entry was written in the transaction that ended the job.
     let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
     let ItemState::Closing { closing: Closing::Complete(result), .. } = &entry.state else {
         panic!("{entry:?}")
@@ -157,7 +157,7 @@ async fn a_firing_knows_all_its_jobs(db: TestDb) {
     assert_eq!(store.firing(schedule, cron_key(1)).await.unwrap(), Some(ledger[0].clone()));
     assert_eq!(store.jobs_by_suffix(second.suffix()).await.unwrap(), std::slice::from_ref(&second));
     assert!(store.jobs_by_suffix("nosuch").await.unwrap().is_empty());
-    // A job that is gone is gone from its firing, too; that it was the first stays known.
+    // A removed job is no longer among the jobs of its firing, but the firing still names its first job.
     store.cancel(first.clone(), at(5)).await.unwrap();
     assert!(matches!(store.remove_job(first.clone(), at(6)).await.unwrap(), Pruned::Done(_)));
     let ledger = store.ledger(schedule, 10).await.unwrap();
@@ -179,7 +179,7 @@ async fn an_item_that_failed_too_often_is_given_up(db: TestDb) {
     let stored = store.item_failures().await.unwrap().remove(0);
     assert_eq!((stored.failures, stored.state, stored.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
     assert_eq!((stored.reason.as_deref(), stored.item.as_ref()), (Some("gone"), Some(&item("x"))));
-    // Whoever finds it offered has to make sure that a person has put it back.
+    // A caller that finds the item offered has to check that a person has put it back.
     assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), Taken::PutBack);
     let person = "me@files-x".to_owned();
     let taken = store.take_item(new_claim("x"), Some(person.clone()), at(6)).await.unwrap();
@@ -192,7 +192,7 @@ async fn an_item_that_failed_too_often_is_given_up(db: TestDb) {
     store.leave_item(holder.to_string()).await.unwrap();
 }
 
-/// If the config now allows fewer attempts than were made, an item that a job released is given up.
+/// An item that a job released is given up if the config now allows no more attempts than were made.
 async fn a_release_by_a_job_does_not_reset_the_failures(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let holder = hold(&store, schedule, "x").await;
@@ -258,7 +258,7 @@ async fn the_source_gets_the_report_of_the_agent(db: TestDb) {
         assert_eq!(result.artifacts, ["out/a.txt"]);
         store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     }
-    // What went well in between makes them begin anew.
+    // A success in between resets the count of failures.
     assert_eq!(store.item_failures().await.unwrap()[0].failures, 1);
 }
 
@@ -270,12 +270,12 @@ async fn a_claim_that_nobody_finished_is_taken_back(db: TestDb) {
     store.give_up_stale_claims(at(300)).await.unwrap();
     let entry = store.take_outbox_entry("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
     assert!(matches!(entry.state, ItemState::Closing { closing: Closing::Release(_), .. }));
-    // Who comes too late makes no job of it.
+    // A claim that succeeds too late creates no job.
     let new = NewJob { work_item: Some(item("slow")), ..hand_job() };
     let of = FiringRef { schedule, key: cron_key(1) };
     assert_eq!(store.hold_item(slow.clone(), new, of, at(3600), at(301)).await.unwrap(), None);
     assert_eq!(store.job(slow).await.unwrap(), None);
-    // A node that starts takes back its own at once, and no other's.
+    // A node that starts releases its own unfinished claims at once, and not those of other nodes.
     take(&store, "mine").await;
     store.take_up_items("n2".to_owned(), at(2)).await.unwrap();
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
@@ -283,7 +283,7 @@ async fn a_claim_that_nobody_finished_is_taken_back(db: TestDb) {
     assert!(matches!(store.items().await.unwrap()[0].state, ItemState::Closing { .. }));
 }
 
-/// A person cancels it while its items are claimed.
+/// A person cancels the firing while its items are being claimed.
 async fn a_cancelled_firing_gets_no_more_jobs(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     for second in [1, 2] {
@@ -328,7 +328,7 @@ async fn one_node_at_a_time_has_an_outbox_entry(db: TestDb) {
     let delayed = store.events_after(0, 100).await.unwrap();
     let delayed = delayed.iter().filter(|event| matches!(event.fact, Fact::WorkDelayed { .. })).count();
     assert_eq!(delayed, 1, "the same reason is told once");
-    // n2 dies with the debt in hand; when it is back it goes on at once.
+    // n2 dies while it delivers the entry. After its restart, the entry is due at once.
     take("n2", 10_000, 60).await.unwrap().unwrap();
     store.take_up_items("n2".to_owned(), at(61)).await.unwrap();
     let entry = take("n2", 10_000, 61).await.unwrap().unwrap();
@@ -418,7 +418,7 @@ async fn a_firing_is_prepared_by_one(db: TestDb) {
     assert_eq!(snapshot.schedules[&schedule].last_run_at, Some(at(101)), "an empty look counts as a run");
 }
 
-/// Their order does not depend on keys, due times or nodes.
+/// The order of the firings does not depend on keys, due times or nodes.
 async fn firings_of_a_schedule_are_prepared_in_their_order(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let key = |name: &str| FiringKey::stored(format!("github:{name}"));
@@ -439,7 +439,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(db: TestDb) {
     assert!(matches!(take("n1", "9", 2).await.unwrap(), TakePreparing::Ours(_)));
     assert_eq!(take("n2", "9", 2).await.unwrap(), TakePreparing::Elsewhere);
     assert_eq!(take("n2", "10", 2).await.unwrap(), TakePreparing::Elsewhere, "n1 has one before it");
-    // One that fails again and again holds up nobody for ever.
+    // A firing that fails repeatedly does not block later firings forever.
     for _ in 0..4 {
         assert_eq!(take("n2", "10", 3).await.unwrap(), TakePreparing::Elsewhere);
         assert!(matches!(take("n1", "9", 3).await.unwrap(), TakePreparing::Ours(_)));
@@ -448,7 +448,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(db: TestDb) {
     store.prepared(schedule, key("9"), Prepared::Job(hand_job()), None, at(5)).await.unwrap();
     assert_eq!(take("n1", "9", 5).await.unwrap(), TakePreparing::Done);
     assert_eq!(waiting().await, ["10", "1", "2"]);
-    // Those that come when others are done go to the end all the same.
+    // A new firing comes last, even if earlier firings are done.
     let firing = NewFiring {
         schedule,
         key: key("0"),

@@ -1,4 +1,4 @@
-//! Nodes: who runs since when, and what happened to their clocks.
+//! Nodes: the start of their daemons, and the steps of their clocks.
 
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::LiveState;

@@ -1,4 +1,4 @@
-//! The verbs of triggers: lists, cursors, chains, and giving up.
+//! The verbs of triggers: lists, cursors, schedules that trigger each other, and triggers that give up.
 
 use cowhand_core::event::Event;
 use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
