@@ -14,9 +14,9 @@ use super::{Claimant, WorkSource};
 /// Takes items through all their states and panics at the first violation.
 ///
 /// `handles` are several handles to the same queue, as separate programs would have. The queue has at least four
-/// available items, and nothing else uses it. Claims are valid until `until`, which lies in the future. `outside_state`
-/// returns the whole state of the outside system in any form: after a repeated call it must be the same as after the
-/// first.
+/// available items, and nothing else uses it. Claims are valid until `until`, which is in the future. `outside_state`
+/// returns the whole state of the outside system in any form. After a repeated call of the source, this state must be
+/// the same as after the first call.
 pub async fn assert_work_source_contract(
     handles: &[Arc<dyn WorkSource>],
     until: Timestamp,

@@ -10,7 +10,7 @@ use cowhand_core::work::WorkItemId;
 
 use github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
-/// An error of a source. Callers decide by the variant whether to retry or to tell a person.
+/// An error of a source. The variant decides whether callers retry or inform a person.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkSourceError {
     #[error("there is no work source {name:?}; there are {}", .available.join(", "))]
@@ -22,10 +22,10 @@ pub enum WorkSourceError {
     Config(String),
     #[error("there is no work item {0}")]
     NotFound(WorkItemId),
-    /// The item is not held by the claimant, so the report would be about another claimant's work.
+    /// The claimant does not hold the item, so the report would be about another claimant's work.
     #[error("the claim of {item} is not ours any more: it {stands}")]
     NotHeld { item: WorkItemId, stands: String },
-    /// Another item has taken the id of the claimed one.
+    /// Another item now has the id of the claimed item.
     #[error("the claim of {0} is not ours any more: it is another item by now")]
     Replaced(WorkItemId),
     /// The source did not answer in time.
@@ -72,17 +72,18 @@ impl WorkSourceError {
         }
     }
 
-    /// Returns true if the item belongs to another claimant, so there is nothing to report.
+    /// Returns true if there is nothing to report, because the item belongs to another claimant.
     pub fn is_moot(&self) -> bool {
         matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }
 
-    /// Returns true if the item was not found. It may come back: a folder that is not mounted is also empty.
+    /// Returns true if the item was not found. It may be found later, because a folder that is not mounted seems to be
+    /// empty.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::NotFound(_))
     }
 
-    /// Returns how long the outside system asked us to wait.
+    /// Returns the wait that the outside system asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::GitHubApi(GitHubApiError { kind: ApiFailure::RateLimit { wait, .. }, .. }) => *wait,

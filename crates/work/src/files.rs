@@ -40,9 +40,9 @@ pub struct FilesWorkSource(Arc<Inner>);
 struct Inner {
     folder: Folder,
     clock: Clock,
-    /// Warnings that were logged. Each is logged once.
+    /// Warnings that were logged. Each warning is logged once.
     warned: Mutex<HashSet<Skipped>>,
-    /// Files that were read to count those that are no items.
+    /// Files that were read to count the files that are not items.
     known: Mutex<KnownFiles>,
 }
 
@@ -59,7 +59,8 @@ impl FilesWorkSource {
         Self::with_writable(folder, Vec::new(), clock)
     }
 
-    /// Creates a source that does not follow links to its folder that lie in one of `writable`.
+    /// Creates a source that does not follow a link on the path of its folder if the link is in one of the `writable`
+    /// directories.
     fn with_writable(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
         let folder = Folder::new(folder.into(), writable);
         Self(Arc::new(Inner { folder, clock, warned: Mutex::default(), known: Mutex::default() }))
@@ -93,7 +94,7 @@ impl FilesWorkSource {
         .await
     }
 
-    /// Runs `work` on a blocking thread: disks and locks must not block the threads of the async runtime.
+    /// Runs `work` on a blocking thread, because disks and locks must not block the threads of the async runtime.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T, WorkSourceError> + Send + 'static,

@@ -56,7 +56,7 @@ async fn a_schedule_that_fired_continues_after_both_histories(db: TestDb) {
     assert_eq!(record.interval_count, 3, "{record:?}");
     assert_eq!(store.ledger(id_of(&new), 10).await.unwrap().len(), 3);
     assert!(matches!(fire_interval(&store, id_of(&new), 4).await, Fired::Recorded(Some(_))));
-    // The key `adopts` may stay in the config.
+    // The key `adopt` may stay in the config.
     store.load_schedules(new.clone(), at(30)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap().len(), 1);
 }

@@ -13,12 +13,12 @@ pub(super) struct PageBuilder {
     limit: usize,
     items: Vec<WorkItem>,
     bytes: usize,
-    /// Set if further items match the filter.
+    /// True if further items match the filter.
     more: bool,
     total: u64,
 }
 
-/// Position of an item: by age, then as [`WorkItem::compare_place`] orders ids.
+/// Position of an item: by age, then in the order of ids of [`WorkItem::compare_place`].
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     created: i64,
@@ -54,7 +54,7 @@ impl PageBuilder {
         FetchResult { items: self.items, next_cursor, total_count: Some(self.total) }
     }
 
-    /// Drops all but the oldest items that fit.
+    /// Keeps the oldest items that fit, and drops the others.
     fn shorten(&mut self) {
         self.items.sort_by_cached_key(Place::of);
         self.bytes = 0;
@@ -62,7 +62,7 @@ impl PageBuilder {
             self.bytes += size(item);
             self.bytes > MAX_PAGE_BYTES
         });
-        // Each page contains at least one item, else the list would never end.
+        // Each page contains at least one item. Otherwise the list would never end.
         let fit = full.map_or(self.items.len(), |full| full.max(1)).min(self.limit);
         self.more |= fit < self.items.len();
         self.items.truncate(fit);

@@ -60,8 +60,8 @@ fn is_release(line: &str) -> bool {
     })
 }
 
-/// Joins the non-empty parts and cuts them to size. Markers in the text are defused, since they would name another
-/// holder.
+/// Joins the non-empty parts and cuts them to size. Markers in the text are made ineffective, because they would name
+/// another holder.
 fn joined(parts: &[String]) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
     cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MAX_REPORT_BYTES)

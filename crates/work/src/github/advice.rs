@@ -5,7 +5,7 @@ use super::client::ApiRequest;
 use super::reply::ApiResponse;
 use crate::error::github::TokenFacts;
 
-/// Reads facts about the token from an answer that refuses. `origin` names the source of the token.
+/// Reads facts about the token from an answer that refuses a request. `origin` names the source of the token.
 pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &str) -> TokenFacts {
     let scopes = reply.header("x-oauth-scopes").map(words);
     // A request that names no repository is about the account.
@@ -79,7 +79,7 @@ mod tests {
         read(&call, &reply, "o/r", "the token in MY_TOKEN").advice.unwrap_or_default()
     }
 
-    /// A scope is missing only if the answer says so.
+    /// A scope counts as missing only if the answer states the scopes.
     #[test]
     fn what_to_check() {
         const SCOPES_HEADER: &str = "x-oauth-scopes";

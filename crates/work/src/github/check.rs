@@ -1,4 +1,5 @@
-//! Checks for `doctor`: what a source needs on GitHub, and what to do if it is missing.
+//! Checks for `doctor`: the token, the repository and the labels that a source needs, and advice if one of them is
+//! missing.
 
 use super::adapter::GitHubWorkSource;
 use super::models::RepositoryInfo;
@@ -46,7 +47,8 @@ impl GitHubWorkSource {
         SourceFinding::good("repository", format!("{} has issues", repository.full_name))
     }
 
-    /// Checks that a label exists. A missing label is only a warning, because GitHub creates it when an issue gets it.
+    /// Checks that a label exists. A missing label is only a warning, because GitHub creates a label when it is added
+    /// to an issue.
     async fn check_label(&self, label: &str) -> SourceFinding {
         let (what, repo) = (format!("label {label}"), &self.settings.repo);
         match self.issues().has_label(label).await {

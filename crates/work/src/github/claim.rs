@@ -1,4 +1,4 @@
-//! Claiming an issue exclusively: `docs/decisions/0009-claims-on-work-items.md`.
+//! Claims an issue for one claimant only. The rules are in `docs/decisions/0009-claims-on-work-items.md`.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use crate::error::github::{ApiFailure, GitHubApiError};
 use crate::{Claimant, WorkSourceError, can_claim_another};
 use cowhand_system::fault;
 
-/// How often the comments are read until our own marker appears. After that the answers are considered too old.
+/// Number of reads of the comments until our own marker appears. After that, the claim fails, because the answers are
+/// out of date.
 const MAX_CLAIM_CHECKS: u32 = 4;
 
 /// Reason for a refused claim, with a message for people.
 type Refusal = (ClaimFailureReason, String);
 
-/// A claim that was begun: its marker is on the issue, or it needs none.
+/// A claim that was begun: its marker is on the issue, or the claim needs no marker.
 struct BegunClaim {
     /// Issue before the claim.
     before: Issue,
@@ -32,7 +33,7 @@ type Outcome<T> = Result<Result<T, Refusal>, GitHubApiError>;
 
 impl GitHubWorkSource {
     /// Claims several issues: writes the markers one after another, waits once, and then reads which marker is first on
-    /// each issue. An error that prevents one claim would prevent the following ones, so these are not tried.
+    /// each issue. After an error that would also prevent the following claims, these are not tried.
     pub(super) async fn claim_issues(
         &self,
         claims: &[(u64, &Claimant)],
@@ -77,7 +78,7 @@ impl GitHubWorkSource {
         if let Err(refusal) = self.is_free(&before, marks.as_ref(), by) {
             return Ok(Err(refusal));
         }
-        // A live marker that belongs to no rival is ours.
+        // A live marker that does not belong to a rival is ours.
         let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
             return Ok(Ok(BegunClaim { before, marker: None }));
         };
@@ -93,7 +94,7 @@ impl GitHubWorkSource {
         Ok(Ok(BegunClaim { before, marker: Some(ours) }))
     }
 
-    /// Reads which marker is first, and sets the labels if it is ours.
+    /// Reads which marker is first, and sets the labels if the first marker is ours.
     async fn finish_claim(&self, number: u64, by: &Claimant, begun: BegunClaim) -> Outcome<Issue> {
         if let Some(ours) = begun.marker
             && let Err(refusal) = self.settle(&begun.before, ours, by).await?
@@ -153,7 +154,7 @@ impl GitHubWorkSource {
         Ok(())
     }
 
-    /// Checks that the marker `ours` is the first; if not, withdraws it.
+    /// Checks that the marker `ours` is the first marker; if not, withdraws it.
     async fn settle(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
         let (issues, number) = (self.issues(), before.number);
         let marks = self.marks_with(number, ours).await?;

@@ -25,7 +25,7 @@ use crate::quota::Quota;
 use crate::{SourceContext, WorkSourceError};
 use cowhand_system::http;
 
-/// Transferred repositories need one redirect; the limit ends loops.
+/// Largest number of redirects of a request. Transferred repositories need one redirect; the limit ends loops.
 const MAX_REDIRECTS: usize = 5;
 
 /// Client of one GitHub server, used as long as its source exists. It keeps the rate limit and cached pages.
@@ -35,9 +35,9 @@ pub struct GitHubClient {
     /// URL of the API, without a slash at its end.
     base: String,
     pub(super) auth: ApiAuth,
-    /// Description of where the credentials come from.
+    /// Description of the source of the credentials.
     pub(super) origin: String,
-    /// Repository whose installation the token of an App is for.
+    /// Repository for whose installation an App requests its token.
     pub(super) repo: String,
     pub(super) retry: RetryOptions,
     meter: Meter,
@@ -90,7 +90,8 @@ impl GitHubClient {
     ) -> Result<Self, WorkSourceError> {
         let origin = ApiAuth::origin(auth);
         let auth = ApiAuth::from_config(auth, &settings.repo, context)?;
-        // This client follows redirects itself: the token must not go to another host, and a POST must remain a POST.
+        // This client follows redirects itself: the token must not be sent to another host, and a POST must remain a
+        // POST.
         let http = http::client()
             .user_agent(http::USER_AGENT)
             .connect_timeout(settings.connect_timeout)
@@ -279,7 +280,7 @@ fn redirect_target(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result
     }
 }
 
-/// Joins the causes of an error: reqwest's own message does not contain them.
+/// Adds the causes of an error to its message, because reqwest's own message does not contain them.
 fn with_causes(error: &reqwest::Error) -> String {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -7,9 +7,9 @@ use cowhand_core::cut::cut;
 use cowhand_core::work::{WorkOutcome, WorkResult};
 use jiff::Timestamp;
 
-/// GitHub's limit, which counts characters. Bytes are never fewer.
+/// Maximum length of a comment. GitHub counts characters, and a text never has fewer bytes than characters.
 const MAX_COMMENT_BYTES: usize = 65_536;
-/// Reserved for the marker line and fixed text.
+/// Number of bytes that are reserved for the marker line and fixed text.
 const RESERVED_BYTES: usize = 4096;
 const MAX_SECTION_BYTES: usize = 8192;
 const MAX_ARTIFACTS: usize = 50;
@@ -114,7 +114,7 @@ fn without_control_characters(text: &str) -> String {
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_odd(c) { '?' } else { c }).collect();
-    // The fence would have to be longer, twice; no real text has such a run.
+    // A longer run would need a longer fence before and after the text. No real text has such a run.
     if longest_backtick_run(&text) > MAX_BACKTICK_RUN { text.replace('`', "'") } else { text }
 }
 

@@ -1,4 +1,4 @@
-//! Claimed issues whose claim has expired: a fleet that ended for good leaves its label behind.
+//! Claimed issues whose claim has expired. The label of a fleet that no longer runs stays on the issue.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,8 +10,8 @@ use super::marker::{ClaimMarker, Marks};
 use super::models::Issue;
 use crate::{Claimer, ExpiredClaim, WorkSourceError};
 
-/// Known state of claimed issues, by number. Reading the unchanged list of issues is free, but reading comments is not,
-/// so they are read only when they can have changed.
+/// Known state of claimed issues, by number. Reading an unchanged list of issues does not count against the rate limit,
+/// but reading comments does. So comments are read only if they can have changed.
 #[derive(Debug, Default)]
 pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 
@@ -19,7 +19,7 @@ pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 struct Known {
     /// Time of the last change, which includes comments.
     updated_at: Option<Timestamp>,
-    /// End of the claim by GitHub's clock, or none if the claim is only a label.
+    /// End of the claim by GitHub's clock; `None` if the claim is only a label.
     ends: Option<Timestamp>,
 }
 
@@ -65,7 +65,7 @@ impl GitHubWorkSource {
     }
 }
 
-/// Returns the latest expired claim, if there is no live one.
+/// Returns the latest expired claim, if there is no live claim.
 fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;

@@ -1,5 +1,5 @@
-//! Reporting results and releasing issues. Both may be repeated after a crash: each step checks the state before it
-//! acts, and the claim is withdrawn last, so that nobody claims the issue before the other steps are done.
+//! Reports results and releases issues. Both may be repeated after a crash, because each step checks the state before
+//! it acts. The claim is withdrawn last, so that nobody claims the issue before the other steps are done.
 
 use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 
@@ -84,7 +84,7 @@ impl GitHubWorkSource {
         Ok(answer(true, None))
     }
 
-    /// Returns true if nothing of our claim is left on the issue.
+    /// Returns true if neither the comment nor the label of our claim is left on the issue.
     fn is_finished(&self, issue: &Issue, ours: Option<u64>) -> bool {
         ours.is_none() && !issue.has_label(&self.settings.in_progress)
     }

@@ -3,7 +3,7 @@
 //! `adapter` is the source; `claim` and `finish` change an issue, `expired` finds expired claims, and `marker` has the
 //! rules of claims. Below them, `issues` has the requests and `client` sends them, with `retry`, `limits`, `quota`,
 //! `pages` and `cache`. `people` reads the permissions of authors; `auth`, `app`, `identity` and `scopes` are about
-//! credentials; `advice` says what to check after a refusal, and `check` serves `doctor`.
+//! credentials; `advice` states what to check after a refusal; `check` has the findings for `doctor`.
 
 mod adapter;
 mod advice;
