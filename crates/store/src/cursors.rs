@@ -57,7 +57,7 @@ impl Store {
         .await
     }
 
-    /// Forgets the sessions of an agent, on request of a person.
+    /// Forgets the sessions of an agent on request of a person, and records the event `agent:cleared`.
     pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {

@@ -1,6 +1,6 @@
 //! The outcome of an attempt, kept in its folder.
 //!
-//! The store has the outcome as well. But in a store that was restored from a backup the attempt may still be running,
+//! The store has the outcome as well. But a store that was restored from a backup may record the attempt as running,
 //! and the raw output, from which the outcome was made, has been removed.
 
 use std::fs;

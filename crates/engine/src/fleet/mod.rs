@@ -386,8 +386,8 @@ impl Fleet {
         missing_agent(self.store(), &self.roster(), agent).await
     }
 
-    /// Records the event `agent:cleared`, with which a person requests that the agent starts over. Schedules with this
-    /// event as their trigger fire.
+    /// Forgets the sessions of the agent, and records the event `agent:cleared`, which fires the schedules that follow
+    /// it.
     pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
         let roster = self.roster();
         if roster.agent(agent).is_none() {

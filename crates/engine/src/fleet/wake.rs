@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::fleet::Stop;
 
-    /// A waiting task holds the engine, and with it the state folder.
+    /// A waiting task keeps the engine, and with it the lock of the state folder.
     #[tokio::test]
     async fn a_waiting_search_ends_with_its_fleet() {
         for stopped in [true, false] {

@@ -230,7 +230,7 @@ pub async fn items(
                 let item = queue.source.get_work(&failed.id).await?.or_else(|| failed.item.clone());
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &rows)));
             }
-            // Somebody holds it, has completed it, or has just put it back.
+            // Somebody holds the item, has completed it, or has just put it back.
             QueueState::Available | QueueState::Claimed | QueueState::Done => {}
         }
     }

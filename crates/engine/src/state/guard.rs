@@ -48,8 +48,8 @@ pub(super) fn close(folder: &Path) -> io::Result<()> {
             return Ok(());
         }
         if metadata.is_dir() && path.parent() != Some(folder) && path != folder {
-            // This is the folder of an attempt or a job. An open folder may contain open files, so all of them are
-            // closed.
+            // This is the open folder of an attempt or a job, so its contents are closed too. The contents of a closed
+            // folder are skipped, because other users cannot reach them.
             return close_all(path);
         }
         close_one(path, metadata)

@@ -157,7 +157,7 @@ fn labels(document: &Document) -> Result<Vec<String>, String> {
     }
 }
 
-/// Parses a time or a date. A date stands for midnight UTC.
+/// Parses a time or a date. A date means midnight UTC of that day.
 fn time(written: &str) -> Result<Timestamp, String> {
     let wrong = || {
         format!("has `created: {written}`, which is no time; write it as 2026-01-31 or 2026-01-31T09:00:00Z")

@@ -94,7 +94,8 @@ mod tests {
         assert_eq!(calculate_backoff_delay(7, &still, 1.0), Duration::ZERO);
     }
 
-    /// The table of seed 000, once for requests that may be repeated and once for those that may not.
+    /// The table of document 000 (`tests/seeds.md`), for requests that may be repeated and for requests that need a
+    /// check first.
     #[test]
     fn what_is_tried_again() {
         let options = RetryOptions::default();
