@@ -116,7 +116,10 @@ impl Breaker {
     }
 
     fn empty(&self, state: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
-        (state.signature, state.failures) = (None, 0);
+        if state.signature.take().is_some() {
+            // The last pause was for failures, and a job that completes ends it.
+            (state.failures, state.pauses) = (0, 0);
+        }
         let since = *state.empty_since.get_or_insert(now);
         // After a pause, one such job is enough for the next pause.
         if state.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
@@ -204,6 +207,7 @@ mod tests {
         let three = Breaker { failures: 3, ..usual };
         let off = Breaker { failures: 0, ..usual };
         let empty = Breaker { failures: 0, empty_runs: 2, ..usual };
+        let both = Breaker { failures: 3, ..empty };
         let dear = Breaker { empty_usd: 0.035, ..empty };
         let hour = Breaker { empty_runs: 3, empty_within: Interval::seconds(60 * 60), ..empty };
         for (name, breaker, runs, expected) in [
@@ -231,6 +235,7 @@ mod tests {
             ("worth it", dear, "eeee", "---[15m]"),
             ("at this rate", hour, "ee e", "--[15m]"),
             ("but not at that", hour, "ee  eee", "----[15m]"),
+            ("a probe that completes ends a pause for failures", both, "fffee", "--[15m]-[15m]"),
             ("the probe counts whenever it comes", hour, "eee    e", "--[15m][30m]"),
         ] {
             assert_eq!(story(breaker, runs), expected, "{name}");

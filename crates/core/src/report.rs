@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::invisible::is_invisible;
 use crate::word::written_as;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -131,10 +132,8 @@ fn artifact(text: &str) -> Result<Artifact, ReportRefused> {
 
 /// Checks whether an artifact can be shown on one line without misleading characters.
 pub fn is_plain(text: &str) -> bool {
-    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-    !text.is_empty()
-        && text.chars().count() <= LONGEST_ARTIFACT
-        && !text.chars().any(|c| c.is_control() || turns(c))
+    let misleads = |c: char| c.is_control() || is_invisible(c) || matches!(c, '\u{2028}' | '\u{2029}');
+    !text.is_empty() && text.chars().count() <= LONGEST_ARTIFACT && !text.chars().any(misleads)
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ pub enum SizeError {
     Empty,
     #[error("a size cannot be negative")]
     Negative,
-    #[error("a size of 0 would keep nothing; leave it out to keep everything")]
+    #[error("a size cannot be 0; leave the key out for no limit")]
     Zero,
     #[error("{0:?} is not a whole number; use a smaller unit, for example 1500MB")]
     NotWhole(String),

@@ -25,7 +25,7 @@ impl ProcessIdentity {
     /// Returns true if the process lives. A zombie has ended.
     pub fn lives(&self) -> io::Result<bool> {
         let same = Self::of(self.pid)?.is_some_and(|now| now == *self);
-        Ok(same && Stat::of(self.pid)?.is_some_and(|stat| !stat.zombie))
+        Ok(same && Stat::of(self.pid)?.is_some_and(|stat| !stat.has_ended))
     }
 
     /// Sends a signal, and returns whether the process existed. The descriptor is opened before the identity is
@@ -78,7 +78,8 @@ struct Stat {
     parent: i32,
     group: i32,
     start_ticks: u64,
-    zombie: bool,
+    /// The process is a zombie: only its parent can still see it.
+    has_ended: bool,
 }
 
 impl Stat {
@@ -90,12 +91,13 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         // The name in parentheses may contain parentheses; the fields follow the last one.
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
-        let zombie = matches!(*fields.first()?, "Z" | "X");
+        let threads: u32 = fields.get(17)?.parse().ok()?;
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
-            zombie,
+            // The first thread is a zombie until the last one has ended, and the others may work for hours.
+            has_ended: matches!(*fields.first()?, "Z" | "X") && threads <= 1,
         })
     }
 }
@@ -107,7 +109,7 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
     for pid in all_pids().unwrap_or_default() {
         // A process that cannot be read now is found at the next check.
         if let Ok(Some(stat)) = Stat::of(pid)
-            && !stat.zombie
+            && !stat.has_ended
         {
             children.entry(stat.parent).or_default().push(pid);
         }
@@ -126,7 +128,7 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
 pub(super) fn inside(wrapper: i32) -> Vec<i32> {
     let member = |pid: &i32| {
         let stat = Stat::of(*pid).ok().flatten();
-        stat.is_some_and(|stat| stat.group == wrapper && stat.parent != wrapper && !stat.zombie)
+        stat.is_some_and(|stat| stat.group == wrapper && stat.parent != wrapper && !stat.has_ended)
     };
     all_pids().unwrap_or_default().into_iter().filter(|pid| *pid != wrapper).filter(member).collect()
 }
@@ -150,7 +152,7 @@ pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
     let mut found = Vec::new();
     for pid in all_pids()?.into_iter().filter(|pid| *pid != own) {
         let names = attempts_of(pid)?;
-        if !names.is_empty() && Stat::of(pid)?.is_some_and(|stat| !stat.zombie) {
+        if !names.is_empty() && Stat::of(pid)?.is_some_and(|stat| !stat.has_ended) {
             found.push((pid, names));
         }
     }
@@ -210,5 +212,38 @@ pub(super) fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
         // The process may have just ended.
         rustix::process::kill_process(pid, signal).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// The kernel shows such a process as a zombie, although its other threads work.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_lives() {
+        let script = "import ctypes, threading\n\
+                      def work():\n    print('up', flush=True)\n    threading.Event().wait()\n\
+                      threading.Thread(target=work).start()\n\
+                      ctypes.CDLL(None).pthread_exit(None)\n";
+        let mut child = Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "up\n");
+        let pid = i32::try_from(child.id()).unwrap();
+        let identity = ProcessIdentity::of(pid).unwrap().unwrap();
+        let first_thread_has_ended =
+            || String::from_utf8_lossy(&read(pid, "stat").unwrap().unwrap()).contains(") Z");
+        while !first_thread_has_ended() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(identity.lives().unwrap());
+        assert!(descendants(i32::try_from(std::process::id()).unwrap()).contains(&pid));
+        assert!(identity.signal(Signal::KILL));
+        child.wait().unwrap();
+        assert!(!identity.lives().unwrap());
     }
 }

@@ -137,7 +137,7 @@ impl HandClock {
 /// then they are read again.
 fn system_reading() -> ClockReading {
     const MAX_READINGS: usize = 5;
-    const MAX_READING_NANOS: i64 = 10_000;
+    const MAX_READING_MICROSECONDS: i64 = 10_000;
     let read = || {
         let before = microseconds(ClockId::Boottime);
         let (wall, awake) = (whole(Timestamp::now()), microseconds(ClockId::Monotonic));
@@ -147,7 +147,7 @@ fn system_reading() -> ClockReading {
     };
     let mut best = read();
     for _ in 1..MAX_READINGS {
-        if best.0 < MAX_READING_NANOS {
+        if best.0 < MAX_READING_MICROSECONDS {
             break;
         }
         best = std::cmp::min_by_key(best, read(), |(took, _)| *took);

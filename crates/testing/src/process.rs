@@ -33,10 +33,13 @@ pub fn lives(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }
 
-/// Checks whether the process has ended; it may still wait to be reaped.
+/// Checks whether the process has ended with all its threads; it may still wait to be reaped.
 pub fn has_ended(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    !lives(pid) || stat.contains(") Z")
+    let folder = format!("/proc/{}", pid.as_raw_nonzero());
+    let is_zombie = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default().contains(") Z");
+    // The first thread is a zombie while others still run, and their descriptors are still open.
+    let threads = || fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count);
+    !lives(pid) || (is_zombie && threads() <= 1)
 }
 
 /// Returns all processes except the current one.

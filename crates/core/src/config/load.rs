@@ -38,7 +38,7 @@ pub struct ConfigEnvironment<'a> {
 
 impl std::fmt::Debug for ConfigEnvironment<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outside").field("zone", &self.zone).finish_non_exhaustive()
+        f.debug_struct("ConfigEnvironment").field("zone", &self.zone).finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@ use std::str::Chars;
 
 use super::{PROMPT_CAP, VALUE_CAP};
 use crate::cut::{LONGEST_MARKER, push_cut};
+use crate::invisible::is_invisible;
 
 /// One part of a prompt.
 #[derive(Debug)]
@@ -175,6 +176,11 @@ fn clean(text: &str) -> String {
             '\r' if rest.peek() == Some(&'\n') => {}
             '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' => out.push('\n'),
             '\n' | '\t' => out.push(character),
+            modifier if is_modifier(modifier) => {
+                if out.ends_with(|last: char| !last.is_whitespace() && !is_invisible(last)) {
+                    out.push(modifier);
+                }
+            }
             hidden if hidden.is_control() || is_invisible(hidden) => {}
             plain => out.push(plain),
         }
@@ -182,12 +188,10 @@ fn clean(text: &str) -> String {
     out
 }
 
-const fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
-            | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
-    )
+/// Checks whether the character joins or varies the one before it, as in emoji and in Persian. One of them after a
+/// visible character is part of the text; more could hide a message.
+const fn is_modifier(character: char) -> bool {
+    matches!(character, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
 fn skip_escape(rest: &mut Peekable<Chars<'_>>) {

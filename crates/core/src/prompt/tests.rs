@@ -369,6 +369,8 @@ fn hostile_lines_are_data() {
         ("nul\0 bell\u{7} back\u{8}", "`nul bell back`"),
         ("right\u{202e}tfel \u{2066}x\u{2069} \u{200f}שלום", "`righttfel x שלום`"),
         ("hid\u{e0041}\u{e0042}\u{200b}den", "hidden"),
+        ("va\u{fe01}\u{fe05}ri\u{e0101}\u{ad}\u{3164}ant", "variant"),
+        ("joi\u{200d}\u{200c}\u{fe0f}ned \u{fe0f}x", "`joi\u{200d}ned x`"),
         ("two\r\n## Lines\u{2028}x", "`two ## Lines x`"),
         ("\u{1b}", ""),
     ] {
