@@ -76,9 +76,9 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     let start = attempt.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(run(&attempt, &start))?;
-    fault::place("keeper-ended");
+    fault::point("keeper-ended");
     write_ending(&attempt, &ending)?;
-    fault::place("keeper-done");
+    fault::point("keeper-done");
     Ok(())
 }
 
@@ -114,7 +114,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         Ok(groups) => groups,
         Err(why) => return Ok(not_started(format!("it is not started: {why}"))),
     };
-    fault::place("keeper-ready");
+    fault::point("keeper-ready");
     let mut streams = BoundedStreams::default();
     let wrapped = start.sandbox.as_ref().is_some_and(|plan| plan.kind == SandboxKind::Bubblewrap);
     let mut bwrap_status = if wrapped { Some(BwrapStatus::new()?) } else { None };
@@ -195,7 +195,7 @@ fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Opti
 /// after an outer error nothing was started.
 fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
     // From here on the keeper can be asked to stop.
-    fault::place("keeper-waiting");
+    fault::point("keeper-waiting");
     attempt.write(KEEPER_FILE, &ProcessIdentity::of(own_pid())?)?;
     // The record has to survive a power failure, so it is synced before the agent starts. The sync and the creation of
     // control groups run in parallel.
@@ -272,7 +272,7 @@ fn spawn(
         }
     };
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
-    fault::place("keeper-spawned");
+    fault::point("keeper-spawned");
     match write_agent(attempt, agent) {
         Ok(()) => {}
         // The keeper supervises it in any case, and records it later.
@@ -290,7 +290,7 @@ fn spawn(
             return Ok(None);
         }
     }
-    fault::place("keeper-watching");
+    fault::point("keeper-watching");
     Ok(Some(agent))
 }
 

@@ -1,7 +1,8 @@
-//! Faults for tests: places where the process can be killed, as by a power failure, or where a task panics.
+//! Fault points for tests: points in the code where the process can be killed, as by a power failure, or where a task
+//! panics.
 //!
-//! `COWHAND_FAULT=claimed` kills the process when it reaches that place, `COWHAND_FAULT=claimed:3` the third time.
-//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable, a place costs one read of a
+//! `COWHAND_FAULT=claimed` kills the process when it reaches that point, `COWHAND_FAULT=claimed:3` the third time.
+//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable, a point costs one read of a
 //! cached value.
 
 use std::sync::OnceLock;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Debug)]
 struct PlannedFault {
-    place: String,
+    point: String,
     kind: FaultKind,
 }
 
@@ -23,8 +24,8 @@ enum FaultKind {
 
 static PLANNED_FAULT: OnceLock<Option<PlannedFault>> = OnceLock::new();
 
-pub fn place(name: &str) {
-    let Some(fault) = PLANNED_FAULT.get_or_init(planned_fault).as_ref().filter(|fault| fault.place == name)
+pub fn point(name: &str) {
+    let Some(fault) = PLANNED_FAULT.get_or_init(planned_fault).as_ref().filter(|fault| fault.point == name)
     else {
         return;
     };
@@ -44,8 +45,8 @@ pub fn place(name: &str) {
 fn planned_fault() -> Option<PlannedFault> {
     let text = std::env::var("COWHAND_FAULT").ok()?;
     let (text, panics) = text.strip_prefix("panic:").map_or((&*text, false), |text| (text, true));
-    let (place, count) = text.split_once(':').unwrap_or((text, "1"));
+    let (point, count) = text.split_once(':').unwrap_or((text, "1"));
     let count = AtomicU32::new(count.parse().ok()?);
     let kind = if panics { FaultKind::Work(count) } else { FaultKind::Process(count) };
-    Some(PlannedFault { place: place.to_owned(), kind })
+    Some(PlannedFault { point: point.to_owned(), kind })
 }

@@ -117,7 +117,7 @@ impl AttemptTask {
                 output.tail.begin(self.now())?;
             }
             output = self.advance(output).await?;
-            fault::place("looked");
+            fault::point("looked");
             self.store_session_id(&output.tail, &mut session).await;
             let breach = self.record_usage(&mut output.tail, &mut reported).await;
             let ending = match state {
@@ -131,7 +131,7 @@ impl AttemptTask {
                 }
             };
             if let Some(ending) = ending {
-                fault::place("ended");
+                fault::point("ended");
                 return self.stage_after_end(rules, &ending, output).await;
             }
             let stop_request = *self.stop_requests.borrow_and_update();
@@ -179,7 +179,7 @@ impl AttemptTask {
         let Some(mut output) = self.read_rest(output).await? else { return Ok(Stage::Leave) };
         let finish = output.tail.finish(ending, self.now(), &mut |_| {})?;
         output.log(&self.job);
-        fault::place("read");
+        fault::point("read");
         self.remove_private_files();
         let settlement = self.settlement(rules, finish, ending, &mut output.tail).await;
         Ok(settlement.map_or(Stage::Leave, Stage::Settle))

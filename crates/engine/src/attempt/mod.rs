@@ -148,7 +148,7 @@ impl AttemptTask {
         let launched = attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment);
         let mut keeper =
             launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
-        fault::place("launched");
+        fault::point("launched");
         // The thread waits for the keeper's end, so that it does not become a zombie. It is not a task of the Tokio
         // runtime, because the runtime would wait for such a task at shutdown.
         let reaper = std::thread::Builder::new().spawn(move || keeper.wait());

@@ -68,7 +68,7 @@ impl AttemptTask {
                 .await
                 .map_err(CannotStart::Directory)?,
         };
-        fault::place("workspace-made");
+        fault::point("workspace-made");
         let mut agent = rules.agent.clone();
         agent.directory.clone_from(&work_dir.directory);
         agent.budget = self.allowance().await.unwrap_or_default();

@@ -47,7 +47,7 @@ impl AttemptTask {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
             match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
                 Ok(Settled::Done(job)) => {
-                    fault::place("settled");
+                    fault::point("settled");
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
                     let attempt = self.attempt();
                     if is_unwritten(&attempt) {

@@ -108,7 +108,7 @@ async fn make(
     let (store, now) = (&engine.store, engine.clock.now());
     let not_written = WorkDirError::NotWritten;
     store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
-    fault::place("workspace-noted");
+    fault::point("workspace-noted");
     let stored = workspace.clone();
     // git reads the records of all worktrees when it makes or removes a worktree, and fails if a record is incomplete.
     let guard = match workspace.kind {
@@ -173,7 +173,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
     if let Err(error) = write.await {
         warn!(%job, "its diff is not kept: {error}");
     }
-    fault::place("diffed");
+    fault::point("diffed");
 }
 
 /// Removes or keeps the workspace after an attempt, according to the agent's `cleanup`, if the job has ended.

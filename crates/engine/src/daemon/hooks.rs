@@ -70,7 +70,7 @@ async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Ti
             let next = engine.store.next_hook_time().await?.unwrap_or(Timestamp::MAX);
             return Ok(next.clamp(in_future(engine, MIN_POLL_WAIT), in_future(engine, MAX_POLL_WAIT)));
         };
-        fault::place("hook_taken");
+        fault::point("hook_taken");
         running.spawn(supervise(Arc::clone(engine), taken));
     }
     // The end of a hook wakes the loop.
@@ -98,7 +98,7 @@ async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
                     () = tokio::time::sleep(HOOK_RENEWAL) => renew(engine, taken, HOOK_LEASE).await,
                 }
             };
-            fault::place("hook_ended");
+            fault::point("hook_ended");
             settle(engine, taken, result).await;
         }
         // Somebody removed the job, and its hooks with it.
@@ -121,7 +121,7 @@ async fn settle(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
     for failures in 1..=MAX_WRITES {
         match write(engine, taken, &result).await {
             Ok(()) => {
-                fault::place("hook_settled");
+                fault::point("hook_settled");
                 remove_folder(&Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number));
                 return;
             }

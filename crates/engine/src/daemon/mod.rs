@@ -290,7 +290,7 @@ impl Daemon {
         let jobs = running.iter().map(|(job, _)| job.clone()).collect();
         match self.engine.store.renew(node, jobs, JOB_LEASE, now.wall).await {
             Ok(renewed) => {
-                fault::place("renewed");
+                fault::point("renewed");
                 let is_lost = |(job, epoch): &(JobId, i64)| {
                     !renewed.iter().any(|lease| lease.job == *job && lease.epoch == *epoch)
                 };
@@ -317,7 +317,7 @@ impl Daemon {
         if !removed.is_empty() {
             self.background.spawn(workspaces::jobs_removed(Arc::clone(&self.engine), removed));
         }
-        fault::place("viewed");
+        fault::point("viewed");
     }
 
     async fn repair_views(&mut self) {
@@ -337,7 +337,7 @@ fn prewarm_cgroup() {
 
 /// Spawns the attempt task of a job that has just been claimed.
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
-    fault::place("claimed");
+    fault::point("claimed");
     if let Some(stop_requests) = engine.begin(&job, epoch) {
         let task = AttemptTask::new(Arc::clone(engine), job, epoch, stop_requests, fallback);
         tasks.spawn(task.supervise(true));

@@ -95,7 +95,7 @@ impl Outbox {
         let (item, store) = (entry.item.id.clone(), &self.engine.store);
         let error = match guarded(within(DELIVERY_TIMEOUT, self.send(&entry))).await {
             Ok(()) => {
-                fault::place("told");
+                fault::point("told");
                 info!(%item, holder = entry.holder, "its source knows how it ended");
                 let (actor, delivered) = (actor.clone(), store.outbox_entry_delivered(entry, self.now()));
                 return match actor {

@@ -26,7 +26,7 @@ impl Daemon {
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
         for lease in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
-            fault::place("adopted");
+            fault::point("adopted");
             let Some(job) = engine.store.job(lease.job).await? else { continue };
             let fallback = self.fallback_of(&job).await?;
             if let Some(stop_requests) = engine.begin(&job, lease.epoch) {

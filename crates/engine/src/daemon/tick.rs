@@ -201,7 +201,7 @@ async fn act(
                 }
                 None => store.fire_once(firing, now).await?,
             };
-            fault::place("fired");
+            fault::point("fired");
             tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
             let is_new = fired != Fired::Duplicate;
             if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {

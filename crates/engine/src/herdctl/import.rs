@@ -71,11 +71,11 @@ impl Import {
         for note in &history.notes {
             warn!("importing from herdctl: {note}");
         }
-        fault::place("import_copied");
+        fault::point("import_copied");
         if let Some(imported) = store.import(history, node.to_owned(), now).await? {
             info!("{imported}");
         }
-        fault::place("imported");
+        fault::point("imported");
         Ok(())
     }
 }

@@ -75,7 +75,7 @@ pub(super) async fn run(
         .and_then(|()| attempt.write_private(&[(COMMAND.to_owned(), format!("{command}\n"))]))
         .and_then(|()| attempt.launch(&engine.program, &start, &call.context.to_string(), &environment));
     let mut keeper = launched.map_err(|error| not_launched(&error))?;
-    fault::place("hook_launched");
+    fault::point("hook_launched");
     // This thread reaps the keeper when it ends, however long that takes.
     if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
         warn!(job = %taken.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");

@@ -63,7 +63,7 @@ pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()>
         }
         ignore_missing(attempt.folder(), remove_folder(attempt.folder()))?;
     }
-    fault::place("removing");
+    fault::point("removing");
     for file in [state.output(job), state.view(job), state.diff(job)] {
         ignore_missing(&file, fs::remove_file(&file))?;
     }

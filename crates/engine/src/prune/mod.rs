@@ -80,7 +80,7 @@ pub async fn prune(
     for part in excess.chunks(MAX_JOBS_PER_TRANSACTION) {
         let limits = part.iter().map(|excess| (excess.job.id.clone(), excess.limit)).collect();
         let removed = store.prune(limits, now).await?;
-        fault::place("pruned");
+        fault::point("pruned");
         let is_removed = |excess: &&Excess| removed.iter().any(|job| *job.id() == excess.job.id);
         pruned.extend(part.iter().filter(is_removed).cloned());
         // A job with files that cannot be removed does not prevent the removal of other jobs.

@@ -102,7 +102,7 @@ pub(crate) async fn remove(
 ) -> Result<(), WorkspacesError> {
     let (folder, removed) = (folder(state)?, workspace.clone());
     let leftover = run_git(move || workspace::remove(&removed, &folder)).await;
-    fault::place("workspace-removed");
+    fault::point("workspace-removed");
     let result = match leftover? {
         Left::Nothing => store.forget_workspace(workspace).await,
         Left::Branch => store.keep_workspace(workspace, WorkspaceState::Branch, now).await,

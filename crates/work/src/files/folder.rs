@@ -136,14 +136,14 @@ impl Lock {
         // Only root can change the owner. For other users the owner is the same or cannot be kept.
         _ = fchown(&file, Some(before.uid()), Some(before.gid()));
         file.sync_all()?;
-        fault::place("work_file_written");
+        fault::point("work_file_written");
         let now = self.root.file(&name(stem)).ok().and_then(|file| file.metadata().ok());
         if now.is_none_or(|now| version(&now) != version(before)) {
             self.root.remove(TEMPORARY_FILE)?;
             return Ok(false);
         }
         self.root.rename(TEMPORARY_FILE, &format!("{stem}.md"))?;
-        fault::place("work_file_replaced");
+        fault::point("work_file_replaced");
         self.held.sync_all()?;
         Ok(true)
     }

@@ -90,7 +90,7 @@ impl GitHubWorkSource {
             }
             ours => ours?,
         };
-        fault::place("github_marked");
+        fault::point("github_marked");
         Ok(Ok(BegunClaim { before, marker: Some(ours) }))
     }
 
@@ -103,9 +103,9 @@ impl GitHubWorkSource {
         }
         let labelled = async {
             self.issues().add_label(number, &self.settings.in_progress).await?;
-            fault::place("github_labelled");
+            fault::point("github_labelled");
             self.issues().remove_label(number, &self.settings.ready).await?;
-            fault::place("github_unlabelled");
+            fault::point("github_unlabelled");
             Ok::<(), GitHubApiError>(())
         };
         match labelled.await {

@@ -31,15 +31,15 @@ impl GitHubWorkSource {
         if !marks.has_reported(&report) {
             let comment = comment_text::report_comment(result, self.comment_author(by));
             issues.comment_once(number, &report, &comment).await?;
-            fault::place("github_reported");
+            fault::point("github_reported");
         } else if self.is_finished(&issue, ours) {
             return Ok(());
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
-        fault::place("github_label_removed");
+        fault::point("github_label_removed");
         if result.outcome == WorkOutcome::Success && issue.state != IssueState::Closed {
             issues.close_as_completed(number).await?;
-            fault::place("github_closed");
+            fault::point("github_closed");
         }
         self.withdraw_all(&marks, by).await
     }
@@ -72,13 +72,13 @@ impl GitHubWorkSource {
         if options.add_comment && !marks.has_reported(&marker) {
             let comment = comment_text::release_comment(options.reason.as_deref(), self.comment_author(by));
             issues.comment_once(number, &marker, &comment).await?;
-            fault::place("github_released");
+            fault::point("github_released");
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
-        fault::place("github_release_unlabelled");
+        fault::point("github_release_unlabelled");
         if self.settings.cleanup_on_failure || options.unfinished {
             issues.add_label(number, &self.settings.ready).await?;
-            fault::place("github_release_labelled");
+            fault::point("github_release_labelled");
         }
         self.withdraw_all(&marks, by).await?;
         Ok(answer(true, None))

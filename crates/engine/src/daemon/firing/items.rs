@@ -134,7 +134,7 @@ impl Preparer<'_> {
                 break;
             }
             if let Some(holder) = self.take(firing, source, &judged.item).await? {
-                fault::place("item_taken");
+                fault::point("item_taken");
                 picked.push(Picked { holder, item: judged.item, confined: judged.confined });
             }
         }
@@ -250,7 +250,7 @@ impl Preparer<'_> {
         let (engine, Picked { holder, item, confined }) = (self.engine, picked);
         match claimed {
             Ok(ClaimResult::Claimed(item)) => {
-                fault::place("item_claimed");
+                fault::point("item_claimed");
                 let new = self.job(firing, Some(&item), confined);
                 let of = FiringRef { schedule: self.schedule, key: self.key.clone() };
                 let job = engine.store.hold_item(holder, new, of, until, self.now()).await?;

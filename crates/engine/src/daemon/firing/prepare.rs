@@ -95,7 +95,7 @@ impl Preparer<'_> {
 
     async fn run(&self, mut firing: PreparedFiring<'_>) -> anyhow::Result<()> {
         let (prepared, note) = self.outcome(&mut firing).await?;
-        fault::place("prepared");
+        fault::point("prepared");
         let note = note.map(|note| cut(&note, 0, NOTE_CAP));
         self.engine.store.prepared(self.schedule, self.key.clone(), prepared, note, self.now()).await?;
         Ok(())

@@ -180,7 +180,7 @@ impl Runner {
         } else {
             keys.into_iter().enumerate().collect()
         };
-        fault::place("sighted");
+        fault::point("sighted");
         let dispatch = Dispatch { agent, schedule, due: None };
         for part in open.chunks(MAX_FIRINGS_PER_TRANSACTION) {
             let now = self.engine.clock.now();
@@ -188,7 +188,7 @@ impl Runner {
                 dispatch.firing(key.clone(), FiringContext::of_task(tasks[*index].clone()), now)
             };
             let fired = self.engine.store.fire_all(part.iter().map(firing).collect(), now).await?;
-            fault::place("dispatched");
+            fault::point("dispatched");
             let jobs = fired.iter().filter(|fired| matches!(fired, Fired::Recorded(Some(_)))).count();
             (0..jobs).for_each(|_| self.engine.count_trigger());
             self.engine.nudge.notify_one();
