@@ -27,7 +27,7 @@ pub enum TlsError {
     Nothing { what: &'static str, path: PathBuf },
     #[error("{} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
-    #[error("{} and {} do not go together: {source}", files.certificate.display(), files.key.display())]
+    #[error("the certificate {} does not match the key {}: {source}", files.certificate.display(), files.key.display())]
     Unfit { files: Files, source: rustls::Error },
 }
 
@@ -99,7 +99,7 @@ impl Certificate {
             )
         } else {
             let is_soon = self.ends.duration_since(now) < EXPIRY_WARNING_BEFORE;
-            (format!("the certificate is good until {}", day(self.ends)), is_soon)
+            (format!("the certificate is valid until {}", day(self.ends)), is_soon)
         }
     }
 

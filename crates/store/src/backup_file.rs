@@ -94,7 +94,7 @@ impl BackupFile {
         }
         for table in ["_sqlx_migrations", "jobs", "events"] {
             if !self.has_table(table).await? {
-                bail!("it is no store of cowhand");
+                bail!("it is not a store of cowhand");
             }
         }
         let row = sqlx::query("select count(*) from jobs").fetch_one(&mut self.0).await?;

@@ -23,7 +23,7 @@ statements! {
     TOKEN_USED = same "update tokens set last_used_at = $2 where id = $1 and revoked_at is null";
 }
 
-/// All that is known of a token.
+/// Record of a token, without the token itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Token")]
 pub struct TokenRecord {

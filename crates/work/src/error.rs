@@ -13,7 +13,7 @@ use github::{ApiFailure, GitHubApiError, GitHubAuthError};
 /// An error of a source. The variant decides whether callers retry or inform a person.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkSourceError {
-    #[error("there is no work source {name:?}; there are {}", .available.join(", "))]
+    #[error("no work source is registered under the name {name:?}; registered: {}", .available.join(", "))]
     Unknown { name: String, available: Vec<String> },
     #[error("a work source {0:?} is registered already")]
     Duplicate(String),
@@ -23,16 +23,16 @@ pub enum WorkSourceError {
     #[error("there is no work item {0}")]
     NotFound(WorkItemId),
     /// The claimant does not hold the item, so the report would be about another claimant's work.
-    #[error("the claim of {item} is not ours any more: it {stands}")]
-    NotHeld { item: WorkItemId, stands: String },
+    #[error("this fleet no longer has the claim of {item}: the item {state}")]
+    NotHeld { item: WorkItemId, state: String },
     /// Another item now has the id of the claimed item.
-    #[error("the claim of {0} is not ours any more: it is another item by now")]
+    #[error("this fleet no longer has the claim of {0}: the id now belongs to another item")]
     Replaced(WorkItemId),
     /// The source did not answer in time.
-    #[error("the source did not answer within {} seconds; `cowhand doctor` says whether it can be reached", .0.as_secs())]
+    #[error("the source did not answer within {} seconds; check with `cowhand doctor` whether it can be reached", .0.as_secs())]
     Silent(Duration),
     /// The source did not release the item; `why` is a sentence with the reason.
-    #[error("{item} is not ours to give back: {why}")]
+    #[error("this fleet cannot release {item}: {why}")]
     NotReleased { item: WorkItemId, why: String },
     /// A folder or file could not be read or written.
     #[error("{}: {error}", .path.display())]

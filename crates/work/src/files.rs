@@ -73,7 +73,9 @@ impl FilesWorkSource {
         context: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let ConfiguredSource::Files { path, .. } = config else {
-            return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
+            return Err(WorkSourceError::Config(format!(
+                "use `type: files` with a `path` to configure `{NAME}`"
+            )));
         };
         let (folder, writable) = (context.base.join(path), context.writable.clone());
         Ok(Arc::new(Self::with_writable(folder, writable, context.clock.clone())))
@@ -205,7 +207,7 @@ impl Inner {
         match self.folder.root() {
             Ok(_) => {}
             Err(NotOpened::Missing) => {
-                let help = format!("is not there; `mkdir -p {}` makes it", path.display());
+                let help = format!("does not exist; create it with `mkdir -p {}`", path.display());
                 return vec![SourceFinding::problem("folder", help)];
             }
             Err(error) => return vec![SourceFinding::of_error("folder", &self.unusable(error))],
@@ -221,7 +223,7 @@ impl Inner {
         skipped.sort();
         findings.extend(skipped.into_iter().map(|Skipped { file, reason }| {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            SourceFinding::warning(name, format!("is no item, because the file {reason}"))
+            SourceFinding::warning(name, format!("is not a work item: the file {reason}"))
         }));
         findings
     }

@@ -47,7 +47,8 @@ impl SourceRegistry {
         + 'static,
     ) -> Result<(), WorkSourceError> {
         if WorkItemId::new(name, "1").is_err() {
-            let message = format!("{name:?} is no name for a work source; use letters, digits and '_'");
+            let message =
+                format!("{name:?} is not a valid name for a work source; use letters, digits and '_'");
             return Err(WorkSourceError::Config(message));
         }
         if self.is_registered(name) {

@@ -109,8 +109,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         let message = match self.queue_state(item).await? {
             QueueState::Available => return Ok(ReleaseResult { success: true, message: None }),
             QueueState::Claimed => format!("{item} is claimed"),
-            QueueState::Done => format!("{item} is done, or gone"),
-            QueueState::Withdrawn => format!("{item} has to be made available where it is kept"),
+            QueueState::Done => format!("{item} is done or no longer exists"),
+            QueueState::Withdrawn => format!("{item} was withdrawn; make it available in its work source"),
         };
         Ok(ReleaseResult { success: false, message: Some(message) })
     }

@@ -181,7 +181,7 @@ fn one_that_was_killed_with_its_keeper_is_lost_and_said_to_be() {
     scene.start();
     let hooks = scene.hooks(&job);
     assert_eq!(states(&hooks), ["failed", "completed"]);
-    assert_eq!(text(&hooks[0], "reason"), "lost: nobody saw how it ended");
+    assert_eq!(text(&hooks[0], "reason"), "lost: its exit status is not known");
     assert_eq!(scene.read("pid").lines().count(), 1, "it was begun once");
 }
 

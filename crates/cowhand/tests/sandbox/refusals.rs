@@ -54,7 +54,7 @@ fn without_the_program_there_is_no_bubblewrap() {
 /// An agent that waits for an answer that cannot reach it would wait for ever.
 #[test]
 fn nobody_asks_from_inside_of_landlock() {
-    let words = "lets no agent have one; `sandbox: bubblewrap` does";
+    let words = "does not give to agents; use `sandbox: bubblewrap`";
     for more in [json!({"followups": {"max": 1}}), json!({"fleet_tools": true})] {
         let mut asked = json!({"sandbox": "landlock"});
         asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -20,7 +20,7 @@ async fn after_a_panic_the_attempt_is_taken_up_again() {
         let history = store.history(job.id().clone()).await.unwrap().unwrap();
         assert_eq!(history.attempts.len(), 1, "{place}");
         let log = scene.read("log");
-        let told = format!("looking after it panicked: the fault that was planned for {place:?}");
+        let told = format!("the supervision of the job panicked: the fault that was planned for {place:?}");
         assert!(log.contains(&told), "{place}:\n{log}");
     }
 }
@@ -35,7 +35,7 @@ async fn what_panics_each_time_is_given_up() {
     let record = JobRecord::from(job.clone());
     let error = record.error.unwrap();
     assert_eq!(error.kind, ErrorKind::Lost);
-    assert!(error.message.contains("went wrong 5 times, and in the end panicked: the fault"), "{error:?}");
+    assert!(error.message.contains("failed 5 times; the last time it panicked: the fault"), "{error:?}");
     assert_eq!(processes(&job), Vec::<String>::new(), "nothing of it is left");
     assert_eq!(scene.starts(), 1);
     scene.stop();

@@ -40,7 +40,7 @@ fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
     assert!(collector.heard().iter().all(|heard| heard.path == "/v1/traces"), "our key goes nowhere else");
     collector.turn(Mood::Picky);
     scene.job(&["broken"]);
-    scene.until_logged("the collector has not taken all of a trace: too blue");
+    scene.until_logged("the collector rejected some spans of a trace: too blue");
 }
 
 #[test]

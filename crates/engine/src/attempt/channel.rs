@@ -19,15 +19,17 @@ use crate::state;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChannelError {
     #[error(
-        "its agent could not speak to the fleet: the folder of the socket of jobs cannot be made in {}: {error}",
+        "the agent needs the job socket to reach the fleet, but the folder of the socket cannot be created in {}: \
+         {error}",
         folder.display()
     )]
     NoFolder { folder: PathBuf, error: io::Error },
     #[error(
-        "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {0}` lets no agent have one; `sandbox: bubblewrap` does"
+        "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, which `sandbox: {0}` \
+         does not give to agents; use `sandbox: bubblewrap`"
     )]
     NotInSandbox(SandboxKind),
-    #[error("the socket of the fleet cannot be handed to it: {0}")]
+    #[error("cannot bind the folder of the job socket into the sandbox: {0}")]
     NotBound(io::Error),
 }
 

@@ -27,11 +27,13 @@ const KEYS: [&str; 8] = [
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
     #[error(
-        "`credentials: outside` cannot be had for `runtime: {0}`: nobody knows how its program is told where its provider is"
+        "`credentials: outside` is not supported for `runtime: {0}`: cowhand does not know how to set the address \
+         of its provider"
     )]
     Unsupported(&'static str),
     #[error(
-        "`credentials: outside` needs {variable} in the environment of the daemon, in .env or in `env`: where the provider of {model} is"
+        "`credentials: outside` needs {variable}; set it to the address of the provider of {model}, in the \
+         environment of the daemon, in .env or in `env`"
     )]
     NoAddress { variable: &'static str, model: String },
     #[error("`credentials: outside` needs {variables} in the environment of the daemon or in .env")]
@@ -144,12 +146,13 @@ mod tests {
                 vec![("OPENAI_API_KEY", "")],
                 "needs OPENAI_API_KEY or CODEX_API_KEY",
             ),
-            (r#"{"runtime": "command"}"#, vec![], "cannot be had for `runtime: command`"),
-            (r#"{"runtime": "acp", "command": ["opencode"]}"#, vec![], "cannot be had for `runtime: acp`"),
+            (r#"{"runtime": "command"}"#, vec![], "is not supported for `runtime: command`"),
+            (r#"{"runtime": "acp", "command": ["opencode"]}"#, vec![], "is not supported for `runtime: acp`"),
             (
                 r#"{"runtime": "opencode", "model": "groq/m"}"#,
                 vec![("OPENAI_API_KEY", "k")],
-                "needs OPENAI_BASE_URL in the environment of the daemon, in .env or in `env`: where the provider of groq/m is",
+                "needs OPENAI_BASE_URL; set it to the address of the provider of groq/m, in the environment of the \
+                 daemon, in .env or in `env`",
             ),
         ] {
             let why = withheld_from(settings, &variables).unwrap_err().to_string();

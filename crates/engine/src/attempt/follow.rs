@@ -54,7 +54,7 @@ impl AttemptTask {
                 // A disk may be full for a while, or access to a folder may be denied. The agent still runs, so the job
                 // has not ended.
                 Err(error) => {
-                    warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}");
+                    warn!(job = %self.job.id(), "cannot follow the attempt now; trying again: {error:#}");
                     modes::restore(&[self.attempt().folder()]);
                 }
             }
@@ -234,9 +234,9 @@ impl AttemptTask {
         let program = self.engine.program.display();
         match attempt.last_keeper_message() {
             Some(message) if shortage::is_named_in(&message) => NotBegun::Shortage(message),
-            Some(message) => NotBegun::Failed(format!("its keeper could not start the agent: {message}")),
+            Some(message) => NotBegun::Failed(format!("the keeper could not start the agent: {message}")),
             None => NotBegun::Failed(format!(
-                "its keeper, {program}, ended without a word before it started the agent"
+                "the keeper, {program}, ended without an error message before it started the agent"
             )),
         }
     }
@@ -254,7 +254,7 @@ impl AttemptTask {
             .await
         {
             Ok(_) => *stored = Some(session),
-            Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
+            Err(error) => warn!(job = %self.job.id(), "cannot store the session of the job yet: {error}"),
         }
     }
 }

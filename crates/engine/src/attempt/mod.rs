@@ -141,7 +141,8 @@ impl AttemptTask {
             Ok(true) => {}
             Ok(false) => return Err(StartError::LeaseLost),
             Err(error) => {
-                warn!(%job, "where it runs is not written, so nobody can go on with it: {error}");
+                warn!(%job, "cannot store the directory of the attempt, so no later job can continue its session: \
+                             {error}");
             }
         }
         let program = &self.engine.program;
@@ -153,7 +154,7 @@ impl AttemptTask {
         // runtime, because the runtime would wait for such a task at shutdown.
         let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
         if let Err(error) = reaper {
-            warn!(%job, "nobody waits for its keeper, which will be a zombie: {error}");
+            warn!(%job, "cannot wait for the keeper, which stays a zombie process until the daemon ends: {error}");
         }
         info!(%job, agent = %self.job.agent(), attempt = number, "started");
         Ok(())

@@ -27,7 +27,7 @@ impl AttemptTask {
         let result = serde_json::to_vec(settlement).map_err(std::io::Error::from);
         let result = result.and_then(|text| write_whole(&file(&self.attempt()), &text));
         if let Err(error) = result {
-            warn!(job = %self.job.id(), "what it came to is in the store only: {error}");
+            warn!(job = %self.job.id(), "cannot write the outcome file; the outcome is only in the store: {error}");
         }
     }
 
@@ -53,7 +53,5 @@ fn lost_message(ending: &Ending) -> String {
         ExitStatus::StartFailed { message } => format!(" before it began: {message}"),
         ExitStatus::Lost => String::new(),
     };
-    format!(
-        "lost: it ended{how} after the backup from which the store was restored was made, and what it came to is not kept"
-    )
+    format!("lost: the attempt ended{how} after the restored backup was made, so its outcome is not known")
 }

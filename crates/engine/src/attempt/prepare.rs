@@ -121,7 +121,10 @@ impl AttemptTask {
             });
             // A process that made its own session has left the process group, but still carries the mark.
             if let Err(error) = attempt.kill_marked_processes() {
-                warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");
+                warn!(
+                    attempt = attempt.name(),
+                    "cannot end the processes that `setup` left running: {error}"
+                );
             }
             result
         });
@@ -148,9 +151,9 @@ impl AttemptTask {
         let mut notes = start.notes;
         if self.fallback.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.program.model);
-            let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
-            let why = if start.continues_task { "" } else { "its provider is used up; " };
-            notes.push(format!("{why}a fallback stands in, with {runtime}{model}"));
+            let model = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
+            let why = if start.continues_task { "" } else { "the usage limit of its provider is reached; " };
+            notes.push(format!("{why}this attempt uses the fallback {runtime}{model}"));
         }
         let resumed = match start.session {
             SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => Some(id),

@@ -35,7 +35,7 @@ pub(super) struct SessionStart {
 pub(super) enum NotContinued {
     #[error(transparent)]
     Unsupported(#[from] SessionRefusal),
-    #[error("it is one of `runtime: {0}`")]
+    #[error("it belongs to `runtime: {0}`")]
     OtherRuntime(String),
     #[error("it is on another machine")]
     OtherMachine,
@@ -106,7 +106,8 @@ impl AttemptTask {
         if let Some(refusal) = description::refusal(agent.runtime(), &session) {
             return Ok(Some(fresh_start(&stored, &refusal.into())));
         }
-        let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
+        let notes =
+            vec!["a usage limit stopped the previous attempt; this attempt continues its session".to_owned()];
         Ok(Some(match self.directory_of(&stored, agent).await? {
             Ok(directory) => SessionStart { session, directory, notes, continues_task: true },
             Err(why) => fresh_start(&stored, &why),
@@ -150,7 +151,7 @@ impl AttemptTask {
         // If stderr cannot be read, the attempt is not started again, and its outcome is reported as it is.
         if let Err(error) = stderr.and_then(|stderr| stderr.take(MAX_STDERR_SEARCHED).read_to_end(&mut text))
         {
-            warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
+            warn!(job = %self.job.id(), "cannot check whether the session exists: {error}");
         }
         description::reports_missing_session(runtime, &session, &String::from_utf8_lossy(&text))
     }
@@ -160,7 +161,7 @@ impl AttemptTask {
     pub(super) async fn replace_session(&self) -> Result<SessionStart, CannotStart> {
         let attempt = self.attempt();
         let session = attempt.resumed().unwrap_or_default();
-        let note = format!("the session {session} is not there any more; this is a fresh one");
+        let note = format!("the session {session} no longer exists; this attempt starts a fresh session");
         info!(job = %self.job.id(), "{note}");
         self.forget_session(&session).await;
         match attempt.discard() {
@@ -189,14 +190,14 @@ impl AttemptTask {
             Err(error) => Err(error),
         };
         if let Err(error) = result {
-            warn!(job = %self.job.id(), "that its session is gone is not written: {error}");
+            warn!(job = %self.job.id(), "cannot store that the session no longer exists: {error}");
         }
     }
 }
 
 fn fresh_start(stored: &StoredSession, why: &NotContinued) -> SessionStart {
     let note = format!(
-        "the session {} of {} does not go on: {why}; this is a fresh one",
+        "the session {} of {} is not continued: {why}; this attempt starts a fresh session",
         stored.session_id, stored.job
     );
     SessionStart { notes: vec![note], ..SessionStart::default() }

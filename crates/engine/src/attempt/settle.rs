@@ -61,7 +61,7 @@ impl AttemptTask {
                 }
                 // `NoJob`: the job was pruned in the meantime.
                 Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
-                    warn!(job = %self.job.id(), "somebody else has settled it");
+                    warn!(job = %self.job.id(), "the attempt is already settled");
                     return;
                 }
                 Err(StoreError::Closed) => return,

@@ -46,7 +46,9 @@ impl AttemptTask {
                         reported.breach = breach.map(|breach| (breach, Instant::now()));
                         (reported.usage, reported.lines) = (Some(usage), tail.lines());
                     }
-                    Err(error) => warn!(job = %self.job.id(), "what it spends is not written yet: {error}"),
+                    Err(error) => {
+                        warn!(job = %self.job.id(), "cannot store the usage of the attempt yet: {error}")
+                    }
                 }
             }
         }
@@ -110,7 +112,8 @@ impl AttemptTask {
             Ok(ledger) => ledger,
             Err(error) => {
                 // The attempt is still stopped once it exceeds its budget.
-                warn!(job = %self.job.id(), "what it may spend is not known: {error}");
+                warn!(job = %self.job.id(), "cannot read the spending, so the allowance of the attempt is not \
+                                             known: {error}");
                 cowhand_core::budget::SpendingLedger::default()
             }
         };

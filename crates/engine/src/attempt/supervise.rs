@@ -29,7 +29,7 @@ impl AttemptTask {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
         let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PANIC_PAUSE, 0);
         while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {
-            error!(job = %id, "looking after it {panicked}");
+            error!(job = %id, "the supervision of the job {panicked}");
             panics += 1;
             if panics == MAX_PANICS {
                 // If this panics too, nobody renews the lease, and the attempt is settled as lost when the lease
@@ -71,8 +71,9 @@ impl AttemptTask {
     /// Ends the processes, and settles the attempt as lost.
     async fn give_up(self, panicked: &Panicked) {
         self.end_processes().await;
-        let message =
-            format!("lost: looking after it went wrong {MAX_PANICS} times, and in the end {panicked}");
+        let message = format!(
+            "lost: the supervision of the job failed {MAX_PANICS} times; the last time it {panicked}"
+        );
         self.settle(self.lost_settlement(message), &self.rules()).await;
     }
 
@@ -92,7 +93,7 @@ fn kill_if_running(attempt: &Attempt) -> bool {
         return false;
     }
     if let Err(error) = attempt.kill() {
-        warn!(attempt = attempt.name(), "it cannot be killed at the moment: {error}");
+        warn!(attempt = attempt.name(), "cannot kill the attempt now: {error}");
     }
     true
 }

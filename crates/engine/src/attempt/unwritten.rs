@@ -62,7 +62,7 @@ impl AttemptTask {
         let result =
             cowhand_system::blocking::run_blocking(move || write_up(&attempt, &state, &redactor, now)).await;
         if let Err(error) = result {
-            warn!(job = %self.job.id(), "its output is not written; the next start tries again: {error:#}");
+            warn!(job = %self.job.id(), "cannot write the output of the job; the next start tries again: {error:#}");
         }
     }
 }
@@ -73,7 +73,7 @@ fn write_up(
     redactor: &Redactor,
     now: Timestamp,
 ) -> anyhow::Result<()> {
-    let job = attempt.job().context("it is no attempt of a job")?;
+    let job = attempt.job().context("it is not an attempt of a job")?;
     let start = attempt.start()?;
     let reader = start.reader.unwrap_or_else(Reader::command);
     let mut tail = Tailer::open(files(attempt, state, &job), reader, redactor.clone(), now)?;
@@ -100,7 +100,7 @@ pub(crate) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, 
             true
         }
         Err(error) => {
-            warn!(%job, "its output is still not written: {error:#}");
+            warn!(%job, "still cannot write the output of the job: {error:#}");
             false
         }
     }

@@ -35,9 +35,9 @@ pub(super) struct WorkDir {
 /// Why a job has no directory to work in. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorkDirError {
-    #[error("cannot look for its workspace: {0}")]
+    #[error("cannot read its workspace from the store: {0}")]
     NotKnown(StoreError),
-    #[error("cannot write down its workspace: {0}")]
+    #[error("cannot store its workspace: {0}")]
     NotWritten(StoreError),
     #[error(transparent)]
     Workspaces(#[from] WorkspacesError),
@@ -154,11 +154,11 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
     let workspace = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(stored)) => stored.workspace,
         Ok(None) => return,
-        Err(error) => return warn!(%job, "its diff is not kept: {error}"),
+        Err(error) => return warn!(%job, "cannot keep its diff: {error}"),
     };
     let since = match engine.store.job(job.clone()).await {
         Ok(found) => found.map_or(Timestamp::UNIX_EPOCH, |job| job.created_at()),
-        Err(error) => return warn!(%job, "its diff is not kept: {error}"),
+        Err(error) => return warn!(%job, "cannot keep its diff: {error}"),
     };
     let (state, redactor) = (engine.home.state.clone(), redactor.clone());
     let write = run_git(move || {
@@ -171,7 +171,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
         write_whole(&state.diff(&workspace.job), &redactor.redact_bytes(&text))
     });
     if let Err(error) = write.await {
-        warn!(%job, "its diff is not kept: {error}");
+        warn!(%job, "cannot keep its diff: {error}");
     }
     fault::point("diffed");
 }
@@ -181,7 +181,7 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(stored)) if !stored.is_live() => settle(engine, &stored, true).await,
         Ok(_) => {}
-        Err(error) => warn!(%job, "its workspace is looked at later: {error}"),
+        Err(error) => warn!(%job, "cannot read its workspace from the store; trying again later: {error}"),
     }
 }
 
@@ -190,7 +190,7 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
 pub(crate) async fn sweep(engine: Arc<Engine>) {
     let stored = match engine.store.workspaces(engine.home.node.clone()).await {
         Ok(stored) => stored,
-        Err(error) => return warn!("cannot look at the workspaces: {error}"),
+        Err(error) => return warn!("cannot read the workspaces from the store: {error}"),
     };
     let now = engine.clock.now();
     let mut kept: HashMap<AgentName, Vec<StoredWorkspace>> = HashMap::new();
@@ -225,11 +225,12 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspac
         let path = stored.workspace.path.clone();
         let size = run_git(move || files::size(&path)).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
-            warn!(job = %stored.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
+            warn!(job = %stored.workspace.job, "cannot measure its workspace, so it does not count towards \
+                                                `max_kept`: {why}");
             0
         }));
         if sum > max_bytes {
-            info!(job = %stored.workspace.job, "its workspace goes: `max_kept` is used up");
+            info!(job = %stored.workspace.job, "removing its workspace: the kept workspaces use more than `max_kept`");
             remove(engine, &stored).await;
         }
     }
@@ -244,7 +245,9 @@ async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: boo
     let agent = roster.agent(&stored.workspace.agent);
     let job = match engine.store.job(stored.workspace.job.clone()).await {
         Ok(job) => job,
-        Err(error) => return warn!(job = %stored.workspace.job, "its workspace is looked at later: {error}"),
+        Err(error) => {
+            return warn!(job = %stored.workspace.job, "cannot decide about its workspace yet: {error}");
+        }
     };
     let schedule = job.as_ref().and_then(Job::schedule);
     let rules = agent.map(|agent| agent.isolation_of(schedule)).unwrap_or_default();
@@ -264,7 +267,7 @@ async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: boo
     }
     let state = WorkspaceState::Kept { until };
     if let Err(error) = engine.store.keep_workspace(&stored.workspace, state, now).await {
-        warn!(job = %stored.workspace.job, "its workspace is looked at later: {error}");
+        warn!(job = %stored.workspace.job, "cannot store that its workspace is kept; trying again later: {error}");
     }
 }
 
@@ -287,7 +290,7 @@ async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {
     }
     let (store, state) = (&engine.store, &engine.home.state);
     if let Err(why) = removal::remove(store, state, &workspace, engine.clock.now()).await {
-        warn!(job = %workspace.job, "its workspace is looked at again later: {why}");
+        warn!(job = %workspace.job, "cannot remove its workspace now; trying again later: {why}");
     }
 }
 
@@ -299,7 +302,7 @@ pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
                 remove(&engine, stored).await;
             }
         }
-        Err(error) => warn!("the workspaces of removed jobs are looked at later: {error}"),
+        Err(error) => warn!("cannot read the workspaces of removed jobs; trying again later: {error}"),
     }
 }
 
@@ -311,10 +314,10 @@ async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let result = match is_removed {
         Ok(true) => engine.store.forget_workspace(&workspace).await,
         Ok(false) => return,
-        Err(why) => return warn!(job = %workspace.job, "cannot look at its branch: {why}"),
+        Err(why) => return warn!(job = %workspace.job, "cannot check its branch: {why}"),
     };
     if let Err(error) = result {
-        warn!(job = %workspace.job, "its branch is looked at again later: {error}");
+        warn!(job = %workspace.job, "cannot store that its branch is removed; trying again later: {error}");
     }
 }
 

@@ -60,9 +60,9 @@ async fn make_in(
     state: &StateFolder,
     with_output: bool,
 ) -> anyhow::Result<File> {
-    let folder = folder.context("no room for the backup")?;
+    let folder = folder.context("cannot create a folder for the backup")?;
     let path = folder.path().join("store.db");
-    file::create(&path).context("no room for the backup")?;
+    file::create(&path).context("cannot create the file of the backup")?;
     store.copy_to(&path).await?;
     let mut backup = BackupFile::open(&path).await?;
     backup.add_table().await?;

@@ -33,7 +33,10 @@ pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
         rest = after;
     }
     if invalid_lines > MAX_NOTES {
-        notes.push(format!("so are {} more lines of .env", invalid_lines - MAX_NOTES));
+        notes.push(format!(
+            "{} more lines of .env are not NAME=value and are ignored",
+            invalid_lines - MAX_NOTES
+        ));
     }
     (variables, notes)
 }

@@ -52,7 +52,8 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
     let running_without_config = |directory: &Path| {
         let file = directory.join(NAMES[0]);
         let note = format!(
-            "there is no config in {}, but the daemon of the one that was there runs; `cowhand stop` ends it",
+            "there is no config in {}, but a daemon that was started with a removed config still runs; `cowhand \
+             stop` stops it",
             directory.display()
         );
         StateFolder::beside(&file).is_locked().then_some(Found { file, note: Some(note) })
@@ -82,7 +83,7 @@ fn refuse_closed(path: &Path) -> anyhow::Result<()> {
 
 fn ignored(ignored_file: &Path, file: &Path) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    format!("{} is ignored, because {} stands beside it", name(ignored_file), name(file))
+    format!("{} is ignored, because {} is in the same folder", name(ignored_file), name(file))
 }
 
 /// Returns the configs in the parent directories that include this file under `fleets` or `agents`, the nearest first.
@@ -171,8 +172,8 @@ pub fn left_by_herdctl(file: &Path) -> Option<String> {
     let has_begun = StateFolder::beside(file).path().join("node").exists();
     (!of_herdctl && !has_begun && folder.is_dir()).then(|| {
         format!(
-            "{} holds state of herdctl, which a fleet in {} does not take over: schedules that are disabled there would run; \
-             to import it, name the file herdctl.yaml for the first start",
+            "{} contains the state of herdctl, which is not imported for a fleet in {}: schedules that are disabled \
+             in herdctl would run; to import the state, name the config herdctl.yaml for the first start",
             folder.display(),
             file.file_name().unwrap_or_default().to_string_lossy()
         )

@@ -22,8 +22,8 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
     for socket in sockets(&loaded.roster) {
         match leftover::sweep(&socket, &state, is_watched).await {
             Ok(0) => {}
-            Ok(ended) => info!(ended, "removed containers that nobody watched over"),
-            Err(why) => warn!("cannot look for containers that were left: {why}"),
+            Ok(ended) => info!(ended, "removed containers that have no keeper"),
+            Err(why) => warn!("cannot list the containers without a keeper: {why}"),
         }
     }
 }

@@ -77,10 +77,12 @@ impl Daemon {
         let (outbox, hooks) =
             tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));
         if outbox.is_err() {
-            warn!("a work source could not be told everything; it will be at the next start");
+            warn!(
+                "not all reports to the work sources were delivered; they are delivered after the next start"
+            );
         }
         if hooks.is_err() {
-            warn!("not all hooks have come to their end; they are seen to at the next start");
+            warn!("some hooks have not ended; the next start continues with them");
         }
         self.background.shutdown().await;
     }
@@ -93,12 +95,12 @@ impl Daemon {
             for (job, _) in self.engine.running_jobs() {
                 if let Err(error) = store.note_cancelling(job.clone(), CancelReason::DaemonStopped, now).await
                 {
-                    warn!(%job, "why it is cancelled is not written: {error}");
+                    warn!(%job, "cannot store why the job is cancelled: {error}");
                 }
             }
         };
         if tokio::time::timeout(RECORD_TIMEOUT, record).await.is_err() {
-            warn!("the store does not answer; why jobs are cancelled is not written");
+            warn!("the store does not answer; the reason why jobs are cancelled is not stored");
         }
     }
 

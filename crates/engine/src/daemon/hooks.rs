@@ -49,7 +49,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
         let wake_at = match begin_due(&engine, &mut running).await {
             Ok(wake_at) => wake_at,
             Err(error) => {
-                warn!("cannot see which hooks are to run: {error}");
+                warn!("cannot read the pending hooks: {error}");
                 in_future(&engine, HOOK_RETRY_AFTER)
             }
         };
@@ -110,9 +110,9 @@ async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
 async fn renew(engine: &Engine, taken: &TakenHook, time: SignedDuration) {
     match engine.store.renew_hook(taken, in_future(engine, time)).await {
         Ok(true) => {}
-        Ok(false) => warn!(job = %taken.job, "its {} is somebody else's by now", taken.run.label()),
+        Ok(false) => warn!(job = %taken.job, "another node has taken over its {}", taken.run.label()),
         Err(error) => {
-            warn!(job = %taken.job, "its {} takes longer, which is not written: {error}", taken.run.label());
+            warn!(job = %taken.job, "cannot extend the lease of its {}: {error}", taken.run.label());
         }
     }
 }
@@ -126,7 +126,7 @@ async fn settle(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
                 return;
             }
             Err(error) => {
-                warn!(job = %taken.job, "the end of its {} is not written yet: {error}", taken.run.label());
+                warn!(job = %taken.job, "cannot store the end of its {} yet: {error}", taken.run.label());
             }
         }
         tokio::time::sleep(WRITE_BACKOFF.pause_after(failures)).await;

@@ -96,7 +96,7 @@ impl Outbox {
         let error = match guarded(within(DELIVERY_TIMEOUT, self.send(&entry))).await {
             Ok(()) => {
                 fault::point("told");
-                info!(%item, holder = entry.holder, "its source knows how it ended");
+                info!(%item, holder = entry.holder, "the report was delivered to the work source");
                 let (actor, delivered) = (actor.clone(), store.outbox_entry_delivered(entry, self.now()));
                 return match actor {
                     Some(actor) => audit::by(actor, delivered).await,
@@ -107,7 +107,7 @@ impl Outbox {
         };
         let kept_until = Self::kept_until(&entry);
         if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
-            warn!(%item, "there is nothing to tell its source: {error}");
+            warn!(%item, "the report to the work source is dropped: {error}");
             // Failures with the old text of the item do not count for the new text.
             if matches!(error, WorkSourceError::Replaced(_)) {
                 store.forget_failures(entry.queue.clone(), item).await?;
@@ -118,9 +118,9 @@ impl Outbox {
         let retry_after =
             error.retry_after().and_then(|retry_after| SignedDuration::try_from(retry_after).ok());
         let retry_at = self.in_future(retry_after.unwrap_or(pause));
-        warn!(%item, "its source could not be told, which is tried again at {retry_at}: {error}");
+        warn!(%item, "the report to the work source failed; next try at {retry_at}: {error}");
         let message = if error.is_missing() {
-            format!("{error}; it is looked for until {kept_until:.0}")
+            format!("{error}; cowhand looks for it until {kept_until:.0}")
         } else {
             error.to_string()
         };
@@ -152,7 +152,7 @@ impl Outbox {
                     self.current_id(source.as_ref(), entry, &claimant).await?
                 };
                 let ReleaseResult { success, message } = source.release_work(&id, options, &claimant).await?;
-                let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+                let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
                 if success { Ok(()) } else { Err(WorkSourceError::NotReleased { item: id, why }) }
             }
         }

@@ -66,7 +66,7 @@ async fn prune_now(engine: Arc<Engine>, now: Timestamp) {
     };
     match pruned.await {
         Ok(jobs) if jobs.is_empty() => {}
-        Ok(jobs) => info!(jobs = jobs.len(), "pruned, as `retention` says"),
+        Ok(jobs) => info!(jobs = jobs.len(), "pruned according to `retention`"),
         Err(error) => warn!("cannot prune: {error:#}"),
     }
 }

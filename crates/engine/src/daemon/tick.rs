@@ -100,7 +100,7 @@ pub async fn tick(
         }
         fired = tick.fired;
     }
-    warn!("more is due than {MAX_PLANS} looks could decide; going on in the next tick");
+    warn!("more firings are due than {MAX_PLANS} plans could handle; continuing in the next tick");
     Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 
@@ -222,7 +222,7 @@ fn make_up_note(misfire: Misfire) -> String {
 fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
     match schedule.timing.closed_by(due, schedule.zone.time_zone()) {
         Some(_) => format!("{AFTER_HOURS} to open"),
-        None => format!("{AFTER_HOURS}, which has been changed and does not close the time any more"),
+        None => format!("{AFTER_HOURS}, which was changed and no longer excludes this time"),
     }
 }
 
@@ -230,7 +230,7 @@ fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
 fn missed_note(timing: &Timing) -> String {
     match timing.latest().filter(|_| timing.misfire != Misfire::Skip) {
         Some(latest) => format!("it was late by more than `max_lateness` ({})", duration::in_words(latest)),
-        None => "`misfire: skip` does not make up for it".to_owned(),
+        None => "`misfire: skip` drops missed firings".to_owned(),
     }
 }
 

@@ -49,7 +49,7 @@ impl Daemon {
             match store.others_since(node).await {
                 Ok(Some(since)) => self.uptime.shared_with(since, reading.now),
                 Ok(None) => {}
-                Err(error) => warn!("cannot tell whether other nodes watched the clock: {error}"),
+                Err(error) => warn!("cannot check whether other nodes watched the clock: {error}"),
             }
         }
         self.stay_present().await;
@@ -62,7 +62,7 @@ impl Daemon {
         }
         match self.engine.store.appear(&self.engine.home.node).await {
             Ok(presence) => self.presence = presence,
-            Err(error) => warn!("other nodes cannot see that this one runs: {error}"),
+            Err(error) => warn!("cannot announce to other nodes that this node runs: {error}"),
         }
     }
 }
@@ -71,7 +71,8 @@ fn log_clock_step(step: SignedDuration) {
     let time = whole_seconds(step.abs());
     let direction = if step.is_negative() { "back" } else { "forward" };
     warn!(
-        "the wall clock was set {direction} by {time:#}; intervals and timeouts go on as before, cron times follow the new time"
+        "the wall clock was set {direction} by {time:#}; intervals and timeouts are not affected, cron times follow \
+         the new time"
     );
 }
 

@@ -40,7 +40,7 @@ fn judge(output: Result<String, impl Display>) -> (String, bool) {
             let needed = text(OLDEST_GIT);
             (format!("{} is too old for workspaces, which need {needed},", text(version)), true)
         }
-        Ok((None, output)) => (format!("unknown version (it says {output:?})"), true),
+        Ok((None, output)) => (format!("unknown version (it printed {output:?})"), true),
         Err(why) => (format!("unknown version ({why})"), true),
     }
 }
@@ -55,7 +55,7 @@ mod tests {
             (Ok("git version 2.39.5"), ("2.39.5", false)),
             (Ok("git version 2.50.1 (Apple Git-155)"), ("2.50.1", false)),
             (Ok("git version 2.25.1"), ("2.25.1 is too old for workspaces, which need 2.36.0,", true)),
-            (Ok("moo"), ("unknown version (it says \"moo\")", true)),
+            (Ok("moo"), ("unknown version (it printed \"moo\")", true)),
             (Err("`--version` hung"), ("unknown version (`--version` hung)", true)),
         ] {
             let (detail, warning) = judge(output.map(str::to_owned));

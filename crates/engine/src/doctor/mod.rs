@@ -35,7 +35,7 @@ const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Finding {
     pub what: String,
     pub ok: bool,
-    /// True if it works but should be changed.
+    /// True for a warning: the checked part works but should be changed.
     pub warning: bool,
     pub detail: String,
 }
@@ -118,13 +118,13 @@ fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>)
         let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
         let missing = missing.join(", ");
         let found = if secret.is_none() && secret_env.is_none() && !allow_unsigned {
-            Err("it has no secret, so every delivery is refused; `secret_env` names the variable that holds one, or \
-                 `allow_unsigned: true` takes deliveries without"
+            Err("it has no secret, so every delivery is refused; set `secret_env` to the name of the variable with \
+                 the secret, or `allow_unsigned: true` to accept unsigned deliveries"
                 .to_owned())
         } else if let (true, Some(listen)) = (schedule.trigger.is_unsigned(), outside) {
             Err(format!(
-                "every delivery is refused: `allow_unsigned` counts only on loopback, and the server listens on \
-                 {listen}; set `secret_env`, or let `server.listen` be 127.0.0.1"
+                "every delivery is refused: `allow_unsigned` has an effect only on loopback, and the server listens \
+                 on {listen}; set `secret_env`, or set `server.listen` to 127.0.0.1"
             ))
         } else if secret.is_none() && secret_env.is_none() {
             Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
@@ -160,7 +160,7 @@ async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
             Ok(source) => tokio::time::timeout(SOURCE_TIMEOUT, source.check()).await.unwrap_or_else(|_| {
                 vec![work::SourceFinding::problem(
                     "answer",
-                    format!("none within {} seconds", SOURCE_TIMEOUT.as_secs()),
+                    format!("no answer within {} seconds", SOURCE_TIMEOUT.as_secs()),
                 )]
             }),
             Err(error @ WorkSourceError::GitHubAuth(_)) => {

@@ -75,7 +75,7 @@ impl Machine<'_> {
                     continue;
                 }
                 let of = schedule.map(|schedule| format!("/{}", schedule.name)).unwrap_or_default();
-                let suffix = if confined { ", of strangers" } else { "" };
+                let suffix = if confined { ", for jobs of strangers" } else { "" };
                 findings.push(Finding::of(format!("start of {}{of}{suffix}", agent.name), Err(why)));
             }
         }

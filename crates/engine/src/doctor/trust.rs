@@ -18,7 +18,7 @@ pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
                 sources.people().check(&permission_access(agent, schedule)?, sources.setting()).err()?;
             let what = format!("trust of {}/{}", agent.name, schedule.name);
             let why = format!(
-                "{error}; `min_permission` needs it, and until it is there nothing of this schedule runs"
+                "{error}; `min_permission` needs access to GitHub, and no job of this schedule starts without it"
             );
             Some(Finding::of(what, Err(why)))
         })

@@ -66,7 +66,7 @@ impl Fleet {
         let agent = loaded.roster.agent(job.agent());
         let subject = redacted(subject, &self.redactor_of(&job));
         if serde_json::to_string(&subject).is_ok_and(|text| text.len() > MAX_ASK_SIZE) {
-            let message = "it is too large for a person to look at, so nobody was asked".to_owned();
+            let message = "the tool call is too large to show to a person, so nobody was asked".to_owned();
             return Ok(AskDecision::Denied { message });
         }
         let timeout = agent.map_or(ASK_TIMEOUT, |agent| agent.ask_timeout);

@@ -312,7 +312,7 @@ impl Fleet {
     pub async fn reload(&self) -> Result<Reloaded, FleetError> {
         let Some(config) = &self.config else {
             return Err(FleetError::Config(
-                "this fleet was given its agents; there is no file to read".to_owned(),
+                "this fleet was built from agents in memory, so there is no config to reload".to_owned(),
             ));
         };
         // The signal is sent even if the config is refused, because the certificate does not depend on the config.
@@ -354,7 +354,7 @@ impl Fleet {
     async fn note(&self, fact: Fact) {
         let name = fact.type_name();
         if let Err(error) = self.store().note(fact, self.engine.clock.now()).await {
-            warn!("the event {name} is not written: {error}");
+            warn!("cannot store the event {name}: {error}");
         }
     }
 

@@ -21,7 +21,7 @@ use cowhand_store::Fired;
 #[serde(default, deny_unknown_fields)]
 pub struct Trigger {
     pub schedule: Option<ScheduleName>,
-    /// Prompt instead of that of the schedule or agent; used literally, not as a template.
+    /// Prompt that replaces the prompt of the schedule or agent. It is used literally, not as a template.
     pub prompt: Option<String>,
     /// Key of the request: the same key for the same schedule gives the same job.
     pub idempotency_key: Option<String>,
@@ -37,7 +37,7 @@ pub enum Triggered {
     Before(Job),
 }
 
-/// The differences of a job from the one it is made from.
+/// Changes for a job that is made from another job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Changes")]

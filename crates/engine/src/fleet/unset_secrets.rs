@@ -43,9 +43,9 @@ fn webhook_problems(
             let is_usable =
                 names.iter().any(is_set) || secret.is_some() || (is_unsigned && public_address.is_none());
             let detail = if let (true, Some(listen)) = (is_unsigned, public_address) {
-                format!("`allow_unsigned` counts only on loopback, and the server listens on {listen}")
+                format!("`allow_unsigned` has an effect only on loopback, and the server listens on {listen}")
             } else if names.is_empty() {
-                "`secret_env` names the variable that holds one".to_owned()
+                "set `secret_env` to the name of the variable with the secret".to_owned()
             } else {
                 names.join(", ")
             };

@@ -63,7 +63,7 @@ async fn look_for_work(engine: Arc<Engine>, schedule: ScheduleId, delivery: Stri
         match try_to_fire(&engine, schedule, &delivery).await {
             Ok(true) => return,
             Ok(false) => wait = MIN_WAKE_INTERVAL,
-            Err(error) => return warn!("cannot look for work out of turn: {error}"),
+            Err(error) => return warn!("cannot start an early poll: {error}"),
         }
     }
 }
@@ -84,7 +84,7 @@ async fn try_to_fire(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<
     let firing = Dispatch { agent, schedule, due: None }.firing(key, FiringContext::default(), now);
     engine.store.fire_once(firing, now).await?;
     engine.nudge.notify_one();
-    info!(agent = %agent.name, schedule = %schedule.name, "looks for work out of turn");
+    info!(agent = %agent.name, schedule = %schedule.name, "polls before the next poll is due");
     Ok(true)
 }
 

@@ -115,8 +115,9 @@ impl Fleet {
         let (queue, view) = self.find_or_forget(id, scope, "retry").await?;
         match view.held_by {
             Some(holder) if view.status == ItemStatus::Closing => {
-                let why =
-                    format!("its source has not been told yet how {holder} ended; try again when it is");
+                let why = format!(
+                    "the outcome of {holder} has not been reported to the work source yet; try again later"
+                );
                 Err(FleetError::ItemNotOffered { item: id.clone(), why })
             }
             Some(holder) => Err(held_error(&queue, id, holder)),
@@ -134,7 +135,7 @@ impl Fleet {
         let ReleaseResult { success, message } =
             self.change_source(queue, queue.source.offer_work(id)).await?;
         if !success {
-            let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+            let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
             return Err(FleetError::ItemNotOffered { item: id.clone(), why });
         }
         let offered = Some("offered again".to_owned());
@@ -206,7 +207,7 @@ impl Fleet {
                     let ReleaseResult { success, message } =
                         self.change_source(queue, queue.source.release_work(id, &options, &claimant)).await?;
                     if !success {
-                        let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+                        let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
                         return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
                     }
                     let fact = Fact::WorkReleased { item: id.clone(), reason: options.reason };
@@ -215,8 +216,8 @@ impl Fleet {
                 Closing::Complete(result) => {
                     match self.change_source(queue, queue.source.complete_work(id, &result, &claimant)).await
                     {
-                        Err(WorkSourceError::NotHeld { item, stands }) => {
-                            let why = cannot_complete(queue, &item, &stands).await;
+                        Err(WorkSourceError::NotHeld { item, state }) => {
+                            let why = cannot_complete(queue, &item, &state).await;
                             return Err(FleetError::ItemLeftAlone { item, why });
                         }
                         reported => {
@@ -340,28 +341,28 @@ fn held_error(queue: &Queue, id: &WorkItemId, holder: String) -> FleetError {
 fn undelivered_error(view: &ItemView) -> Option<FleetError> {
     let (id, holder) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
     let action = match holder.strip_suffix(&format!("@{id}")) {
-        Some(person) => format!("what {person} did with it"),
-        None => format!("how {holder} ended"),
+        Some(person) => format!("the action of {person}"),
+        None => format!("the outcome of {holder}"),
     };
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
     let named = view.named();
     let why = format!(
-        "its source is still to be told {action}{why}, which is tried again by itself; `cowhand work release {named}` drops \
-         that and puts it back, or forgets it if its source does not have it any more"
+        "the work source has not received the report on {action} yet{why}; cowhand tries again. `cowhand work \
+         release {named}` drops the report and releases the item, or forgets the item if the source no longer has it"
     );
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }
 
 /// Explains why an item cannot be completed, and how it can be completed.
-async fn cannot_complete(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
+async fn cannot_complete(queue: &Queue, item: &WorkItemId, state: &str) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {
             let named = queue.needed.command_words(item);
             format!(
-                "it {stands}; `cowhand work retry {named}` makes it available, and then it can be completed"
+                "the item {state}; `cowhand work retry {named}` makes it available, and then it can be completed"
             )
         }
-        _ => format!("it {stands}"),
+        _ => format!("the item {state}"),
     }
 }
 

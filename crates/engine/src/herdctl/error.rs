@@ -10,11 +10,11 @@ use cowhand_core::job::RecordError;
 pub(super) enum HerdctlFileError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it is gone")]
+    #[error("it no longer exists")]
     Gone,
     #[error("line {line}: {message}")]
     Yaml { line: u32, message: String },
-    #[error("it is no YAML")]
+    #[error("it is not YAML")]
     NotYaml,
     #[error(transparent)]
     Json(#[from] serde_json::Error),
@@ -26,9 +26,9 @@ pub(super) enum HerdctlFileError {
     OtherJob(JobId),
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("{0:?} is no name of an agent")]
+    #[error("{0:?} is not a valid name of an agent")]
     NotAnAgent(String),
-    #[error("{0:?} is no name of a schedule")]
+    #[error("{0:?} is not a valid name of a schedule")]
     NotASchedule(String),
     #[error("agents.{agent}.schedules.{name}: {why}")]
     InSchedule { agent: String, name: String, why: Box<Self> },

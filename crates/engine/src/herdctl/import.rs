@@ -97,7 +97,7 @@ fn read_and_copy(
                 let copied = copy_output(output, &state.output(id), redactor);
                 copied.map_err(|source| HerdctlError::State { folder: state_path.clone(), source })?;
             }
-            Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
+            Err(error) => history.notes.push(format!("the output of {id} is not imported: {error}")),
         }
         let record = JobRecord::from(past.job.clone());
         view::write_job(state, &record, redactor).map_err(|error| HerdctlError::State {

@@ -53,7 +53,7 @@ pub enum HerdctlError {
     Store(#[from] StoreError),
     #[error("cannot use the state folder {folder}: {source}")]
     State { folder: String, source: io::Error },
-    #[error("the import from herdctl has ended in a way that nobody meant; the log says more")]
+    #[error("the import from herdctl panicked; read the log for the reason")]
     Died,
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn discord(
                 answer["retry_after"].as_f64().and_then(|pause| Duration::try_from_secs_f64(pause).ok());
             let retry_after =
                 retry_after.map(|pause| pause.min(Duration::from_mins(5))).or(reply.retry_after);
-            let reason = "Discord wants it slower".to_owned();
+            let reason = "Discord's rate limit is reached".to_owned();
             Ok(HookResult::Retry {
                 reason,
                 output: Some(reply.body),

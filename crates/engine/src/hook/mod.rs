@@ -115,13 +115,13 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResu
     let context = match context(engine, job, agent).await {
         Ok(context) => context,
         Err(error) => {
-            let (reason, output) = (format!("cannot say what it is about: {error:#}"), None);
+            let (reason, output) = (format!("cannot read the job of the hook: {error:#}"), None);
             return HookResult::Retry { reason, output, retry_after: None, max_tries: HOOK_RETRIES + 1 }
                 .redacted(&redactor);
         }
     };
     if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
-        return HookResult::skipped(format!("`when: {path}` does not hold"));
+        return HookResult::skipped(format!("`when: {path}` is not true"));
     }
     let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
     call.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))

@@ -99,7 +99,7 @@ impl Request {
         let addresses = address::addresses(url, self.allow_private && is_configured_host).await.map_err(
             |unreachable| match unreachable {
                 Unreachable::Refused(why) | Unreachable::Private(why) if is_redirected => {
-                    Unsent::Refused(format!("it redirects to where it may not: {why}"))
+                    Unsent::Refused(format!("it redirects to an address that is not allowed: {why}"))
                 }
                 Unreachable::Refused(why) => Unsent::Refused(why),
                 Unreachable::Private(why) => {
@@ -130,7 +130,7 @@ fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
     }
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let to = to.and_then(|to| from.join(to).ok());
-    to.map(Some).ok_or_else(|| Unsent::Refused("it redirects to nowhere".to_owned()))
+    to.map(Some).ok_or_else(|| Unsent::Refused("it redirects without a valid `Location`".to_owned()))
 }
 
 async fn reply(mut response: Response) -> Result<Reply, Unsent> {

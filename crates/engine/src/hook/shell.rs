@@ -38,7 +38,7 @@ const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 pub(super) async fn follow_begun(engine: &Engine, taken: &TakenHook) -> Option<HookResult> {
     let node = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
     if *node != engine.home.node {
-        return Some(HookResult::failed(format!("lost: the node {node} ran it and is gone")));
+        return Some(HookResult::failed(format!("lost: the node {node} ran it and no longer runs")));
     }
     let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
     if is_missing(attempt.folder()) {
@@ -78,7 +78,8 @@ pub(super) async fn run(
     fault::point("hook_launched");
     // This thread reaps the keeper when it ends, however long that takes.
     if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
-        warn!(job = %taken.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");
+        warn!(job = %taken.job, "cannot wait for the keeper of its hook, which stays a zombie process until the \
+                                 daemon ends: {error}");
     }
     Ok(follow(engine, taken, &attempt).await)
 }
@@ -116,12 +117,12 @@ async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookRe
                 if let Ok(AttemptState::Unkept) = state
                     && let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await
                 {
-                    warn!(job = %taken.job, "what its hook has left cannot be ended at the moment: {error}");
+                    warn!(job = %taken.job, "cannot end the remaining processes of its hook now: {error}");
                 }
                 if age > limit.saturating_add(KILL_AFTER_TIMEOUT) {
                     // The keeper hangs or has ended. The next look shows whether a process is left.
                     if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
-                        warn!(job = %taken.job, "its hook cannot be killed at the moment: {error}");
+                        warn!(job = %taken.job, "cannot kill its hook now: {error}");
                     }
                 }
                 tokio::select! {
@@ -149,7 +150,7 @@ fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) 
     };
     let failed = |reason: String| HookResult::Failed { reason: with_note(reason), output: output.clone() };
     match ending.map(|ending| (&ending.status, ending.stopped)) {
-        None | Some((ExitStatus::Lost, _)) => failed("lost: nobody saw how it ended".to_owned()),
+        None | Some((ExitStatus::Lost, _)) => failed("lost: its exit status is not known".to_owned()),
         Some((ExitStatus::StartFailed { message }, _)) => failed(message.clone()),
         Some((_, Some(_))) => failed(format!("it ran longer than {limit:#} and was ended")),
         Some((ExitStatus::Code { code: 0 }, None)) => HookResult::Done { output, note: leftover_note },

@@ -18,7 +18,7 @@ pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Hoo
     let HookAction::Webhook { url, method, headers, timeout, secret, secret_env, retries, allow_private } =
         action
     else {
-        return Err(HookResult::failed("it is no webhook"));
+        return Err(HookResult::failed("it is not a webhook"));
     };
     let body = call.context.to_string().into_bytes();
     let secret = match (secret, secret_env) {
@@ -44,7 +44,7 @@ pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Hoo
             HookMethod::Post => Method::POST,
         },
         url: Url::parse(url)
-            .map_err(|error| HookResult::failed(format!("`url` is no web address: {error}")))?,
+            .map_err(|error| HookResult::failed(format!("`url` is not a web address: {error}")))?,
         headers: public_headers,
         own_headers,
         body,

@@ -23,7 +23,7 @@ pub struct GivenUp {
     pub reason: Option<String>,
     pub job: Option<JobId>,
     pub at: Option<Timestamp>,
-    /// Schedule that has to be triggered after a retry, because the clock fires none that takes from the queue.
+    /// Schedule to trigger by hand after a retry; set if the clock fires no schedule that takes from the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_trigger: Option<TakenBy>,
 }
@@ -34,7 +34,7 @@ pub struct GivenUpItem {
     pub id: WorkItemId,
     pub title: String,
     pub given_up: GivenUp,
-    /// Whose work it would be; nobody's if no schedule takes from its queue any more.
+    /// Schedules that take from the queue of the item; empty if there are none any more.
     pub taken_by: Vec<TakenBy>,
     /// The agents that have its queue.
     #[serde(default)]
@@ -53,7 +53,7 @@ impl GivenUpItem {
             self.given_up.condition()
         };
         let named = self.needed.command_words(id);
-        format!("{id} {why}; `cowhand work retry {named}` has it tried again{condition}")
+        format!("{id} {why}; `cowhand work retry {named}` retries it{condition}")
     }
 }
 

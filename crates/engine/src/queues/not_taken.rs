@@ -11,9 +11,9 @@ pub(crate) fn not_taken(takers: &[ScheduleId], schedules: &[ScheduleView]) -> Op
     let reasons: Option<Vec<String>> = takers.iter().map(|view| obstacle(view)).collect();
     let reasons = reasons?;
     if reasons.is_empty() {
-        return Some("no schedule takes from its queue, so nothing takes it until there is one".to_owned());
+        return Some("no schedule takes from its queue, so it is not taken until there is one".to_owned());
     }
-    Some(format!("nothing takes it before that changes: {}", reasons.join("; ")))
+    Some(format!("no schedule takes it now: {}", reasons.join("; ")))
 }
 
 /// Returns the reason why a schedule does not fire until a person acts or its pause ends.

@@ -26,10 +26,10 @@ impl SkippedFiles {
     /// Returns a sentence with the number of files, and the command that explains them.
     pub fn sentence(&self) -> String {
         let files = match self.files {
-            1 => "1 file that is no item".to_owned(),
-            more => format!("{more} files that are no items"),
+            1 => "1 file that is not a work item".to_owned(),
+            more => format!("{more} files that are not work items"),
         };
-        format!("{} has {files}; `cowhand doctor` says why", self.queue)
+        format!("{} has {files}; run `cowhand doctor` for the reasons", self.queue)
     }
 }
 

@@ -240,7 +240,7 @@ fn waiting_work_note(
         let cancel =
             format!("`cowhand cancel --agent {agent_name} --schedule {schedule_name} --status pending`");
         let counted = counted(free_jobs.len(), free_firings.len());
-        format!("{counted} of it will start all the same; {cancel} cancels what waits")
+        format!("{counted} of it will still start; {cancel} cancels the waiting jobs and firings")
     });
     let sentences: Vec<String> = held.into_iter().chain(free).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -313,7 +313,7 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
             Some(note) if note.starts_with(WHEN_COMMAND) || FILTERS.contains(&note) => note.to_owned(),
             Some(note) => format!("`trust`: {note}"),
             // Earlier versions wrote no note.
-            None => "its trigger, `filter` or `when_command` did not let it through".to_owned(),
+            None => "its trigger, `filter` or `when_command` rejected it".to_owned(),
         },
         FiringOutcome::Skipped(SkipReason::OutsideHours) => {
             note.unwrap_or_else(|| because(SkipReason::OutsideHours)).to_owned()
@@ -333,18 +333,28 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
 /// Start of the note of a firing that replaces a missed firing.
 pub(crate) const MISSED: &str = "its time was missed";
 
-/// Start of the note of a firing that was due while its calendar was closed.
+/// Start of the note of a firing that was due at a time that its calendar excludes.
 pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
 
 /// Start of the note of a firing that its `when_command` skipped.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
-/// Notes of firings that the trigger or `filter` skipped. They are stored, so earlier texts have to stay recognised.
-pub(crate) const BY_EVENTS: &str = "its `events` did not let it through";
-pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` did not let it through";
-pub(crate) const BY_FILTER: &str = "its `filter` did not let it through";
-pub(crate) const BY_CHAIN: &str = "too many schedules have fired each other one after another";
-const FILTERS: [&str; 4] = [BY_EVENTS, BY_CHAT, BY_FILTER, BY_CHAIN];
+/// Notes of firings that the trigger or `filter` skipped. They are stored with the firing.
+pub(crate) const BY_EVENTS: &str = "its `events` rejected it";
+pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` rejected it";
+pub(crate) const BY_FILTER: &str = "its `filter` rejected it";
+pub(crate) const BY_TRIGGER_LIMIT: &str = "too many schedules in a row have triggered each other";
+const FILTERS: [&str; 8] = [
+    BY_EVENTS,
+    BY_CHAT,
+    BY_FILTER,
+    BY_TRIGGER_LIMIT,
+    // Earlier versions stored these notes.
+    "its `events` did not let it through",
+    "its `platform`, `channel` or `pattern` did not let it through",
+    "its `filter` did not let it through",
+    "too many schedules have fired each other one after another",
+];
 
 pub const fn because(reason: SkipReason) -> &'static str {
     match reason {
@@ -356,14 +366,14 @@ pub const fn because(reason: SkipReason) -> &'static str {
         }
         SkipReason::NotDue => "it was not due",
         SkipReason::Duplicate => "the same work is done or in progress",
-        SkipReason::Filtered => "its `filter`, `trust` or `when_command` did not let it through",
+        SkipReason::Filtered => "its `filter`, `trust` or `when_command` rejected it",
         SkipReason::NoWork => "there was no work",
         SkipReason::OutsideHours => {
-            "its calendar (`active_hours`, `exclude_dates`, `start_at`, `end_at`) was closed"
+            "its calendar (`active_hours`, `exclude_dates`, `start_at`, `end_at`) excluded this time"
         }
-        SkipReason::OverBudget => "a budget had no room for it",
+        SkipReason::OverBudget => "it would have exceeded a budget",
         SkipReason::Paused => "it had paused itself",
-        SkipReason::UsageLimit => "its provider was used up",
+        SkipReason::UsageLimit => "the usage limit of its provider was reached",
         SkipReason::SessionBusy => "an earlier job with the same session has not ended",
         SkipReason::Requeued => "its job could not be started, and is tried again",
         SkipReason::Cancelled => "somebody cancelled it before it had a job",

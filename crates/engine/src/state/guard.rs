@@ -31,7 +31,8 @@ pub(super) fn check(folder: &Path) -> io::Result<()> {
     })
 }
 
-const LINK: &str = "is a symbolic link, which cowhand does not follow there; put what it leads to in its place, or remove it";
+const LINK: &str = "is a symbolic link, which cowhand does not follow here; replace the link with its target, or \
+                    remove it";
 
 const NO_FOLDER: &str =
     "there is a file of that name, and cowhand keeps its state in a folder; move the file away";

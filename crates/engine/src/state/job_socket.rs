@@ -45,7 +45,8 @@ fn make(folder: &Path) -> io::Result<()> {
     if is_ours(folder) {
         return Ok(());
     }
-    let message = format!("{} is not a folder that only we can use; remove it", folder.display());
+    let message =
+        format!("{} is not a folder to which only this user has access; remove it", folder.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 

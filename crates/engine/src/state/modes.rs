@@ -36,8 +36,8 @@ pub(crate) fn restore(paths: &[&Path]) {
         if logged.get_or_insert_default().insert((*path).to_owned()) {
             let (path, kind) = (path.display(), if path.is_dir() { 700 } else { 600 });
             warn!(
-                "{path} had mode {mode:03o}, and its mode is {kind} again: it is for its owner alone, and cowhand cannot \
-                 work without it. A process of the same user changed it"
+                "a process of the same user changed the mode of {path} to {mode:03o}; cowhand has set it back to \
+                 {kind}, because only the owner may have access and cowhand needs it"
             );
         }
     }
@@ -57,8 +57,8 @@ impl Modes {
         let closed = closed_folder(&state.lock_file());
         match (&closed, &self.closed) {
             (Some(folder), None) => error!(
-                "cannot reach the state folder {}: permission denied; running agents go on, and so does the daemon as soon \
-                 as it can: {}",
+                "cannot open the state folder {}: permission denied; running agents continue, and the daemon \
+                 continues as soon as it can open the folder: {}",
                 state.path().display(),
                 advice(folder)
             ),

@@ -61,7 +61,7 @@ impl Traces {
         let Some(exporter) = exporter else {
             // If traces are configured again later, events before that time are not sent.
             if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(TRACE_CURSOR))) {
-                warn!("how far traces were sent is not forgotten: {error}");
+                warn!("cannot delete the position up to which traces were sent: {error}");
             }
             return Ok(Self(None));
         };
@@ -129,7 +129,7 @@ impl Follower {
                 return;
             }
             if let Err(error) = result {
-                warn!("cannot look for jobs to trace: {error}");
+                warn!("cannot read the jobs to trace: {error}");
                 // If a stop is requested meanwhile, the loop reads once more.
                 let _ = tokio::time::timeout(STORE_RETRY_AFTER, stop.changed()).await;
                 continue;
@@ -197,7 +197,7 @@ impl Follower {
         let windows = history.attempts.iter().map(span::window_of(history)).collect();
         let mut calls = Calls::within(windows);
         if let Err(error) = calls.read(self.engine.home.state.output(id)).await {
-            warn!(job = %id, "its trace has not all of its tool calls: {error}");
+            warn!(job = %id, "its trace lacks some of its tool calls: {error}");
         }
         calls
     }

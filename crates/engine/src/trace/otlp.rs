@@ -135,10 +135,10 @@ fn note_rejected(body: &[u8]) {
     let rejected = &answer["partialSuccess"]["rejectedSpans"];
     let count = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or_default();
     if count > 0 {
-        let why = answer["partialSuccess"]["errorMessage"].as_str().unwrap_or("it does not say why");
+        let why = answer["partialSuccess"]["errorMessage"].as_str().unwrap_or("it gave no reason");
         warn!(
             spans = count,
-            "the collector has not taken all of a trace: {}",
+            "the collector rejected some spans of a trace: {}",
             cowhand_core::cut::cut(why, 0, 500)
         );
     }

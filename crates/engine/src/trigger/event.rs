@@ -118,7 +118,9 @@ impl EventStrategy {
         let why = match &job {
             Some(job) => job.confined(),
             // The author of the text is unknown, because the job no longer exists.
-            None if event.job.is_some() && self.setting.roster().asks_for_trust() => Some("its job is gone"),
+            None if event.job.is_some() && self.setting.roster().asks_for_trust() => {
+                Some("its job no longer exists")
+            }
             None => None,
         };
         task.metadata.extend(why.map(|why| (CONFINED_KEY.to_owned(), why.to_owned())));

@@ -86,7 +86,7 @@ impl Gh {
             // The person does not exist or has no permission, unless the repository itself is not visible.
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
-                seen.with_context(|| format!("{} cannot be seen by the login of gh", self.repo))?;
+                seen.with_context(|| format!("the login of gh has no access to {}", self.repo))?;
                 Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error),
@@ -120,7 +120,7 @@ impl Gh {
             bail!("{program}: {}", cut(said.trim(), 0, 500));
         }
         serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{program} answered with something odd"))
+            .with_context(|| format!("cannot parse the output of {program}"))
     }
 }
 
@@ -211,8 +211,8 @@ mod tests {
                 Ok(AuthorPermission::Permission(RepoPermission::Write)),
             ),
             (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(AuthorPermission::Nothing)),
-            (unknown, unknown, Err("o/r cannot be seen by the login of gh")),
-            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("o/r cannot be seen by the login of gh")),
+            (unknown, unknown, Err("the login of gh has no access to o/r")),
+            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("the login of gh has no access to o/r")),
             (
                 "echo 'gh: Bad credentials (HTTP 401)' >&2; exit 1",
                 unknown,

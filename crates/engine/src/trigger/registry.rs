@@ -44,7 +44,7 @@ impl Registry {
     pub(super) fn create(&self, name: &str, setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
         let Some(factory) = self.factories.get(name) else {
             let known = if self.factories.is_empty() { "none" } else { &self.registered().join(", ") };
-            let message = format!("no trigger is registered under the name {name:?}; there is {known}");
+            let message = format!("no trigger is registered under the name {name:?}; registered: {known}");
             return Err(FatalTriggerError(message).into());
         };
         factory(setting)

@@ -91,7 +91,7 @@ impl Views {
                 && !log.exists()
                 && let Err(error) = log.catch_up()
             {
-                warn!(job = %job.id(), "its output.log cannot be written: {error}");
+                warn!(job = %job.id(), "cannot write its output.log: {error}");
             }
             let id = job.id().clone();
             let record = JobFile::of(store, job).await?;

@@ -289,7 +289,7 @@ async fn a_firing_that_waited_for_its_hours_says_so(database: &str) {
     let poll = r#"{"type":"interval","interval":"5m","active_hours":{"start":"12:00","end":"13:00"}}"#;
     for (changed, expected) in [
         (false, format!("{HOURS} to open")),
-        (true, format!("{HOURS}, which has been changed and does not close the time any more")),
+        (true, format!("{HOURS}, which was changed and no longer excludes this time")),
     ] {
         let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", poll)]).await;
         story.until("2026-01-05T11:00:00Z").await;
@@ -425,7 +425,7 @@ async fn each_misfire_policy_after_a_restart(database: &str) {
 async fn a_missed_firing_keeps_its_reason(database: &str) {
     for (policy, reason) in [
         (r#""misfire":"run_all","max_lateness":"90s""#, "; it was late by more than `max_lateness` (1m 30s)"),
-        (r#""misfire":"skip","max_lateness":"90s""#, "; `misfire: skip` does not make up for it"),
+        (r#""misfire":"skip","max_lateness":"90s""#, "; `misfire: skip` drops missed firings"),
     ] {
         let hourly = format!(r#"{{"type":"cron","expression":"0 * * * *",{policy}}}"#);
         let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", &hourly)]).await;

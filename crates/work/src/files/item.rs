@@ -160,7 +160,9 @@ fn labels(document: &Document) -> Result<Vec<String>, String> {
 /// Parses a time or a date. A date means midnight UTC of that day.
 fn time(written: &str) -> Result<Timestamp, String> {
     let wrong = || {
-        format!("has `created: {written}`, which is no time; write it as 2026-01-31 or 2026-01-31T09:00:00Z")
+        format!(
+            "has `created: {written}`, which is not a time; write it as 2026-01-31 or 2026-01-31T09:00:00Z"
+        )
     };
     let in_utc = |time: DateTime| time.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).ok();
     let moment = written.parse::<Timestamp>().ok();

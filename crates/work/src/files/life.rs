@@ -96,7 +96,8 @@ impl Inner {
     ) -> Result<(), WorkSourceError> {
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
-                let reason = "has a name that is no id; use letters, digits, '.', '_' and '-'".to_owned();
+                let reason =
+                    "has a name that is not a valid id; use letters, digits, '.', '_' and '-'".to_owned();
                 visit(Err(Skipped { file: self.folder.file(&stem), reason }));
                 continue;
             };
@@ -115,7 +116,7 @@ impl Inner {
     fn warn(&self, skipped: &Skipped) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.insert(skipped.clone()) {
-            tracing::warn!(file = %skipped.file.display(), "this file is no work item: it {}", skipped.reason);
+            tracing::warn!(file = %skipped.file.display(), "this file is not a work item: it {}", skipped.reason);
         }
     }
 
@@ -186,7 +187,10 @@ impl Inner {
                 }
             }
         }
-        Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, "the file changes all the time")))
+        Err(failed(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another process changed the file at every try",
+        )))
     }
 
     pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, ItemError> {
@@ -347,5 +351,5 @@ fn not_available(id: &WorkItemId, status: &FileStatus) -> ClaimResult {
 }
 
 fn not_held(id: &WorkItemId, status: &FileStatus) -> WorkSourceError {
-    WorkSourceError::NotHeld { item: id.clone(), stands: status.to_string() }
+    WorkSourceError::NotHeld { item: id.clone(), state: status.to_string() }
 }

@@ -28,7 +28,7 @@ struct Place {
 
 impl PageBuilder {
     pub(super) fn after(cursor: Option<&str>, limit: Option<usize>) -> Result<Self, WorkSourceError> {
-        let wrong = |cursor| WorkSourceError::Config(format!("{cursor:?} is no cursor of this source"));
+        let wrong = |cursor| WorkSourceError::Config(format!("{cursor:?} is not a cursor of this source"));
         let after = cursor.map(|cursor| Place::read(cursor).ok_or_else(|| wrong(cursor))).transpose()?;
         let limit = limit.unwrap_or(usize::MAX);
         Ok(Self { after, limit, items: Vec::new(), bytes: 0, more: false, total: 0 })

@@ -238,7 +238,7 @@ fn number(item: &WorkItemId) -> Option<u64> {
 }
 
 fn no_issue(item: &WorkItemId) -> ClaimResult {
-    let message = Some(format!("{item} is no issue of GitHub's"));
+    let message = Some(format!("{item} is not the id of a GitHub issue"));
     ClaimResult::Refused { reason: ClaimFailureReason::NotFound, message }
 }
 

@@ -29,7 +29,8 @@ pub(super) fn words(header: &str) -> Vec<String> {
 fn forbidden(reply: &ApiResponse, scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
     if reply.header("x-github-sso").is_some_and(|header| header.starts_with("required")) {
         return format!(
-            "the organization of {repo} wants {origin} to be authorized for its single sign-on: `Configure SSO` in the list of your tokens does it"
+            "the organization of {repo} requires single sign-on; authorize {origin} with `Configure SSO` in the \
+             list of your tokens"
         );
     }
     let accepted = reply.header("x-accepted-oauth-scopes").map(words).unwrap_or_default();

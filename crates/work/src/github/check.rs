@@ -54,8 +54,9 @@ impl GitHubWorkSource {
         match self.issues().has_label(label).await {
             Ok(true) => SourceFinding::good(what, "is there"),
             Ok(false) => {
-                let help =
-                    format!("{repo} does not have it; `gh label create '{label}' --repo {repo}` makes it");
+                let help = format!(
+                    "{repo} does not have it; create it with `gh label create '{label}' --repo {repo}`"
+                );
                 SourceFinding::warning(what, help)
             }
             Err(error) => SourceFinding::of_error(what, &error.into()),
@@ -66,7 +67,8 @@ impl GitHubWorkSource {
         let quota = self.client.quota();
         let reset = |at: jiff::Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
         if let Some(until) = quota.blocked_until {
-            let detail = format!("a limit of GitHub's is reached; nothing is asked until {}", reset(until));
+            let detail =
+                format!("GitHub's rate limit is reached; no requests are sent until {}", reset(until));
             return Some(SourceFinding::warning("quota", detail));
         }
         let info = quota.rate_limit?;

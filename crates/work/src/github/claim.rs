@@ -164,16 +164,18 @@ impl GitHubWorkSource {
                 self.is_unchanged(before, issues.get(number).await?.as_ref())
             }
             Some((_, rival)) => Err(claimed_by(rival)),
-            None => Err((ClaimFailureReason::SourceError, "the claim lapsed before it was settled".into())),
+            None => {
+                Err((ClaimFailureReason::SourceError, "the claim expired before it was confirmed".into()))
+            }
         };
         if let Err(refusal) = decided {
             self.withdraw(&marks, by).await;
             return Ok(Err(refusal));
         }
         for (expired, claim) in marks.expired() {
-            debug!(number, holder = claim.holder, "GitHub: taking over a claim that lapsed");
+            debug!(number, holder = claim.holder, "GitHub: taking over an expired claim");
             if let Err(error) = issues.delete_comment(expired.id).await {
-                warn!(%error, "GitHub: a lapsed claim's comment stays");
+                warn!(%error, "GitHub: cannot delete the comment of an expired claim");
             }
         }
         Ok(Ok(()))
@@ -191,12 +193,15 @@ impl GitHubWorkSource {
             }
         }
         if let Err(error) = self.issues().delete_comment(ours).await {
-            warn!(number, %error, "GitHub: a claim's comment could not be withdrawn; it lapses by itself");
+            warn!(number, %error, "GitHub: cannot delete the comment of a claim; the claim expires by itself");
         }
         Err(GitHubApiError {
             status: None,
             endpoint: format!("GET /repos/{}/issues/{number}/comments", self.settings.repo),
-            message: "our claim's comment does not appear, so nobody can say who was first".into(),
+            message:
+                "the comment of the claim does not appear in the issue, so the order of the claims is not \
+                      known"
+                    .into(),
             rate_limit: None,
             kind: ApiFailure::Network,
             token: Box::default(),
@@ -213,7 +218,7 @@ impl GitHubWorkSource {
         };
         let ((was_ready, was_claimed), (is_ready, is_claimed)) = (has(before), has(after));
         if (was_ready && !is_ready) || (is_claimed && !was_claimed) {
-            let message = "somebody else took it while we were claiming it".to_owned();
+            let message = "somebody else took it while this fleet was claiming it".to_owned();
             return Err((ClaimFailureReason::AlreadyClaimed, message));
         }
         Ok(())
@@ -223,7 +228,7 @@ impl GitHubWorkSource {
     async fn withdraw(&self, marks: &Marks, by: &Claimant) {
         for (marked, _) in marks.claims_of(by) {
             if let Err(error) = self.issues().delete_comment(marked.id).await {
-                warn!(%error, "GitHub: a claim's comment could not be withdrawn; it lapses by itself");
+                warn!(%error, "GitHub: cannot delete the comment of a claim; the claim expires by itself");
             }
         }
     }
@@ -234,13 +239,13 @@ impl GitHubWorkSource {
         number: u64,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        let lost = |state: &str| WorkSourceError::NotHeld { item: item.clone(), stands: state.to_owned() };
+        let lost = |state: &str| WorkSourceError::NotHeld { item: item.clone(), state: state.to_owned() };
         let marks = self.issues().marks(number).await?;
         if let Some(rival) = marks.rival(by) {
             return Err(lost(&format!("is claimed: {}", claimed_by(rival).1)));
         }
         let Some((marked, claim)) = marks.holder() else {
-            return Err(lost("has lapsed or was withdrawn"));
+            return Err(lost("has no claim, because the claim expired or was withdrawn"));
         };
         if by.until <= claim.until {
             return Ok(());
@@ -248,10 +253,10 @@ impl GitHubWorkSource {
         let renewed = ClaimMarker::renewed(claim, by, marks.now);
         let comment = comment_text::claim_comment(self.comment_author(by), renewed.until);
         match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &comment).await {
-            Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
+            Err(error) if error.is_not_found() => Err(lost("no longer has the comment of the claim")),
             Err(error) => Err(error.into()),
             Ok(edited) if claim.was_renewed_in_time(edited.updated_at) => Ok(()),
-            Ok(_) => Err(lost("was renewed too late")),
+            Ok(_) => Err(lost("has a claim that was renewed too late")),
         }
     }
 }

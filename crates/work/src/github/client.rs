@@ -173,7 +173,7 @@ impl GitHubClient {
         while let Some((left, until)) = self.meter.blocked_for(Timestamp::now()) {
             if left > self.retry.max_delay {
                 let kind = ApiFailure::RateLimit { wait: Some(left), ends: Some(until) };
-                return Err(call.failed(kind, "not asked, because a limit of GitHub's is reached"));
+                return Err(call.failed(kind, "no request was sent, because GitHub's rate limit is reached"));
             }
             self.wait(left).await;
         }
@@ -276,7 +276,7 @@ fn redirect_target(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result
         Ok(to)
     } else {
         let host = to.host_str().unwrap_or_default();
-        Err(wrong(format!("redirected to another host ({host}), which does not get our token")))
+        Err(wrong(format!("redirected to another host ({host}), which does not get the token")))
     }
 }
 

@@ -34,7 +34,7 @@ impl fmt::Display for CommentAuthor<'_> {
 
 pub(super) fn claim_comment(by: CommentAuthor<'_>, until: Timestamp) -> String {
     let until = until.strftime("%Y-%m-%d %H:%M UTC");
-    format!("cowhand is working on this ({by}, until {until} unless it says otherwise).")
+    format!("cowhand is working on this ({by}). The claim is valid until {until}, unless it is renewed.")
 }
 
 pub(super) fn report_comment(result: &WorkResult, by: CommentAuthor<'_>) -> String {
@@ -70,7 +70,7 @@ pub(super) fn report_comment(result: &WorkResult, by: CommentAuthor<'_>) -> Stri
 }
 
 pub(super) fn release_comment(reason: Option<&str>, by: CommentAuthor<'_>) -> String {
-    let mut text = format!("cowhand has given this back ({by}).\n");
+    let mut text = format!("cowhand has released this issue ({by}).\n");
     if let Some(reason) = reason {
         push_fence(&mut text, reason, MAX_SECTION_BYTES);
     }
@@ -154,13 +154,14 @@ mod tests {
     fn the_other_comments() {
         assert_eq!(
             claim_comment(CommentAuthor { fleet: Some("herd"), holder: "job-1" }, Timestamp::UNIX_EPOCH),
-            "cowhand is working on this (fleet ` herd `, ` job-1 `, until 1970-01-01 00:00 UTC unless it says otherwise)."
+            "cowhand is working on this (fleet ` herd `, ` job-1 `). The claim is valid until 1970-01-01 00:00 UTC, \
+             unless it is renewed."
         );
         assert_eq!(
             release_comment(Some("timed out"), by("job-1")),
-            "cowhand has given this back (` job-1 `).\n\n```text\ntimed out\n```\n"
+            "cowhand has released this issue (` job-1 `).\n\n```text\ntimed out\n```\n"
         );
-        assert_eq!(release_comment(None, by("a`b")), "cowhand has given this back (`` a`b ``).\n");
+        assert_eq!(release_comment(None, by("a`b")), "cowhand has released this issue (`` a`b ``).\n");
     }
 
     #[test]

@@ -64,7 +64,9 @@ impl FromStr for Cursor {
         let (page, skip) = place.split_once('+').unwrap_or((place, "0"));
         match (page.parse(), skip.parse()) {
             (Ok(page @ 1..), Ok(skip)) => Ok(Self { listing, page, skip }),
-            _ => Err(WorkSourceError::Config(format!("{text:?} is no cursor of a listing of GitHub issues"))),
+            _ => Err(WorkSourceError::Config(format!(
+                "{text:?} is not a cursor of a listing of GitHub issues"
+            ))),
         }
     }
 }

@@ -17,7 +17,7 @@ impl Preparer<'_> {
     /// Releases items with expired claims. An error is only logged, because the next search finds the items again.
     pub(super) async fn put_back_expired(&self, firing: &PreparedFiring<'_>, source: &dyn WorkSource) {
         if let Err(error) = self.try_put_back_expired(firing, source).await {
-            warn!(agent = %firing.agent.name, "cannot look for claims that ran out: {error:#}");
+            warn!(agent = %firing.agent.name, "cannot read the expired claims: {error:#}");
         }
     }
 
@@ -55,11 +55,11 @@ impl Preparer<'_> {
         let closing = match source.claim_work(&id, &claimant).await {
             Ok(ClaimResult::Refused { .. }) => return Ok(engine.store.leave_item(holder).await?),
             Ok(ClaimResult::Claimed(_)) => {
-                info!(item = %id, "put back: it was left by {left_by}");
-                Closing::release(format!("It was left by {left_by}. Nothing has been heard of it since."))
+                info!(item = %id, "released: the claim of {left_by} has expired");
+                Closing::release(format!("The claim of {left_by} has expired without a report."))
             }
             Err(error) => {
-                warn!(item = %id, "a claim that ran out cannot be taken over: {error}");
+                warn!(item = %id, "cannot take over an expired claim: {error}");
                 Closing::undo(format!("the claim did not succeed: {error}"))
             }
         };
@@ -97,7 +97,8 @@ impl Preparer<'_> {
         let Some(claim) = self.item_claim(firing, item.clone())? else { return Ok(false) };
         let is_owed = engine.store.report_again(claim, job.clone(), self.now()).await?;
         if is_owed {
-            info!(item = %item.id, %job, "still claimed by a job that has ended; its source is told the result");
+            info!(item = %item.id, %job, "still claimed by a job that has ended; the result is reported to the work \
+                                          source");
             engine.outbox.notify_one();
         }
         Ok(is_owed)

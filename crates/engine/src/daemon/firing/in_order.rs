@@ -110,10 +110,10 @@ impl FiringQueue<'_> {
 
     async fn record_failure(&self, key: &FiringKey, error: &anyhow::Error) {
         let message = format!("{error:#}");
-        warn!(firing = %key, "cannot prepare it at the moment: {message}");
+        warn!(firing = %key, "cannot prepare the firing now: {message}");
         let now = self.engine.clock.now();
         if let Err(error) = self.engine.store.note_trouble(self.schedule, Some(message), now).await {
-            warn!("and cannot write that down: {error}");
+            warn!("cannot store why the firing cannot be prepared: {error}");
         }
     }
 }

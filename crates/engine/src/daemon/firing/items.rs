@@ -71,7 +71,7 @@ impl Preparer<'_> {
         let candidates = sources.candidates(owner, &FetchOptions::default()).await?;
         let queue = config.queue(&sources.setting().base);
         if let Err(error) = self.engine.retry_undelivered(&queue, source.as_ref()).await {
-            warn!(agent = %firing.agent.name, "cannot look for items whose results are to be told: {error}");
+            warn!(agent = %firing.agent.name, "cannot read the items with undelivered results: {error}");
         }
         if let Some(quota) = source.quota() {
             let remaining = quota.rate_limit.map(|info| info.remaining);
@@ -81,7 +81,7 @@ impl Preparer<'_> {
         if !self.key.is_fill()
             && let Err(error) = self.review_failed(&queue, source.as_ref(), &candidates, is_search_due).await
         {
-            warn!(agent = %firing.agent.name, "cannot look at items that failed before: {error:#}");
+            warn!(agent = %firing.agent.name, "cannot check the items that failed before: {error:#}");
         }
         let mut found = Found { made, ..Found::default() };
         let mut candidates = candidates.into_iter();
@@ -151,13 +151,13 @@ impl Preparer<'_> {
         for item in candidates {
             let confined = match self.judge_item(firing, &item).await {
                 Ok(TrustVerdict::Refused(why)) => {
-                    debug!(item = %item.id, "left alone: {why}");
+                    debug!(item = %item.id, "not taken: {why}");
                     found.refused.push(format!("{}: {why}", item.id));
                     continue;
                 }
                 // An error about this author does not delay the items of other authors.
                 Err(error) => {
-                    warn!(item = %item.id, "left for now: {error:#}");
+                    warn!(item = %item.id, "not taken now: {error:#}");
                     found.trust_error = Some(error);
                     continue;
                 }
@@ -190,7 +190,7 @@ impl Preparer<'_> {
         }
         let mut taken = store.take_item(claim.clone(), None, self.now()).await?;
         if taken == Taken::PutBack && source.queue_state(id).await? == QueueState::Available {
-            info!(item = %id, "a person has put it back, so the count of its failures starts anew");
+            info!(item = %id, "a person has released it, so the count of its failures starts at zero");
             claim.unless.given_up = false;
             taken = store.take_item(claim, None, self.now()).await?;
         }
@@ -198,10 +198,14 @@ impl Preparer<'_> {
             Taken::Ours(holder) => return Ok(Some(holder)),
             Taken::Held => {}
             Taken::TooOften { failures } => {
-                debug!(item = %id, failures, "left for a person: it failed too often");
+                debug!(item = %id, failures, "not taken: it failed too often and is left for a person");
             }
-            Taken::PutBack => debug!(item = %id, "left for a person, who has not put it back"),
-            Taken::Released => debug!(item = %id, "left for the next poll: a job has just given it back"),
+            Taken::PutBack => {
+                debug!(item = %id, "not taken: it is left for a person, who has not released it")
+            }
+            Taken::Released => {
+                debug!(item = %id, "not taken before the next poll: a job has just released it")
+            }
         }
         Ok(None)
     }
@@ -261,7 +265,7 @@ impl Preparer<'_> {
             Ok(ClaimResult::Refused { reason, message }) => {
                 engine.store.leave_item(holder.to_string()).await?;
                 if can_claim_another(reason) {
-                    info!(item = %item.id, ?reason, "not ours");
+                    info!(item = %item.id, ?reason, "the work source refused the claim");
                     return Ok(false);
                 }
                 anyhow::bail!(
@@ -324,6 +328,6 @@ impl Found {
             (0, false) => Prepared::Skip(SkipReason::Filtered),
             _ => Prepared::Jobs { more },
         };
-        Ok((prepared, (!refused.is_empty()).then(|| format!("left alone: {}", refused.join("; ")))))
+        Ok((prepared, (!refused.is_empty()).then(|| format!("not taken: {}", refused.join("; ")))))
     }
 }

@@ -119,7 +119,7 @@ impl Preparer<'_> {
         };
         let answer = self.ask_command(firing).await?;
         if let Some(GateAnswer { allows: false, output }) = answer {
-            let note = format!("{WHEN_COMMAND} did not let it through{}", printed_suffix(&output));
+            let note = format!("{WHEN_COMMAND} rejected it{}", printed_suffix(&output));
             return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
         if SourceOwner::schedule(firing.agent, firing.schedule).config().is_some() {

@@ -64,7 +64,7 @@ impl Triggers {
             return;
         }
         if let Err(error) = self.try_follow(engine, &loaded, &needed).await {
-            warn!("cannot look after the triggers: {error}");
+            warn!("cannot read the schedules of the triggers: {error}");
         }
     }
 

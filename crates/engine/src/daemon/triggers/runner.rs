@@ -147,7 +147,7 @@ impl Runner {
         if let Err(error) =
             self.engine.store.note_trouble(self.schedule, trouble, self.engine.clock.now()).await
         {
-            warn!("cannot write down how a trigger stands: {error}");
+            warn!("cannot store the state of a trigger: {error}");
         }
     }
 
@@ -201,7 +201,7 @@ impl Runner {
 
     /// Waits for a pause. Returns true if the caller has to try again, false if the runner was stopped meanwhile.
     async fn wait_before_retry(&self, error: &StoreError, pace: &mut Pace) -> bool {
-        error!(schedule = %self.name(), "cannot write down what its trigger did: {error}");
+        error!(schedule = %self.name(), "cannot store the firings of its trigger: {error}");
         self.pause(pace.after_error()).await;
         !is_stopped(&self.shutdown)
     }
