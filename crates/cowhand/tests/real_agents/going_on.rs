@@ -115,7 +115,7 @@ fn a_session_of_another_directory_is_not_tried() {
     assert_ne!(session(&second), session(&first));
     let (desk, shelf) = (scene.root.join("desk"), scene.root.join("shelf"));
     let note = format!(
-        "the session {} of {} does not go on: it belongs to {}, and the agent works in {}; this attempt starts a \
+        "the session {} of {} is not continued: it belongs to {}, and the agent works in {}; this attempt starts a \
          fresh session",
         session(&first),
         first["id"].as_str().unwrap(),
