@@ -149,6 +149,25 @@ fn a_hook_goes_on_while_no_daemon_is_there() {
     assert_eq!(scene.read("pid").lines().count(), 1, "it was begun once");
 }
 
+/// The hook still runs, so it is neither lost nor begun again.
+#[test]
+fn a_hook_whose_state_cannot_be_read_for_a_while_is_followed() {
+    let mut scene = Scene::new(WAITS);
+    scene.start();
+    let job = scene.trigger("worker");
+    pid(&scene);
+    // A folder instead of this file is an error for everyone who reads the state.
+    let record = scene.path(&format!(".cowhand/attempts/{job}.hook1/ending.json"));
+    fs::create_dir(&record).unwrap();
+    wait_until("the error", || scene.read("log").contains("cannot read the state of its hook").then_some(()));
+    fs::remove_dir(&record).unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    let hooks = scene.hooks(&job);
+    assert_eq!(states(&hooks), ["completed"; 2], "{hooks:?}");
+    assert_eq!(text(&hooks[0], "said"), "went");
+    assert_eq!(scene.read("pid").lines().count(), 1, "it is begun once");
+}
+
 #[test]
 fn its_time_ends_while_no_daemon_is_there() {
     let mut scene = Scene::new(&WAITS.replace("60000", "8000"));

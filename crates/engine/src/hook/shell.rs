@@ -7,11 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use cowhand_core::hook::{HookKind, SHELL_HOOK_TIMEOUT};
+use cowhand_core::moment::Moment;
 use jiff::SignedDuration;
 use tracing::warn;
 
 use super::{HookCall, HookResult};
 use crate::context::Engine;
+use crate::state::modes;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::launch;
@@ -28,7 +30,7 @@ const GRACE_MS: u64 = 2_000;
 /// Limit for the captured output of each stream. It is larger than the stored output, so that a secret at the end of
 /// the stored output is complete and can be recognised.
 const OUTPUT_BYTES: u64 = 64 << 10;
-/// Interval between two looks without activity.
+/// Interval between two reads of the state without activity.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Time beyond the hook's limit after which the daemon kills the hook itself.
 const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
@@ -101,40 +103,53 @@ fn to_millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Follows a hook to its end. If its state cannot be read, for example because the daemon has no file descriptors left,
+/// it is read again, because the hook continues to run meanwhile.
 async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookResult {
     let wake = engine.watch.folder(attempt.folder());
     let limits = attempt.start().ok().and_then(|start| start.limits);
     let limit = limits.map_or_else(|| to_millis(SHELL_HOOK_TIMEOUT), |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
+    // The keeper ends the hook in time. This limit is for a keeper that cannot do that, so it is enough to count from
+    // now, also after a restart of the daemon.
+    let since = engine.clock.moment();
+    let mut is_killed = false;
     loop {
         let state = attempt.on_blocking_thread(Attempt::state).await;
-        let ending = match state {
-            Ok(AttemptState::Ended(ending)) => ending,
+        match &state {
+            Ok(AttemptState::Ended(ending)) => return result_of(attempt, Some(ending), limit),
             Ok(AttemptState::Gone) => return result_of(attempt, None, limit),
-            Ok(AttemptState::Kept | AttemptState::Unkept) => {
-                let began = taken.run.started_at.unwrap_or_else(|| engine.clock.now());
-                let age = engine.clock.now().duration_since(began);
-                if let Ok(AttemptState::Unkept) = state
-                    && let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await
-                {
+            Ok(AttemptState::Kept) => {}
+            Ok(AttemptState::Unkept) => {
+                if let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await {
                     warn!(job = %taken.job, "cannot end the remaining processes of its hook now: {error}");
                 }
-                if age > limit.saturating_add(KILL_AFTER_TIMEOUT) {
-                    // The keeper hangs or has ended. The next look shows whether a process is left.
-                    if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
-                        warn!(job = %taken.job, "cannot kill its hook now: {error}");
-                    }
-                }
-                tokio::select! {
-                    () = wake.changed() => {}
-                    () = tokio::time::sleep(POLL_EVERY) => {}
-                }
-                continue;
             }
-            Err(error) => return HookResult::failed(format!("lost: its folder cannot be read: {error}")),
-        };
-        return result_of(attempt, Some(&ending), limit);
+            Err(error) if is_killed || is_missing(attempt.folder()) => {
+                return HookResult::failed(format!("lost: its folder cannot be read: {error}"));
+            }
+            Err(error) => {
+                warn!(job = %taken.job, "cannot read the state of its hook; trying again: {error}");
+                modes::restore(&[attempt.folder()]);
+            }
+        }
+        if is_overdue(since, engine.clock.moment(), limit) {
+            // The keeper hangs or has ended. The next read of the state shows whether a process is left.
+            match attempt.on_blocking_thread(Attempt::kill).await {
+                Ok(()) => is_killed = true,
+                Err(error) => warn!(job = %taken.job, "cannot kill its hook now: {error}"),
+            }
+        }
+        tokio::select! {
+            () = wake.changed() => {}
+            () = tokio::time::sleep(POLL_EVERY) => {}
+        }
     }
+}
+
+/// Returns whether a hook that is followed since a moment has to be killed. A clock that was set does not change this.
+fn is_overdue(since: Moment, now: Moment, limit: SignedDuration) -> bool {
+    now.since(since) > limit.saturating_add(KILL_AFTER_TIMEOUT)
 }
 
 fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) -> HookResult {
@@ -162,4 +177,31 @@ fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) 
 /// Returns the text of a file, or an empty text if it cannot be read, because only the exit status is necessary.
 fn read_text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::moment::BootTime;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_does_not_make_a_hook_overdue() {
+        let moment = |wall: i64, boot: i64| Moment {
+            wall: Timestamp::from_second(wall).unwrap(),
+            boot: Some(BootTime::new(Uuid::from_u128(1), boot * 1_000_000)),
+        };
+        let (since, limit) = (moment(1_000, 50), SignedDuration::from_secs(30));
+        for (case, now, expected) in [
+            ("within its limit", moment(1_010, 60), false),
+            ("within the time that its keeper has", moment(1_050, 100), false),
+            ("set forward", moment(90_000, 60), false),
+            ("overdue", moment(1_051, 101), true),
+            ("overdue, set back", moment(10, 101), true),
+        ] {
+            assert_eq!(is_overdue(since, now, limit), expected, "{case}");
+        }
+    }
 }
