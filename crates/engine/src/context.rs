@@ -73,7 +73,7 @@ pub struct Engine {
     /// True if the state folder has been removed or replaced.
     pub state_folder_lost: AtomicBool,
     /// True while the daemon shuts down.
-    pub ending: AtomicBool,
+    pub is_ending: AtomicBool,
     /// Number of the last event that the views show.
     pub seen_by_views: AtomicI64,
     /// Address of the server, as soon as it listens.
@@ -143,7 +143,7 @@ impl Engine {
     ) -> Result<(), WorkSourceError> {
         let loaded = self.loaded();
         for holder in queues::seen_again(queue, source, &loaded.sources, &self.store).await? {
-            if self.undelivered.see(holder, self.clock.now()) {
+            if self.undelivered.report(holder, self.clock.now()) {
                 self.outbox.notify_one();
             }
         }
@@ -179,7 +179,7 @@ impl Engine {
             preparing: Mutex::default(),
             place_locks: Mutex::default(),
             state_folder_lost: AtomicBool::default(),
-            ending: AtomicBool::default(),
+            is_ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             listens_at: OnceLock::new(),
             workspaces: tokio::sync::Mutex::default(),
@@ -277,7 +277,7 @@ impl Engine {
     }
 
     /// Returns whether an attempt of the job still runs on this node, so that the next attempt cannot start yet.
-    pub fn holds(&self, job: &JobId) -> bool {
+    pub fn supervises(&self, job: &JobId) -> bool {
         let is_orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).contains(job);
         is_orphaned || self.running().contains_key(job)
     }

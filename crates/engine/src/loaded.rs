@@ -33,7 +33,7 @@ impl Loaded {
     /// Returns the files of the config and the folders of its work sources. A confined job must not write to these
     /// paths, because text in them is trusted.
     pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
-        let base = &self.sources.setting().base;
+        let base = &self.sources.context().base;
         let folders_of = |agent: &Agent| {
             let schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
             let sources = agent.work_source.iter().chain(schedules);

@@ -81,7 +81,7 @@ impl StateFolder {
     }
 
     /// Returns the folder that programs of one agent use as their home in jobs of strangers.
-    pub fn of_strangers(&self, agent: &AgentName) -> PathBuf {
+    pub fn home_for_strangers(&self, agent: &AgentName) -> PathBuf {
         self.0.join("strangers").join(agent.as_str())
     }
 

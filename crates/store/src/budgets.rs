@@ -16,7 +16,7 @@ use super::{Store, StoreError, jobs};
 
 statements! {
     LOCK_FLEET_BUDGET = sqlite "select 1 as locked" postgres "select 1 as locked, pg_advisory_xact_lock(4921190715)";
-    UNDER_WAY = same "select jobs.agent, attempts.reserved_microdollars, attempts.reserved_tokens, \
+    RUNNING_ATTEMPTS = same "select jobs.agent, attempts.reserved_microdollars, attempts.reserved_tokens, \
         coalesce(attempts.microdollars, 0) as microdollars, coalesce(attempts.tokens, 0) as tokens \
         from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
         where jobs.status = 'running'";
@@ -33,7 +33,7 @@ statements! {
     USAGE_OF_ATTEMPT = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
     SAVE_USAGE = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
         where job_id = $1 and number = $2";
-    USED_NOTHING = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
+    SET_NO_USAGE = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
 }
 
 /// Result of recording the usage of an attempt.
@@ -74,7 +74,7 @@ impl Store {
     }
 
     /// Records the total usage of a running attempt so far.
-    pub async fn hear(
+    pub async fn record_usage(
         &self,
         id: JobId,
         epoch: i64,
@@ -140,7 +140,7 @@ pub(super) async fn end(
         (Some(usage), _) => save_usage(tx, job, usage).await?,
         // With this row, a command that uses no model gets no reservation the next time.
         (None, Outcome::Completed { .. }) => {
-            tx.execute(USED_NOTHING, args![job.id().as_str(), job.attempts()]).await?;
+            tx.execute(SET_NO_USAGE, args![job.id().as_str(), job.attempts()]).await?;
         }
         (None, Outcome::Failed { .. } | Outcome::Cancelled { .. }) => {}
     }
@@ -177,7 +177,7 @@ async fn spending_by_agent(
     limits: &SpendLimits,
 ) -> Result<HashMap<AgentName, Spending>, StoreError> {
     let mut spending_by_agent: HashMap<AgentName, Spending> = HashMap::new();
-    for row in tx.all(UNDER_WAY, args![]).await? {
+    for row in tx.all(RUNNING_ATTEMPTS, args![]).await? {
         let reported = amount(&row, "microdollars", "tokens")?;
         let committed = reported.at_least(amount(&row, "reserved_microdollars", "reserved_tokens")?);
         let running = Spending { reported, committed, ..Spending::default() };

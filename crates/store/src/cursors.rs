@@ -1,15 +1,13 @@
 //! Cursors: the position of an event schedule in the event log.
 
-use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::FiringKey;
-use jiff::Timestamp;
 
 use super::database::db::{Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::{self, NewEvent};
-use super::{Store, StoreError, sessions};
+use super::database::event_log;
+use super::{Store, StoreError};
 
 statements! {
     GET_CURSOR = same "select seq from cursors where schedule_id = $1";
@@ -40,7 +38,7 @@ impl Store {
     }
 
     /// Returns the number of event firings that led to this job one after another, at most `limit`.
-    pub async fn chain_length(&self, job: JobId, limit: u32) -> Result<u32, StoreError> {
+    pub async fn triggered_in_a_row(&self, job: JobId, limit: u32) -> Result<u32, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 let (mut job, mut length) = (Some(job.as_str().to_owned()), 0);
@@ -52,24 +50,6 @@ impl Store {
                     job = row.map_or(Ok(None), |row| row.get("job_id"))?;
                 }
                 Ok(length)
-            })
-        })
-        .await
-    }
-
-    /// Forgets the sessions of an agent on request of a person, and records the event `agent:cleared`.
-    pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                sessions::forget_all(tx, &agent).await?;
-                tx.record(NewEvent {
-                    at: now,
-                    agent: Some(agent),
-                    schedule: None,
-                    job: None,
-                    fact: Fact::AgentCleared,
-                });
-                Ok(())
             })
         })
         .await

@@ -102,12 +102,12 @@ pub struct LedgerRow {
     /// First of its jobs. The id stays after that job is pruned.
     pub job: Option<JobId>,
     /// Its jobs that still exist, in the order of their creation.
-    pub jobs: Vec<JobOfFiring>,
+    pub jobs: Vec<FiringJobRow>,
 }
 
 /// State of a job of a firing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct JobOfFiring {
+pub struct FiringJobRow {
     pub id: JobId,
     pub status: JobStatus,
     pub exit_reason: Option<ExitReason>,
@@ -495,7 +495,7 @@ async fn with_jobs(
 ) -> Result<Vec<LedgerRow>, StoreError> {
     let mut ledger = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let keys: Vec<&str> = ledger.iter().map(|row| row.key.as_str()).collect();
-    let mut jobs: HashMap<String, Vec<JobOfFiring>> = HashMap::new();
+    let mut jobs: HashMap<String, Vec<FiringJobRow>> = HashMap::new();
     for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::to_json(&keys)?]).await? {
         jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
     }
@@ -514,8 +514,8 @@ async fn with_jobs(
     Ok(ledger)
 }
 
-fn read_job(row: &Row) -> Result<JobOfFiring, StoreError> {
-    Ok(JobOfFiring {
+fn read_job(row: &Row) -> Result<FiringJobRow, StoreError> {
+    Ok(FiringJobRow {
         id: row.parse("id")?,
         status: row.parse("status")?,
         exit_reason: row.parse_opt("exit_reason")?,

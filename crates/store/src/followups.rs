@@ -153,7 +153,7 @@ pub(super) async fn chain_of(tx: &mut Tx<'_>, job: &JobId) -> Result<JobId, Stor
 
 /// Removes chains in the transaction that removes jobs, after all jobs are locked. A chain is kept as long as it could
 /// grow, because its limit also counts removed jobs.
-pub(super) async fn jobs_removed(tx: &mut Tx<'_>, mut chains: Vec<JobId>) -> Result<(), StoreError> {
+pub(super) async fn remove_chains(tx: &mut Tx<'_>, mut chains: Vec<JobId>) -> Result<(), StoreError> {
     chains.sort();
     chains.dedup();
     for chain in chains {

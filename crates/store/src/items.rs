@@ -57,12 +57,12 @@ pub struct NewItemClaim {
     pub schedule: Option<ScheduleName>,
     /// Time after which an unfinished claim is given up.
     pub until: Timestamp,
-    pub unless: Unless,
+    pub unless: TakeConditions,
 }
 
 /// Conditions under which an offered item is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Unless {
+pub struct TakeConditions {
     /// Time after which a job must not have released the item.
     pub released_since: Option<Timestamp>,
     /// True if an item that was given up or withdrawn is not taken. False if the caller knows that a person offered the
@@ -71,7 +71,7 @@ pub struct Unless {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakeResult {
     /// The item is taken, for the job that will have this id.
     Ours(JobId),
     /// Another holder in this store has the item.
@@ -166,7 +166,7 @@ impl Store {
         claim: NewItemClaim,
         person: Option<String>,
         now: Timestamp,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<TakeResult, StoreError> {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
@@ -185,7 +185,7 @@ impl Store {
                 if is_taken && resets_failures {
                     failures::forget(tx, &claim.queue, &claim.item.id).await?;
                 }
-                Ok(if is_taken { Taken::Ours(holder) } else { Taken::Held })
+                Ok(if is_taken { TakeResult::Ours(holder) } else { TakeResult::Held })
             })
         })
         .await
@@ -300,17 +300,17 @@ impl Store {
     }
 }
 
-impl Unless {
+impl TakeConditions {
     /// Returns the reason why the item is not taken; `None` if it may be taken.
-    fn obstacle(self, failures: &ItemFailures, max_attempts: u32) -> Option<Taken> {
+    fn obstacle(self, failures: &ItemFailures, max_attempts: u32) -> Option<TakeResult> {
         match failures.state {
-            FailedItem::GivenUp | FailedItem::Withdrawn => self.given_up.then_some(Taken::PutBack),
+            FailedItem::GivenUp | FailedItem::Withdrawn => self.given_up.then_some(TakeResult::PutBack),
             FailedItem::Offered if failures.failures >= max_attempts => {
-                Some(Taken::TooOften { failures: failures.failures })
+                Some(TakeResult::TooOften { failures: failures.failures })
             }
             FailedItem::Offered => {
                 let (since, released) = (self.released_since?, failures.released_at?);
-                (released > since).then_some(Taken::Released)
+                (released > since).then_some(TakeResult::Released)
             }
         }
     }

@@ -66,7 +66,7 @@ use database::db::Tx;
 use database::file::StoreFile;
 use database::health::StoreHealth;
 use database::latency::Latency;
-use database::server::{self, ServerConnection, before_timeout};
+use database::server::{self, ServerConnection, with_statement_timeout};
 use database::shutdown_limit::ShutdownLimit;
 use database::writer::Writer;
 
@@ -82,17 +82,17 @@ pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::{SHUTDOWN_STORE_TIMEOUT, StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
-    Decision, Fired, JobOfFiring, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
+    Decision, Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
     TakePreparing,
 };
 pub use followups::{FollowupOutcome, FollowupsOfJob, NewFollowup};
 pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
-pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, Taken, Unless};
+pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use jobs::JobFilter;
-pub use nodes::{BusyNode, Joined, NodePresence};
+pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use reports::{AttemptLocation, ReportOutcome};
-pub use retention::{Ended, Pruned, RemovedJob};
+pub use retention::{EndedJob, Pruned, RemovedJob};
 pub use sessions::{ProviderAndRuntime, StoredSession};
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
@@ -152,13 +152,13 @@ impl Store {
     {
         let mut server = ServerConnection::acquire(pool).await?;
         let call = async {
-            let begun = before_timeout(server.connection()?.begin()).await;
+            let begun = with_statement_timeout(server.connection()?.begin()).await;
             let mut transaction = begun.map_err(StoreError::connection)?;
             let tx = Tx::postgres(&mut transaction).with_actor(audit::current());
             let mut tx = tx.with_call_time(self.call_time());
             let answer = verb(&mut tx).await?;
             let last_event = tx.write_events().await?;
-            before_timeout(transaction.commit()).await.map_err(StoreError::connection)?;
+            with_statement_timeout(transaction.commit()).await.map_err(StoreError::connection)?;
             self.committed.advance(last_event);
             Ok(answer)
         };
@@ -173,7 +173,7 @@ impl Store {
         let mut server = ServerConnection::acquire(pool).await?;
         let call = async {
             let begin_snapshot = "begin isolation level repeatable read read only";
-            let begun = before_timeout(server.connection()?.begin_with(begin_snapshot)).await;
+            let begun = with_statement_timeout(server.connection()?.begin_with(begin_snapshot)).await;
             let mut transaction = begun.map_err(StoreError::connection)?;
             verb(&mut Tx::postgres(&mut transaction).with_call_time(self.call_time())).await
         };
@@ -208,13 +208,13 @@ impl Store {
     /// Limits all waits because the daemon ends. From now on, all calls together wait at most
     /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. [`Self::silence`] returns the time without an
     /// answer, or without a successful write to the file.
-    pub fn hurry(&self) {
+    pub fn limit_waits(&self) {
         self.shutdown_limit.begin();
     }
 
     /// Returns for how long the server has not answered, or the file could not be written, since [`Self::hurry`].
     /// Returns `None` if the last call succeeded.
-    pub fn silence(&self) -> Option<Duration> {
+    pub fn unanswered_time(&self) -> Option<Duration> {
         self.shutdown_limit.unanswered_time()
     }
 

@@ -44,7 +44,7 @@ pub struct BusyNode {
 
 /// Result of the start of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Joined {
+pub struct NodeJoined {
     /// Step of the wall clock since the last daemon of the node.
     pub step: Option<SignedDuration>,
     /// Start of the oldest other running daemon.
@@ -60,7 +60,7 @@ pub struct NodePresence {
 
 impl NodePresence {
     /// Returns true if other nodes still see the daemon.
-    pub async fn is_seen(&mut self) -> bool {
+    pub async fn is_connected(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let ping = async { connection.ping().await.map_err(StoreError::connection) };
         self.shutdown_limit.during(Box::pin(with_timeout(ping))).await.is_ok()
@@ -70,7 +70,7 @@ impl NodePresence {
 impl Store {
     /// Records the start of a daemon, and returns a step of the wall clock that happened while no daemon of the node
     /// ran.
-    pub async fn join(&self, node: String, now: Timestamp) -> Result<Joined, StoreError> {
+    pub async fn join(&self, node: String, now: Timestamp) -> Result<NodeJoined, StoreError> {
         let others_since = self.others_since(node.clone()).await?;
         self.write(move |tx| {
             Box::pin(async move {
@@ -82,7 +82,7 @@ impl Store {
                 if let Some(step) = step {
                     record_step(tx, node, step, now).await?;
                 }
-                Ok(Joined { step, others_since })
+                Ok(NodeJoined { step, others_since })
             })
         })
         .await
@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// Shows the other nodes that a daemon of this name runs.
-    pub async fn appear(&self, node: &str) -> Result<NodePresence, StoreError> {
+    pub async fn announce_node(&self, node: &str) -> Result<NodePresence, StoreError> {
         let shutdown_limit = Arc::clone(&self.shutdown_limit);
         let Database::Postgres(pool) = &self.database else {
             return Ok(NodePresence { connection: None, shutdown_limit });

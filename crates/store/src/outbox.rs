@@ -19,7 +19,7 @@ statements! {
     GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
     CLAIMS_OF = locked "select * from items where state = 'claiming' and node = $1 order by queue, item";
     DUE_ENTRIES = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
-    DUE_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
+    DUE_OR_NOT_FAILED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
     NEXT_ENTRY = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
     LEASE_ENTRY = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
     // Only entries that this node tried last, and that have failed.
@@ -156,8 +156,10 @@ impl Store {
 
     /// Returns true if an entry is due, or has not failed yet.
     pub async fn has_due_outbox_entry(&self, now: Timestamp) -> Result<bool, StoreError> {
-        self.read(move |tx| Box::pin(async move { Ok(tx.one(DUE_OR_TRIED, args![now]).await?.is_some()) }))
-            .await
+        self.read(move |tx| {
+            Box::pin(async move { Ok(tx.one(DUE_OR_NOT_FAILED, args![now]).await?.is_some()) })
+        })
+        .await
     }
 
     /// Removes a delivered entry with its item.

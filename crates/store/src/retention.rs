@@ -37,7 +37,7 @@ statements! {
 
 /// An ended job that no live job or hook needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedJob {
     pub id: JobId,
     pub agent: AgentName,
     pub at: Timestamp,
@@ -69,12 +69,12 @@ pub enum Pruned {
 impl Store {
     /// Returns every job that may be pruned, in the order of their creation. Excluded are jobs from which a live
     /// job began, because a fork needs the parent's session, and jobs whose hooks have not run.
-    pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<Ended>, StoreError> {
+    pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<EndedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 let rows = tx.all(ENDED_JOBS, args![agent.as_ref().map(AgentName::as_str)]).await?;
                 let ended = rows.iter().map(|row| {
-                    Ok(Ended {
+                    Ok(EndedJob {
                         id: row.parse("id")?,
                         agent: row.parse("agent")?,
                         at: row.time("finished_at")?,
@@ -106,7 +106,7 @@ impl Store {
                         chains.push(chain);
                     }
                 }
-                followups::jobs_removed(tx, chains).await?;
+                followups::remove_chains(tx, chains).await?;
                 Ok(removed)
             })
         })
@@ -119,7 +119,7 @@ impl Store {
             Box::pin(async move {
                 let chain = followups::chain_of(tx, &id).await?;
                 let pruned = prune(tx, &id, None, now).await?;
-                followups::jobs_removed(tx, vec![chain]).await?;
+                followups::remove_chains(tx, vec![chain]).await?;
                 Ok(pruned)
             })
         })

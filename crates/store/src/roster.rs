@@ -25,7 +25,7 @@ impl Store {
                 for (id, configured) in by_id(&roster, &stored) {
                     match configured {
                         Some((agent, schedule)) => load(tx, agent, schedule, renamed.get(&id), now).await?,
-                        None => leave(tx, id, now).await?,
+                        None => record_absent(tx, id, now).await?,
                     }
                 }
                 Ok(())
@@ -87,7 +87,7 @@ async fn load(
 }
 
 /// Records that the config does not have a schedule any more.
-async fn leave(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Result<(), StoreError> {
+async fn record_absent(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Result<(), StoreError> {
     let mut stored = schedules::lock(tx, id).await?;
     if stored.leave(now) {
         schedules::save(tx, &stored).await?;

@@ -91,20 +91,20 @@ impl Store {
     }
 
     /// Records the reason why a schedule cannot fire at present, once for each new reason; `None` removes the reason.
-    pub async fn note_trouble(
+    pub async fn set_delay_reason(
         &self,
         id: ScheduleId,
-        trouble: Option<String>,
+        reason: Option<String>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                if !schedule.trouble(trouble.clone()) {
+                if !schedule.trouble(reason.clone()) {
                     return Ok(());
                 }
                 save(tx, &schedule).await?;
-                if let Some(message) = trouble {
+                if let Some(message) = reason {
                     let (agent, name) = (schedule.agent, Some(schedule.name));
                     let fact = Fact::ScheduleDelayed { message };
                     tx.record(NewEvent { at: now, agent: Some(agent), schedule: name, job: None, fact });

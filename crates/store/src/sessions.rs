@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Outcome;
 use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
 statements! {
-    TURN_TAKEN = same "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
+    RUNNING_JOB_OF_SESSION = same "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
     SET_KEY = same "update jobs set session_key = $2 where id = $1";
     FORGET_SESSIONS = same "update jobs set session_key = null where agent = $1 and status <> 'running' and session_key is not null";
     NEWEST_SESSION = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime, attempts.outcome \
@@ -101,7 +103,7 @@ impl Store {
 
     /// Stores the directory and the runtime of an attempt that is about to start. Returns false if another node has
     /// settled the attempt.
-    pub async fn set_place(
+    pub async fn set_attempt_location(
         &self,
         job: JobId,
         attempt: u32,
@@ -113,6 +115,24 @@ impl Store {
             Box::pin(async move {
                 let row = args![job.as_str(), attempt, directory, runtime];
                 Ok(tx.execute(SET_LOCATION, row).await? == 1)
+            })
+        })
+        .await
+    }
+
+    /// Forgets the sessions of an agent on request of a person, and records the event `agent:cleared`.
+    pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                forget_all(tx, &agent).await?;
+                tx.record(NewEvent {
+                    at: now,
+                    agent: Some(agent),
+                    schedule: None,
+                    job: None,
+                    fact: Fact::AgentCleared,
+                });
+                Ok(())
             })
         })
         .await
@@ -132,7 +152,7 @@ pub(super) async fn is_busy(
     job: Option<&JobId>,
 ) -> Result<bool, StoreError> {
     let args = args![agent.as_str(), key, job.map_or("", JobId::as_str)];
-    Ok(tx.one(TURN_TAKEN, args).await?.is_some())
+    Ok(tx.one(RUNNING_JOB_OF_SESSION, args).await?.is_some())
 }
 
 /// Stores the session key of a job that starts.

@@ -32,7 +32,7 @@ impl Store {
     /// Records the items of a polled list, each by its first key, and returns the keys that have not fired, in the
     /// order of the list: new items, items that came back, and items that were seen but not fired. An unchanged list
     /// writes nothing.
-    pub async fn sight(
+    pub async fn record_sightings(
         &self,
         schedule: ScheduleId,
         list: Vec<FiringKey>,

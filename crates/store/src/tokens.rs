@@ -46,7 +46,7 @@ pub struct NewToken {
 }
 
 impl TokenRecord {
-    pub fn is_good(&self, now: Timestamp) -> bool {
+    pub fn is_valid(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
@@ -109,7 +109,7 @@ impl Store {
         }
         let Some(row) = matching_row else { return Ok(None) };
         let token = read(&row)?;
-        if !token.is_good(now) {
+        if !token.is_valid(now) {
             return Ok(None);
         }
         if token.last_used_at.is_none_or(|last| now.duration_since(last) >= TOKEN_USE_RESOLUTION) {

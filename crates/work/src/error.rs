@@ -73,7 +73,7 @@ impl WorkSourceError {
     }
 
     /// Returns true if there is nothing to report, because the item belongs to another claimant.
-    pub fn is_moot(&self) -> bool {
+    pub fn is_claim_lost(&self) -> bool {
         matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }
 

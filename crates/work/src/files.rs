@@ -7,10 +7,10 @@
 mod folder;
 mod front_matter;
 mod item;
-mod life;
 mod page;
 mod report;
 mod skipped_count;
+mod transitions;
 
 use std::collections::HashSet;
 use std::io;
@@ -24,10 +24,10 @@ use cowhand_core::work::{
 use cowhand_core::work_source::ConfiguredSource;
 
 use self::folder::{Folder, MAX_CLAIMED_ITEM_BYTES};
-use self::life::ItemError;
 use self::skipped_count::KnownFiles;
+use self::transitions::ItemError;
 use super::context::SourceContext;
-use super::{Claimant, Claimer, QueueState, SourceFinding, WorkSource, WorkSourceError};
+use super::{ClaimOwner, Claimant, QueueState, SourceFinding, WorkSource, WorkSourceError};
 use cowhand_system::beneath::NotOpened;
 use cowhand_system::clock::Clock;
 
@@ -168,9 +168,9 @@ impl WorkSource for FilesWorkSource {
         self.blocking(move |files| files.queue_state(&item)).await
     }
 
-    fn claimer(&self, item: &WorkItem) -> Option<Claimer> {
+    fn claim_owner(&self, item: &WorkItem) -> Option<ClaimOwner> {
         let (fleet, holder) = item.metadata.get("claimed_by")?.as_str()?.split_once('/')?;
-        Some(Claimer { fleet: fleet.to_owned(), holder: holder.to_owned() })
+        Some(ClaimOwner { fleet: fleet.to_owned(), holder: holder.to_owned() })
     }
 
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {

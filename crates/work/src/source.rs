@@ -28,7 +28,7 @@ pub struct Claimant {
 
 /// The fleet and the holder that have claimed an item, as its source states them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimer {
+pub struct ClaimOwner {
     pub fleet: String,
     /// Job, or person who claimed by hand.
     pub holder: String,
@@ -53,7 +53,7 @@ pub struct ExpiredClaim {
     /// Description of the claimant and the end of the claim.
     pub left_by: String,
     /// Claimant, if the source states it.
-    pub claimer: Option<Claimer>,
+    pub owner: Option<ClaimOwner>,
 }
 
 /// A queue of work outside cowhand. The methods fit queues that use labels, columns or files.
@@ -143,7 +143,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Returns who has claimed the item, if the item states it. The claim may have expired.
-    fn claimer(&self, _item: &WorkItem) -> Option<Claimer> {
+    fn claim_owner(&self, _item: &WorkItem) -> Option<ClaimOwner> {
         None
     }
 

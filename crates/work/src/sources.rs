@@ -12,7 +12,7 @@ use cowhand_core::work::{
 use cowhand_core::work_source::ConfiguredSource;
 
 use super::context::SourceContext;
-use super::github::People;
+use super::github::AuthorPermissions;
 use super::quota::Quota;
 use super::registry::SourceRegistry;
 use super::source::can_claim_another;
@@ -27,7 +27,7 @@ pub struct WorkSources {
     registry: Arc<SourceRegistry>,
     context: SourceContext,
     created: Mutex<HashMap<AgentName, Vec<CreatedSource>>>,
-    people: People,
+    author_permissions: AuthorPermissions,
 }
 
 #[derive(Debug)]
@@ -131,7 +131,12 @@ impl WorkSources {
     }
 
     pub fn new(registry: Arc<SourceRegistry>, context: SourceContext) -> Self {
-        Self { registry, context, created: Mutex::default(), people: People::default() }
+        Self {
+            registry,
+            context,
+            created: Mutex::default(),
+            author_permissions: AuthorPermissions::default(),
+        }
     }
 
     /// Returns the configured source; `None` if there is none. The same instance is returned as long as the agent's
@@ -162,19 +167,19 @@ impl WorkSources {
         Ok(source)
     }
 
-    pub fn setting(&self) -> &SourceContext {
+    pub fn context(&self) -> &SourceContext {
         &self.context
     }
 
     /// Forgets all sources after a reload, because variables or folders may have changed.
     pub fn clear(&self) {
         self.created.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.people.clear();
+        self.author_permissions.clear();
     }
 
     /// Returns the permissions of authors.
-    pub const fn people(&self) -> &People {
-        &self.people
+    pub const fn author_permissions(&self) -> &AuthorPermissions {
+        &self.author_permissions
     }
 
     /// Returns all available items, the most urgent first, then the oldest. A caller that records claims has to record

@@ -267,7 +267,7 @@ impl WorkListArgs {
 /// Formats why an item was given up, and the command that retries it.
 fn given_up_line(view: &ItemView) -> Option<String> {
     let (why, id) = (view.given_up.as_ref()?, &view.item.id);
-    let (named, condition) = (view.named(), why.condition());
+    let (named, condition) = (view.command_words(), why.condition());
     Some(format!("{id} {}; `cowhand work retry {named}` retries it{condition}", given_up(why)))
 }
 

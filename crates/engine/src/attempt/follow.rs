@@ -39,7 +39,7 @@ impl AttemptTask {
             match Box::pin(self.follow(rules, failures >= MAX_OUTPUT_FAILURES)).await {
                 Ok(Stage::Settle(settlement)) => {
                     if unwritten::is_unwritten(&self.attempt()) {
-                        self.write_up(rules).await;
+                        self.write_output(rules).await;
                     }
                     workspaces::keep_diff(&self.engine, self.job.id(), &rules.redactor).await;
                     return Stage::Settle(settlement);
@@ -192,7 +192,7 @@ impl AttemptTask {
         let mut advances = 0;
         while output.tail.is_behind() {
             let stop_request = *self.stop_requests.borrow();
-            if self.engine.ending.load(Ordering::Relaxed) || stop_request == StopRequest::Detach {
+            if self.engine.is_ending.load(Ordering::Relaxed) || stop_request == StopRequest::Detach {
                 warn!(job = %self.job.id(), "its output is not read to its end; the next start of the daemon settles it");
                 return Ok(None);
             }

@@ -137,7 +137,7 @@ impl AttemptTask {
     async fn launch(&self, spec: &LaunchSpec) -> Result<(), StartError> {
         let (attempt, LaunchSpec { agent, launch, prelude, prompt }) = (self.attempt(), spec);
         let (job, number, runtime) = (self.job.id(), self.job.attempts(), agent.runtime().name());
-        match self.engine.store.set_place(job.clone(), number, &agent.directory, runtime).await {
+        match self.engine.store.set_attempt_location(job.clone(), number, &agent.directory, runtime).await {
             Ok(true) => {}
             Ok(false) => return Err(StartError::LeaseLost),
             Err(error) => {

@@ -57,7 +57,7 @@ impl AttemptTask {
     /// the agent. A session continues only in the directory to which it belongs.
     pub(super) async fn choose_session(&self, rules: &Rules) -> Result<SessionStart, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
-        if let Some(start) = self.after_limit(agent).await? {
+        if let Some(start) = self.session_after_limit(agent).await? {
             return Ok(start);
         }
         let forked = match self.job.origin() {
@@ -92,7 +92,7 @@ impl AttemptTask {
     }
 
     /// Continues the session of a job that a usage limit stopped. Returns `None` for all other jobs.
-    async fn after_limit(&self, agent: &Agent) -> Result<Option<SessionStart>, StoreError> {
+    async fn session_after_limit(&self, agent: &Agent) -> Result<Option<SessionStart>, StoreError> {
         let (store, id) = (&self.engine.store, self.job.id());
         if self.job.parks() == 0 {
             return Ok(None);

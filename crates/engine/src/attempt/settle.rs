@@ -127,8 +127,8 @@ impl AttemptTask {
     /// from which its outcome is made, so the next start settles it.
     pub(super) fn gives_up(&self, deadline: &mut Option<Instant>) -> bool {
         let is_store_unreachable =
-            self.engine.store.silence().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);
-        let is_late = self.engine.ending.load(Ordering::Relaxed)
+            self.engine.store.unanswered_time().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);
+        let is_late = self.engine.is_ending.load(Ordering::Relaxed)
             && *deadline.get_or_insert_with(|| Instant::now() + STOPPING_SETTLE_TIMEOUT) <= Instant::now();
         if is_store_unreachable || is_late {
             warn!(job = %self.job.id(), "its outcome is not stored; the next start of the daemon settles it");
@@ -140,7 +140,7 @@ impl AttemptTask {
     pub(super) async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
         let is_stopping =
-            || self.engine.ending.load(Ordering::Relaxed) || self.engine.store.silence().is_some();
+            || self.engine.is_ending.load(Ordering::Relaxed) || self.engine.store.unanswered_time().is_some();
         while Instant::now() < until && !is_stopping() {
             tokio::time::sleep(FIRST_SETTLE_PAUSE.min(until - Instant::now())).await;
         }

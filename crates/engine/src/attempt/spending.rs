@@ -90,7 +90,7 @@ impl AttemptTask {
 
     async fn store_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
-        Ok(match self.engine.store.hear(id, self.epoch, usage, self.limits()).await? {
+        Ok(match self.engine.store.record_usage(id, self.epoch, usage, self.limits()).await? {
             UsageRecorded::Noted(over) => over,
             UsageRecorded::Fenced => None,
         })

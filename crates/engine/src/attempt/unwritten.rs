@@ -55,19 +55,20 @@ pub(crate) fn is_unwritten(attempt: &Attempt) -> bool {
 
 impl AttemptTask {
     /// Tries again to write the output of an ended attempt to the job's JSONL.
-    pub(super) async fn write_up(&self, rules: &Rules) {
+    pub(super) async fn write_output(&self, rules: &Rules) {
         let (attempt, state, redactor) =
             (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
         let now = self.now();
         let result =
-            cowhand_system::blocking::run_blocking(move || write_up(&attempt, &state, &redactor, now)).await;
+            cowhand_system::blocking::run_blocking(move || write_output(&attempt, &state, &redactor, now))
+                .await;
         if let Err(error) = result {
             warn!(job = %self.job.id(), "cannot write the output of the job; the next start tries again: {error:#}");
         }
     }
 }
 
-fn write_up(
+fn write_output(
     attempt: &Attempt,
     state: &StateFolder,
     redactor: &Redactor,
@@ -94,7 +95,7 @@ pub(crate) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, 
     if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {
         return false;
     }
-    match write_up(attempt, state, &redactor_over(loaded, None), now) {
+    match write_output(attempt, state, &redactor_over(loaded, None), now) {
         Ok(()) => {
             info!(%job, "its output is written now");
             true

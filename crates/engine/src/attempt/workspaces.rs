@@ -179,7 +179,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
 /// Removes or keeps the workspace after an attempt, according to the agent's `cleanup`, if the job has ended.
 pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
-        Ok(Some(stored)) if !stored.is_live() => settle(engine, &stored, true).await,
+        Ok(Some(stored)) if !stored.is_live() => keep_or_remove(engine, &stored, true).await,
         Ok(_) => {}
         Err(error) => warn!(%job, "cannot read its workspace from the store; trying again later: {error}"),
     }
@@ -196,25 +196,25 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
     let mut kept: HashMap<AgentName, Vec<StoredWorkspace>> = HashMap::new();
     for stored in stored.into_iter().filter(|stored| !stored.is_live()) {
         match stored.state {
-            WorkspaceState::Branch => drop_branch(&engine, stored.workspace).await,
+            WorkspaceState::Branch => forget_removed_branch(&engine, stored.workspace).await,
             WorkspaceState::Kept { .. } if stored.job_status.is_none() => remove(&engine, &stored).await,
             WorkspaceState::Kept { until: Some(until) } if until <= now => {
-                settle(&engine, &stored, false).await;
+                keep_or_remove(&engine, &stored, false).await;
             }
             WorkspaceState::Kept { .. } => {
                 kept.entry(stored.workspace.agent.clone()).or_default().push(stored);
             }
             WorkspaceState::Making => remove(&engine, &stored).await,
-            WorkspaceState::Used => settle(&engine, &stored, true).await,
+            WorkspaceState::Used => keep_or_remove(&engine, &stored, true).await,
         }
     }
     for (agent, kept) in kept {
-        limit(&engine, &agent, kept).await;
+        enforce_max_kept(&engine, &agent, kept).await;
     }
 }
 
 /// Keeps the newest workspaces that fit into `max_kept`, and removes the others.
-async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspace>) {
+async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspace>) {
     // The largest limit of the agent and its schedules applies, because their workspaces are counted together.
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(agent);
@@ -238,7 +238,7 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspac
 
 /// Keeps or removes the workspace of an ended job. If `for_session` is true, the workspace is kept while its session
 /// may continue.
-async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
+async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
     let Some(status) = stored.job_status else { return remove(engine, stored).await };
     let roster = Arc::clone(&engine.loaded().roster);
     // For an agent that was removed from the config, the workspaces of failed jobs are kept.
@@ -295,7 +295,7 @@ async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {
 }
 
 /// Removes the workspaces of jobs that were pruned or deleted.
-pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
+pub(crate) async fn remove_workspaces_of(engine: Arc<Engine>, jobs: Vec<JobId>) {
     match removal::workspaces_of(&engine.store, engine.home.node.clone(), jobs).await {
         Ok(stored) => {
             for stored in stored.iter().filter(|stored| stored.job_status.is_none()) {
@@ -306,7 +306,7 @@ pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
     }
 }
 
-async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
+async fn forget_removed_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let is_removed = {
         let workspace = workspace.clone();
         run_git(move || workspace::branch_is_removed(&workspace)).await

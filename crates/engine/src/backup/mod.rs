@@ -132,12 +132,12 @@ pub async fn inspect(path: &Path) -> anyhow::Result<BackupCounts> {
         bail!("it is empty");
     }
     let mut backup = BackupFile::open(path).await?;
-    let contents = look_into(&mut backup).await;
+    let contents = count_contents(&mut backup).await;
     backup.close().await?;
     contents
 }
 
-async fn look_into(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
+async fn count_contents(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
     let jobs = backup.check().await?;
     let mut outputs = 0;
     for name in backup.names().await?.unwrap_or_default() {

@@ -23,7 +23,7 @@ pub struct Restored {
     /// Path of the replaced store.
     pub replaced: Option<PathBuf>,
     /// Error that prevented the output of a job from matching the store.
-    pub trouble: Option<io::Error>,
+    pub output_error: Option<io::Error>,
 }
 
 /// Replaces the store by the backup `from`. The caller must hold the lock of the state folder. If the backup is not
@@ -68,7 +68,7 @@ async fn restore_by(
     rows.remove_unknown(state);
     let outputs = Outputs { state, rows: &rows.0, replaced: replaced.as_deref().map(folder_of) };
     let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());
-    Ok(Restored { contents, replaced, trouble: matched.err() })
+    Ok(Restored { contents, replaced, output_error: matched.err() })
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {

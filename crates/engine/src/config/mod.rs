@@ -88,7 +88,7 @@ fn ignored(ignored_file: &Path, file: &Path) -> String {
 
 /// Returns the configs in the parent directories that include this file under `fleets` or `agents`, the nearest first.
 /// A config that cannot be read counts as one that includes nothing.
-pub fn listing(file: &Path) -> Vec<PathBuf> {
+pub fn including_configs(file: &Path) -> Vec<PathBuf> {
     let Ok(file) = file.canonicalize() else { return Vec::new() };
     let in_directory =
         |directory: &Path| NAMES.iter().map(|name| directory.join(name)).find(|file| file.is_file());

@@ -35,8 +35,8 @@ pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::
     {
         tokio::time::sleep(POLL_EVERY).await;
     }
-    engine.store.hurry();
-    while engine.store.silence().is_none_or(|waited| waited < SILENT_STORE_WARNING_AFTER) {
+    engine.store.limit_waits();
+    while engine.store.unanswered_time().is_none_or(|waited| waited < SILENT_STORE_WARNING_AFTER) {
         tokio::time::sleep(POLL_EVERY).await;
     }
     let seconds = SHUTDOWN_STORE_TIMEOUT.as_secs();
@@ -73,7 +73,7 @@ impl Daemon {
         };
         // An entry that cannot be written stays due, so the wait has a limit. The time already spent on waiting for the
         // store counts.
-        let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.silence().unwrap_or_default());
+        let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.unanswered_time().unwrap_or_default());
         let (outbox, hooks) =
             tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));
         if outbox.is_err() {
@@ -107,7 +107,7 @@ impl Daemon {
     pub(super) async fn end(mut self, mut lifecycle: watch::Receiver<Lifecycle>) {
         self.triggers.stop().await;
         self.pruning.stop();
-        self.engine.ending.store(true, Ordering::Relaxed);
+        self.engine.is_ending.store(true, Ordering::Relaxed);
         let keep_agents = *lifecycle.borrow_and_update() == Lifecycle::Leaving;
         let stop_request = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
         if !keep_agents {

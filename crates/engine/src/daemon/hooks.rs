@@ -85,7 +85,7 @@ async fn supervise(engine: Arc<Engine>, taken: TakenHook) {
     if taken.run.tries < MAX_PANICKED_TRIES {
         return renew(&engine, &taken, HOOK_RETRY_AFTER).await;
     }
-    settle(&engine, &taken, HookResult::failed(panicked.to_string())).await;
+    store_result(&engine, &taken, HookResult::failed(panicked.to_string())).await;
 }
 
 async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
@@ -99,7 +99,7 @@ async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
                 }
             };
             fault::point("hook_ended");
-            settle(engine, taken, result).await;
+            store_result(engine, taken, result).await;
         }
         // Somebody removed the job, and its hooks with it.
         Ok(None) => {}
@@ -117,7 +117,7 @@ async fn renew(engine: &Engine, taken: &TakenHook, time: SignedDuration) {
     }
 }
 
-async fn settle(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
+async fn store_result(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
     for failures in 1..=MAX_WRITES {
         match write(engine, taken, &result).await {
             Ok(()) => {

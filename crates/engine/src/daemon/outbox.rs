@@ -106,7 +106,7 @@ impl Outbox {
             Err(error) => error,
         };
         let kept_until = Self::kept_until(&entry);
-        if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
+        if error.is_claim_lost() || (error.is_missing() && kept_until <= self.now()) {
             warn!(%item, "the report to the work source is dropped: {error}");
             // Failures with the old text of the item do not count for the new text.
             if matches!(error, WorkSourceError::Replaced(_)) {
@@ -207,7 +207,7 @@ impl Outbox {
                 self.engine.nudge.notify_one();
                 Ok(())
             }
-            Err(error) if error.is_moot() || (error.is_missing() && held.until <= self.now()) => {
+            Err(error) if error.is_claim_lost() || (error.is_missing() && held.until <= self.now()) => {
                 self.cancel_lost(&held, &error).await
             }
             Err(error) => {
@@ -251,7 +251,7 @@ impl Outbox {
 /// of the job does not apply to that new work.
 async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
-    let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);
+    let is_claimed = |item| source.claim_owner(item).is_some_and(|owner| owner.holder == held.holder);
     // A source whose items do not show their claim checks this itself.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());

@@ -54,7 +54,7 @@ pub struct ImmediateStarter<'a> {
     pub prewarm_cgroup: &'a (dyn Fn() + Sync),
     /// Callback that returns whether this process has an attempt task for a job. Such a job is not lost, even if its
     /// lease has expired: the process may have been suspended between two ticks.
-    pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
+    pub supervises: &'a (dyn Fn(&JobId) -> bool + Sync),
     /// Callback for each claimed job, with its epoch, before the next plan.
     pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
 }
@@ -129,7 +129,7 @@ async fn act(
         Action::CancelPrevious { job } => {
             store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
         }
-        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|at_once| (at_once.holds)(&job)) => {
+        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|at_once| (at_once.supervises)(&job)) => {
             Ok(false)
         }
         Action::Expire { job, epoch } => {

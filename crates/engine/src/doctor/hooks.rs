@@ -10,7 +10,7 @@ use cowhand_work::WorkSources;
 
 /// Returns only problems, because a fleet may have many hooks.
 pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
-    let is_set = |name: &str| sources.setting().variable(name).is_some();
+    let is_set = |name: &str| sources.context().variable(name).is_some();
     let findings_of = |agent: &Agent| {
         let lists = [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)];
         let hooks = lists.into_iter().flat_map(|(list, hooks)| {

@@ -114,7 +114,7 @@ fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>)
         let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
             return None;
         };
-        let is_missing = |name: &&str| sources.setting().variable(name).is_none();
+        let is_missing = |name: &&str| sources.context().variable(name).is_none();
         let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
         let missing = missing.join(", ");
         let found = if secret.is_none() && secret_env.is_none() && !allow_unsigned {
@@ -155,7 +155,7 @@ fn untaken(sources: &WorkSources, roster: &Roster, queue: &queues::Queue) -> Opt
 /// Checks that the configured work sources can be used.
 async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (agent, config) in queues::named(roster) {
+    for (agent, config) in queues::configured_sources(roster) {
         let found = match sources.source(agent, config) {
             Ok(source) => tokio::time::timeout(SOURCE_TIMEOUT, source.check()).await.unwrap_or_else(|_| {
                 vec![work::SourceFinding::problem(

@@ -15,7 +15,7 @@ pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     schedules
         .filter_map(|(agent, schedule)| {
             let error =
-                sources.people().check(&permission_access(agent, schedule)?, sources.setting()).err()?;
+                sources.author_permissions().check(&permission_access(agent, schedule)?, sources.context()).err()?;
             let what = format!("trust of {}/{}", agent.name, schedule.name);
             let why = format!(
                 "{error}; `min_permission` needs access to GitHub, and no job of this schedule starts without it"

@@ -28,7 +28,7 @@ pub enum Delivered {
 
 impl Delivered {
     /// Returns whether the delivery reports something that was not known before.
-    pub const fn is_news(&self) -> bool {
+    pub const fn is_new(&self) -> bool {
         match self {
             Self::New(_) | Self::Preparing | Self::Filtered => true,
             Self::Duplicate | Self::Ping => false,

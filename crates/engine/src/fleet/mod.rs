@@ -92,7 +92,7 @@ pub enum AgentSource {
 #[derive(Debug)]
 pub struct Fleet {
     engine: Arc<Engine>,
-    source_parts: SourceParts,
+    source_parts: SourceInputs,
     config: Option<PathBuf>,
     lifecycle: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
@@ -170,7 +170,7 @@ impl Fleet {
                 (None, PathBuf::new(), contents)
             }
         };
-        let source_parts = SourceParts { base, clock: clock.clone(), registry: Arc::new(work_sources) };
+        let source_parts = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
         let loaded = source_parts.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
         let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
@@ -450,13 +450,13 @@ impl Fleet {
 
 /// The values from which work sources are made; they do not change while the fleet runs.
 #[derive(Debug)]
-struct SourceParts {
+struct SourceInputs {
     base: PathBuf,
     clock: Clock,
     registry: Arc<SourceRegistry>,
 }
 
-impl SourceParts {
+impl SourceInputs {
     /// Builds the loaded config with new work sources, because variables and folders may have changed.
     fn loaded(&self, contents: ConfigContents) -> Loaded {
         let ConfigContents { roster, variables, shown, files } = contents;

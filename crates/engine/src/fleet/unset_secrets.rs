@@ -23,7 +23,7 @@ pub(super) async fn note_webhook_problems(engine: &Engine) -> Result<(), StoreEr
                 continue;
             }
         }
-        engine.store.note_trouble(schedule, problem, engine.clock.now()).await?;
+        engine.store.set_delay_reason(schedule, problem, engine.clock.now()).await?;
     }
     Ok(())
 }
@@ -38,7 +38,7 @@ fn webhook_problems(
         for schedule in &agent.schedules {
             let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else { continue };
             let names: Vec<&str> = schedule.trigger.secret_names().collect();
-            let is_set = |name: &&str| loaded.sources.setting().variable(name).is_some();
+            let is_set = |name: &&str| loaded.sources.context().variable(name).is_some();
             let is_unsigned = names.is_empty() && *allow_unsigned;
             let is_usable =
                 names.iter().any(is_set) || secret.is_some() || (is_unsigned && public_address.is_none());

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::{Fleet, FleetError, find_item};
 use crate::queues::{self, ItemPlace, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
-use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
-use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
+use cowhand_store::{HeldItem, NewItemClaim, TakeConditions, TakeResult};
+use cowhand_work::{ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
 impl Fleet {
     /// Claims an item for a person, so that no agent takes it.
@@ -33,11 +33,11 @@ impl Fleet {
             agent: queue.agents.first().cloned().ok_or_else(|| FleetError::NoItem(id.clone()))?,
             schedule: None,
             until,
-            unless: Unless::default(),
+            unless: TakeConditions::default(),
         };
         match self.store().take_item(claim, Some(holder.clone()), now).await? {
-            Taken::Ours(_) => {}
-            Taken::Held | Taken::TooOften { .. } | Taken::PutBack | Taken::Released => {
+            TakeResult::Ours(_) => {}
+            TakeResult::Held | TakeResult::TooOften { .. } | TakeResult::PutBack | TakeResult::Released => {
                 if let Some(error) = undelivered_error(&view) {
                     return Err(error);
                 }
@@ -261,8 +261,8 @@ impl Fleet {
         now: Timestamp,
     ) -> Result<Claimant, FleetError> {
         let fleet = self.store().fleet_id().await?;
-        let claimer = queue.source.claimer(item).filter(|claimer| claimer.fleet == fleet);
-        if let Some(Claimer { holder, .. }) = claimer {
+        let owner = queue.source.claim_owner(item).filter(|owner| owner.fleet == fleet);
+        if let Some(ClaimOwner { holder, .. }) = owner {
             if let Ok(job) = holder.parse::<JobId>()
                 && self
                     .store()
@@ -345,7 +345,7 @@ fn undelivered_error(view: &ItemView) -> Option<FleetError> {
         None => format!("the outcome of {holder}"),
     };
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
-    let named = view.named();
+    let named = view.command_words();
     let why = format!(
         "the work source has not received the report on {action} yet{why}; cowhand tries again. `cowhand work \
          release {named}` drops the report and releases the item, or forgets the item if the source no longer has it"

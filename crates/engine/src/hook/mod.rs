@@ -94,7 +94,7 @@ struct HookCall<'a> {
 impl HookCall<'_> {
     /// Returns a variable of the environment or of `.env`.
     fn variable(&self, name: &str) -> Result<String, HookResult> {
-        let found = self.loaded.sources.setting().variable(name);
+        let found = self.loaded.sources.context().variable(name);
         found.ok_or_else(|| HookResult::failed(format!("the environment variable {name} is not set")))
     }
 }
@@ -124,11 +124,11 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResu
         return HookResult::skipped(format!("`when: {path}` is not true"));
     }
     let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
-    call.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
+    call.run_action(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
 }
 
 impl HookCall<'_> {
-    async fn go(&self, hook: &Hook) -> HookResult {
+    async fn run_action(&self, hook: &Hook) -> HookResult {
         let result = match &hook.action {
             HookAction::Shell { command, timeout } => shell::run(self, command, *timeout).await,
             HookAction::Webhook { .. } => webhook::send(self, &hook.action).await,

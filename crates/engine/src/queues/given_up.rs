@@ -109,7 +109,7 @@ pub(super) fn to_trigger(roster: &Roster, base: &Path, queue: &str) -> Option<Ta
 pub async fn given_up(
     store: &Store,
     roster: &Roster,
-    setting: &SourceContext,
+    context: &SourceContext,
 ) -> Result<Vec<GivenUpItem>, StoreError> {
     let failed = store.item_failures().await?;
     if failed.is_empty() {
@@ -120,13 +120,13 @@ pub async fn given_up(
         held.iter().any(|held| held.queue == failed.queue && held.item.id == failed.id)
     };
     let mut items = Vec::new();
-    let names = QueueAgents::of(roster, &setting.base);
+    let names = QueueAgents::of(roster, &context.base);
     for failed in failed.iter().filter(|failed| !is_held(failed)) {
         let (mut max_failures, mut taken_by, mut agents) = (0, Vec::new(), Vec::new());
         for agent in &roster.agents {
             for owner in source_owners(agent) {
                 let Some(config) = owner.config() else { continue };
-                if config.queue(&setting.base) == failed.queue {
+                if config.queue(&context.base) == failed.queue {
                     max_failures = max_failures.max(config.rules().max_attempts());
                     if !agents.contains(&agent.name) {
                         agents.push(agent.name.clone());
@@ -139,7 +139,7 @@ pub async fn given_up(
         }
         if !agents.is_empty() && failed.is_given_up(max_failures) {
             let title = failed.item.as_ref().map(|item| item.title.clone()).unwrap_or_default();
-            let to_trigger = to_trigger(roster, &setting.base, &failed.queue);
+            let to_trigger = to_trigger(roster, &context.base, &failed.queue);
             let (id, given_up) = (failed.id.clone(), GivenUp { to_trigger, ..failed.into() });
             let needed = names.needed_for(&failed.queue);
             items.push(GivenUpItem { id, title, given_up, taken_by, agents, needed });

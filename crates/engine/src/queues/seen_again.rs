@@ -24,7 +24,7 @@ struct Holders {
 
 impl SeenAgain {
     /// Records that the item of this holder is in its source. Returns whether its result has to be delivered now.
-    pub fn see(&self, holder: String, now: Timestamp) -> bool {
+    pub fn report(&self, holder: String, now: Timestamp) -> bool {
         let mut holders = self.lock();
         holders.reported_at.retain(|_, at| now.duration_since(*at).abs() < REPORT_AGAIN_AFTER);
         if holders.reported_at.contains_key(&holder) {
@@ -52,11 +52,14 @@ mod tests {
     fn a_holder_is_reported_again_only_after_a_pause() {
         let seen = SeenAgain::default();
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
-        let see = |holder: &str, seconds| seen.see(holder.to_owned(), at(seconds));
-        assert_eq!([see("a", 0), see("a", 1), see("b", 1), see("a", 14)], [true, false, true, false]);
+        let report = |holder: &str, seconds| seen.report(holder.to_owned(), at(seconds));
+        assert_eq!(
+            [report("a", 0), report("a", 1), report("b", 1), report("a", 14)],
+            [true, false, true, false]
+        );
         assert_eq!(seen.take().len(), 2);
         assert!(seen.take().is_empty());
-        assert!(see("a", 15), "the pause is over");
-        assert!(see("a", -3600), "the clock was set back");
+        assert!(report("a", 15), "the pause is over");
+        assert!(report("a", -3600), "the clock was set back");
     }
 }

@@ -42,7 +42,7 @@ pub async fn skipped_files(sources: &WorkSources, roster: &Roster) -> Vec<Skippe
         if files == 0 {
             continue;
         }
-        let base = &sources.setting().base;
+        let base = &sources.context().base;
         let owners = roster.agents.iter().flat_map(source_owners);
         let owners =
             owners.filter(|owner| owner.config().is_some_and(|config| config.queue(base) == queue.name));

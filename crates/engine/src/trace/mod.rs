@@ -50,7 +50,7 @@ impl Traces {
     /// Starts sending traces. Invalid settings only cause a warning, because traces are not essential.
     pub async fn start(engine: &Arc<Engine>) -> Result<Self, StoreError> {
         let loaded = engine.loaded();
-        let variable = |name: &str| loaded.sources.setting().variable(name);
+        let variable = |name: &str| loaded.sources.context().variable(name);
         let exporter = Collector::configured(loaded.roster.traces.as_ref(), variable).and_then(|collector| {
             collector.map(|collector| Exporter::new(collector, &engine.home.node)).transpose()
         });

@@ -188,9 +188,9 @@ fn attributes(pairs: &[(&'static str, Attribute)]) -> Vec<Value> {
     let value = |attribute: &Attribute| match attribute {
         Attribute::Text(text) => json!({"stringValue": text}),
         // A 64-bit integer is written as text, and is signed.
-        Attribute::Whole(number) => json!({"intValue": number.min(&i64::MAX.cast_unsigned()).to_string()}),
+        Attribute::Integer(number) => json!({"intValue": number.min(&i64::MAX.cast_unsigned()).to_string()}),
         Attribute::Number(number) => json!({"doubleValue": number}),
-        Attribute::Truth(truth) => json!({"boolValue": truth}),
+        Attribute::Boolean(truth) => json!({"boolValue": truth}),
     };
     pairs.iter().map(|(key, attribute)| json!({"key": key, "value": value(attribute)})).collect()
 }

@@ -31,9 +31,9 @@ pub(super) struct Span {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Attribute {
     Text(String),
-    Whole(u64),
+    Integer(u64),
     Number(f64),
-    Truth(bool),
+    Boolean(bool),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -140,7 +140,7 @@ pub(super) fn of_job(
         let name = format!("tool {}", call.name);
         let mut span = ids.make(&format!("tool {index}"), Some(parent), name, (start, end));
         span.attributes.push(("cowhand.tool", Attribute::Text(call.name.clone())));
-        span.attributes.push(("cowhand.answered", Attribute::Truth(call.end.is_some())));
+        span.attributes.push(("cowhand.answered", Attribute::Boolean(call.end.is_some())));
         if call.failed {
             span.status = SpanStatus::Error(None);
         }
@@ -170,8 +170,8 @@ fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, wind
     text("cowhand.error_kind", record.error.as_ref().map(|error| error.kind.to_string()));
     text("cowhand.due", history.due.map(|due| due.to_string()));
     text("cowhand.work_item", record.work_item.as_ref().map(|item| item.id.to_string()));
-    span.attributes.push(("cowhand.attempts", Attribute::Whole(record.attempt.into())));
-    span.attributes.push(("cowhand.tool_calls", Attribute::Whole(calls.count)));
+    span.attributes.push(("cowhand.attempts", Attribute::Integer(record.attempt.into())));
+    span.attributes.push(("cowhand.tool_calls", Attribute::Integer(calls.count)));
     span.attributes.extend(usage_attributes(record));
     span.link = history.job.origin().map(|(Origin::ForkOf(id) | Origin::RetryOf(id))| {
         let origin = Ids::of(&ids.fleet, id);
@@ -188,12 +188,12 @@ fn usage_attributes(record: &JobRecord) -> Vec<(&'static str, Attribute)> {
         total.add(model);
     }
     let mut attributes = vec![
-        ("cowhand.tokens.input", Attribute::Whole(total.input_tokens)),
-        ("cowhand.tokens.output", Attribute::Whole(total.output_tokens)),
-        ("cowhand.tokens.cache_creation", Attribute::Whole(total.cache_creation_input_tokens)),
-        ("cowhand.tokens.cache_read", Attribute::Whole(total.cache_read_input_tokens)),
+        ("cowhand.tokens.input", Attribute::Integer(total.input_tokens)),
+        ("cowhand.tokens.output", Attribute::Integer(total.output_tokens)),
+        ("cowhand.tokens.cache_creation", Attribute::Integer(total.cache_creation_input_tokens)),
+        ("cowhand.tokens.cache_read", Attribute::Integer(total.cache_read_input_tokens)),
     ];
-    attributes.extend(usage.num_turns.map(|turns| ("cowhand.turns", Attribute::Whole(turns))));
+    attributes.extend(usage.num_turns.map(|turns| ("cowhand.turns", Attribute::Integer(turns))));
     attributes.extend(usage.total_cost_usd.map(|dollars| ("cowhand.cost_usd", Attribute::Number(dollars))));
     attributes
 }
@@ -205,7 +205,7 @@ fn attempt_part(attempt: &PastAttempt) -> String {
 fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
     let part = attempt_part(attempt);
     let mut span = ids.make(&part, Some(ids.root()), part.clone(), window);
-    span.attributes.push(("cowhand.attempt", Attribute::Whole(attempt.number.into())));
+    span.attributes.push(("cowhand.attempt", Attribute::Integer(attempt.number.into())));
     span.attributes.push(("cowhand.node", Attribute::Text(attempt.node.clone())));
     let Some(outcome) = &attempt.outcome else { return span };
     span.attributes.push(("cowhand.status", Attribute::Text(outcome.status().to_string())));

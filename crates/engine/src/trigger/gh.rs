@@ -79,7 +79,11 @@ impl Gh {
     }
 
     /// Returns the permission of a person in the repository; `host` is the host of a GitHub Enterprise.
-    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<AuthorPermission> {
+    pub(super) async fn permission(
+        &self,
+        login: &str,
+        host: Option<&str>,
+    ) -> anyhow::Result<AuthorPermission> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
         match self.answer::<CollaboratorPermission>(self.api(&path, host)).await {
             Ok(answer) => Ok(answer.permission()),
@@ -141,18 +145,18 @@ struct Entry {
     head_ref_oid: Option<String>,
     base_ref_name: Option<String>,
     is_draft: Option<bool>,
-    head_repository: Option<Home>,
+    head_repository: Option<HeadRepository>,
     head_repository_owner: Option<Person>,
 }
 
 /// The head repository. Some versions of `gh` return only its name.
 #[derive(Debug, Deserialize)]
-struct Home {
+struct HeadRepository {
     #[serde(default)]
     name: String,
 }
 
-fn full_name(owner: Option<Person>, home: Option<Home>) -> Option<String> {
+fn full_name(owner: Option<Person>, home: Option<HeadRepository>) -> Option<String> {
     let (owner, home) = (owner?.login, home?.name);
     (!owner.is_empty() && !home.is_empty()).then(|| format!("{owner}/{home}"))
 }
@@ -201,7 +205,7 @@ mod tests {
 
     /// `gh` gives the same answer for a person without permission and for a repository that its login cannot see.
     #[tokio::test]
-    async fn who_cannot_look_knows_nothing_of_anybody() {
+    async fn a_login_without_access_to_the_repository_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let unknown = "echo 'gh: Not Found (HTTP 404)' >&2; exit 1";
         for (of_person, of_repo, expected) in [
@@ -226,9 +230,9 @@ mod tests {
             std::fs::write(&program, format!("#!/bin/sh\ncase \"$2\" in {cases} esac\n")).unwrap();
             std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
             let shown = format!("{of_person} / {of_repo}");
-            let standing = Gh { program, repo: "o/r".to_owned() }.standing("ann", None).await;
-            match (standing, expected) {
-                (Ok(standing), expected) => assert_eq!(Ok(standing), expected, "{shown}"),
+            let permission = Gh { program, repo: "o/r".to_owned() }.permission("ann", None).await;
+            match (permission, expected) {
+                (Ok(permission), expected) => assert_eq!(Ok(permission), expected, "{shown}"),
                 (Err(error), Err(expected)) => {
                     assert!(error.to_string().ends_with(expected), "{shown}: {error}");
                 }

@@ -86,8 +86,8 @@ impl PollingStrategy {
     /// Waits until the next poll. A wait that the source asked for has precedence over a wake.
     async fn wait(&mut self) {
         let sleep = tokio::time::sleep(self.delay());
-        let hears = self.retry_after.is_none() && !self.looks_again;
-        let wake = self.wake.as_mut().filter(|_| hears);
+        let accepts_wakes = self.retry_after.is_none() && !self.looks_again;
+        let wake = self.wake.as_mut().filter(|_| accepts_wakes);
         let woken = async {
             let Some(wake) = wake else { return std::future::pending().await };
             if wake.changed().await.is_err() {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wish_of_the_outside_counts_instead() {
+    async fn retry_after_replaces_the_interval() {
         let (source, _) = source(1);
         let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
         let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wake_does_not_break_a_promise_to_wait() {
+    async fn a_wake_does_not_shorten_retry_after() {
         let (source, _) = source(1);
         let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
         let wake = watch::Sender::new(());

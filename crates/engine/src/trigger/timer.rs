@@ -12,8 +12,8 @@ use cowhand_core::trigger::FiringContext;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::setting::Setting;
 use super::strategy::{FatalTriggerError, Task, TriggerStrategy, stopped};
+use super::strategy_context::StrategyContext;
 use cowhand_system::clock::Clock;
 
 /// All due times of one schedule. An interval is counted from the time at which its task was passed on.
@@ -32,12 +32,12 @@ impl Timer {
         Self { clock, roster, record }
     }
 
-    pub(super) fn of(setting: &Setting) -> anyhow::Result<Self> {
-        let roster = setting.roster();
+    pub(super) fn of(context: &StrategyContext) -> anyhow::Result<Self> {
+        let roster = context.roster();
         let (agent, schedule) = roster
-            .schedule(setting.schedule_id())
+            .schedule(context.schedule_id())
             .ok_or_else(|| FatalTriggerError("the fleet no longer has this schedule".to_owned()))?;
-        Ok(Self::new(agent.clone(), schedule.clone(), setting.clock().clone()))
+        Ok(Self::new(agent.clone(), schedule.clone(), context.clock().clone()))
     }
 
     async fn next(&mut self) -> Vec<Task> {

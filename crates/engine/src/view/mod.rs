@@ -83,7 +83,7 @@ impl Views {
     }
 
     /// Restores files that somebody deleted or changed, and writes the changes since the last run.
-    pub async fn mend(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
+    pub async fn repair(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         for job in store.jobs(JobFilter::default(), MAX_MENDED_JOBS).await? {
             let mut log = OutputLog::new(&self.state, job.id());

@@ -129,7 +129,7 @@ impl Story {
             node: "node",
             lease,
             prewarm_cgroup: &|| (),
-            holds: &|_| false,
+            supervises: &|_| false,
             begin: &mut begin,
         };
         let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();

@@ -15,7 +15,7 @@ use crate::Store;
 impl Store {
     /// Fails if `location` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is
     /// not an error, because opening creates it.
-    pub async fn check_place(location: &str) -> Result<(), StoreError> {
+    pub async fn check_location(location: &str) -> Result<(), StoreError> {
         let open_error = |location: String| {
             move |why: sqlx::Error| StoreError::Open { location, why: open::server_message(&why) }
         };

@@ -13,7 +13,7 @@ use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
 use super::dialect::{Statement, statements};
 use super::error::StoreError;
 use super::event_log::NewEvent;
-use super::server::before_timeout;
+use super::server::with_statement_timeout;
 
 statements! {
     DATABASE_CLOCK = sqlite "select null as now"
@@ -91,7 +91,7 @@ impl<'c> Tx<'c> {
             Connection::Sqlite(c) => {
                 bind_sqlite(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
             }
-            Connection::Postgres(c) => before_timeout(bind_postgres(sql, args).execute(&mut **c))
+            Connection::Postgres(c) => with_statement_timeout(bind_postgres(sql, args).execute(&mut **c))
                 .await
                 .map(|done| done.rows_affected()),
         };
@@ -104,7 +104,7 @@ impl<'c> Tx<'c> {
                 .fetch_all(&mut **c)
                 .await
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect()),
-            Connection::Postgres(c) => before_timeout(bind_postgres(sql, args).fetch_all(&mut **c))
+            Connection::Postgres(c) => with_statement_timeout(bind_postgres(sql, args).fetch_all(&mut **c))
                 .await
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect()),
         };
@@ -120,7 +120,9 @@ impl<'c> Tx<'c> {
         use sqlx::{Executor, SqlSafeStr};
         let prepared = match &mut self.connection {
             Connection::Sqlite(c) => c.prepare(sql.sqlite.into_sql_str()).await.map(drop),
-            Connection::Postgres(c) => before_timeout(c.prepare(sql.postgres.into_sql_str())).await.map(drop),
+            Connection::Postgres(c) => {
+                with_statement_timeout(c.prepare(sql.postgres.into_sql_str())).await.map(drop)
+            }
         };
         prepared.map_err(|error| StoreError::statement(sql.name, error))
     }

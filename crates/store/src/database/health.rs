@@ -54,7 +54,7 @@ impl StoreHealth {
 impl Store {
     /// Returns the reason why nothing can be written, if there is one: the file was removed or replaced, it is damaged,
     /// or the last write failed.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn write_problem(&self) -> Option<String> {
         if let Some(damage) = self.health.damage.get() {
             return Some(damage.clone());
         }

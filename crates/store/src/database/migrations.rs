@@ -69,20 +69,20 @@ mod tests {
 
     use super::*;
 
-    /// The list has every file, with the number, the description and the checksum that sqlx reads from the folder.
+    /// The migrators have every file, with the number, the description and the checksum that sqlx reads from the folder.
     #[tokio::test]
-    async fn the_list_is_what_the_folders_hold() {
-        for (folder, list_query) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
+    async fn the_migrators_equal_the_migration_folders() {
+        for (folder, migrator) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(folder);
             let read = Migrator::new(folder.as_path()).await.unwrap();
-            let stored_columns = |migrator: &Migrator| {
+            let facts = |migrator: &Migrator| {
                 let fact = |migration: &Migration| {
                     let Migration { version, description, checksum, no_tx, .. } = migration.clone();
                     (version, description, checksum, no_tx)
                 };
                 migrator.iter().map(fact).collect::<Vec<_>>()
             };
-            assert_eq!(stored_columns(list_query), stored_columns(&read), "{}", folder.display());
+            assert_eq!(facts(migrator), facts(&read), "{}", folder.display());
         }
     }
 }

@@ -72,7 +72,7 @@ impl Drop for ServerConnection {
 }
 
 /// Waits for the answer to a statement, at most for [`STATEMENT_TIMEOUT`].
-pub(crate) async fn before_timeout<T>(
+pub(crate) async fn with_statement_timeout<T>(
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
     timeout(STATEMENT_TIMEOUT, statement).await.unwrap_or_else(|_| {

@@ -197,10 +197,10 @@ async fn recorded_usage_counts_after_the_node_is_lost(db: TestDb) {
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let epoch = claimed(&store, &first, limits()).await;
     for dollars in [0.5, 1.0, 1.25] {
-        let recorded = store.hear(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
+        let recorded = store.record_usage(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
         assert_eq!(recorded, UsageRecorded::Noted(None));
     }
-    let recorded = store.hear(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
+    let recorded = store.record_usage(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
     assert_eq!(recorded, UsageRecorded::Fenced, "only its own node is believed");
     assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)), "it is still reserved");
     let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
@@ -310,20 +310,20 @@ async fn a_running_attempt_learns_which_budget_it_exceeds(db: TestDb) {
     let (first, second) = (add(&store, job_of("a")).await, add(&store, job_of("b")).await);
     let one = claimed(&store, &first, limits()).await;
     let two = claimed(&store, &second, limits()).await;
-    let hear = async |id: &JobId, epoch, dollars| match store
-        .hear(id.clone(), epoch, cost(dollars), Some(limits()))
+    let record = async |id: &JobId, epoch, dollars| match store
+        .record_usage(id.clone(), epoch, cost(dollars), Some(limits()))
         .await
         .unwrap()
     {
         UsageRecorded::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
         UsageRecorded::Fenced => panic!("{id} is not ours"),
     };
-    assert_eq!(hear(&first, one, 0.999_999).await, None);
-    assert_eq!(hear(&first, one, 1.0).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_000)));
+    assert_eq!(record(&first, one, 0.999_999).await, None);
+    assert_eq!(record(&first, one, 1.0).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_000)));
     // The first attempt did not stop at once, so less is left for the second attempt.
-    assert_eq!(hear(&first, one, 1.5).await.map(|over| over.1), Some(BudgetWindow::Job));
-    assert_eq!(hear(&second, two, 0.4).await, None);
-    assert_eq!(hear(&second, two, 0.5).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_000_000)));
+    assert_eq!(record(&first, one, 1.5).await.map(|over| over.1), Some(BudgetWindow::Job));
+    assert_eq!(record(&second, two, 0.4).await, None);
+    assert_eq!(record(&second, two, 0.5).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_000_000)));
 }
 
 fn failed(message: &str, breaker: Breaker) -> Settlement {

@@ -1,4 +1,4 @@
-//! Each verb of the store has one story.
+//! One test for each verb of the store.
 
 use std::time::{Duration, Instant};
 

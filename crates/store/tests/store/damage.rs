@@ -85,7 +85,7 @@ async fn a_closed_store_returns_an_error() {
 async fn a_database_that_does_not_exist_is_named() {
     let server = cowhand_testing::postgres::Postgres::start();
     let url = server.url().replacen("/postgres?", "/fleet?", 1);
-    let checked = Store::check_place(&url).await.unwrap_err().to_string();
+    let checked = Store::check_location(&url).await.unwrap_err().to_string();
     for error in [refuse(&url).await.to_string(), checked] {
         assert!(error.ends_with("database \"fleet\" does not exist"), "{error}");
     }
@@ -99,7 +99,7 @@ async fn a_server_that_never_answers_is_not_waited_for_without_end() {
     let url = format!("postgres://cowhand:hunter2@{address}/fleet");
     let limit = std::time::Duration::from_mins(1);
     let (opened, checked) =
-        tokio::time::timeout(limit, async { tokio::join!(Store::open(&url), Store::check_place(&url)) })
+        tokio::time::timeout(limit, async { tokio::join!(Store::open(&url), Store::check_location(&url)) })
             .await
             .expect("both give up");
     for error in [opened.unwrap_err(), checked.unwrap_err()] {

@@ -10,8 +10,8 @@ use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use cowhand_core::work_source::ConfiguredSource;
 use cowhand_store::{
-    CancelOutcome, Claim, FailedItem, FiringRef, ItemState, NewItemClaim, Settled, Store, TakePreparing,
-    Taken, Unless,
+    CancelOutcome, Claim, FailedItem, FiringRef, ItemState, NewItemClaim, Settled, Store, TakeConditions,
+    TakePreparing, TakeResult,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -58,19 +58,19 @@ fn new_claim(id: &str) -> NewItemClaim {
         agent: "a".parse().unwrap(),
         schedule: None,
         until: at(300),
-        unless: Unless { given_up: true, released_since: None },
+        unless: TakeConditions { given_up: true, released_since: None },
     }
 }
 
 /// Takes an item, also if it was given up and a person offered it again.
 async fn take(store: &Store, id: &str) -> JobId {
     let mut taken = store.take_item(new_claim(id), None, at(0)).await.unwrap();
-    if taken == Taken::PutBack {
-        let put_back = NewItemClaim { unless: Unless::default(), ..new_claim(id) };
+    if taken == TakeResult::PutBack {
+        let put_back = NewItemClaim { unless: TakeConditions::default(), ..new_claim(id) };
         taken = store.take_item(put_back, None, at(0)).await.unwrap();
     }
     match taken {
-        Taken::Ours(holder) => holder,
+        TakeResult::Ours(holder) => holder,
         other => panic!("{other:?}"),
     }
 }
@@ -109,8 +109,8 @@ async fn of_racing_claims_one_takes_an_item(db: TestDb) {
         tasks.spawn(async move { store.take_item(new_claim("x"), None, at(0)).await.unwrap() });
     }
     let taken = tasks.join_all().await;
-    assert_eq!(taken.iter().filter(|taken| matches!(taken, Taken::Ours(_))).count(), 1);
-    assert_eq!(taken.iter().filter(|taken| **taken == Taken::Held).count(), 15);
+    assert_eq!(taken.iter().filter(|taken| matches!(taken, TakeResult::Ours(_))).count(), 1);
+    assert_eq!(taken.iter().filter(|taken| **taken == TakeResult::Held).count(), 15);
 }
 
 async fn an_item_through_its_whole_life(db: TestDb) {
@@ -126,7 +126,10 @@ async fn an_item_through_its_whole_life(db: TestDb) {
         panic!("{entry:?}")
     };
     assert_eq!((result.outcome, result.summary.as_str()), (WorkOutcome::Success, "Done."));
-    assert!(matches!(store.take_item(new_claim("x"), None, at(4)).await.unwrap(), Taken::Held), "not yet");
+    assert!(
+        matches!(store.take_item(new_claim("x"), None, at(4)).await.unwrap(), TakeResult::Held),
+        "not yet"
+    );
     store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     assert!(store.items().await.unwrap().is_empty());
     assert_eq!(store.next_item_time().await.unwrap(), None);
@@ -180,14 +183,16 @@ async fn an_item_that_failed_too_often_is_given_up(db: TestDb) {
     assert_eq!((stored.failures, stored.state, stored.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
     assert_eq!((stored.reason.as_deref(), stored.item.as_ref()), (Some("gone"), Some(&item("x"))));
     // A caller that finds the item offered has to check that a person has put it back.
-    assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), Taken::PutBack);
+    assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), TakeResult::PutBack);
     let person = "me@files-x".to_owned();
     let taken = store.take_item(new_claim("x"), Some(person.clone()), at(6)).await.unwrap();
-    assert!(matches!(taken, Taken::Ours(_)));
+    assert!(matches!(taken, TakeResult::Ours(_)));
     store.leave_item(person).await.unwrap();
     assert_eq!(store.item_failures().await.unwrap().len(), 1, "it is still known");
-    let put_back = NewItemClaim { unless: Unless::default(), ..new_claim("x") };
-    let Taken::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else { panic!("ours") };
+    let put_back = NewItemClaim { unless: TakeConditions::default(), ..new_claim("x") };
+    let TakeResult::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else {
+        panic!("ours")
+    };
     assert!(store.item_failures().await.unwrap().is_empty(), "the count starts anew");
     store.leave_item(holder.to_string()).await.unwrap();
 }
@@ -201,17 +206,17 @@ async fn a_release_by_a_job_does_not_reset_the_failures(db: TestDb) {
     store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     let stored = store.item_failures().await.unwrap().remove(0);
     assert_eq!((stored.failures, stored.state, stored.released_at), (1, FailedItem::Offered, Some(at(3))));
-    let since = |second| Unless { given_up: true, released_since: Some(at(second)) };
+    let since = |second| TakeConditions { given_up: true, released_since: Some(at(second)) };
     let take = |unless| store.take_item(NewItemClaim { unless, ..new_claim("x") }, None, at(6));
-    assert_eq!(take(since(2)).await.unwrap(), Taken::Released, "it was given back after that");
+    assert_eq!(take(since(2)).await.unwrap(), TakeResult::Released, "it was given back after that");
     let source =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 1})).unwrap();
     let strict = NewItemClaim { source, ..new_claim("x") };
-    assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), Taken::TooOften { failures: 1 });
+    assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), TakeResult::TooOften { failures: 1 });
     store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
-    assert_eq!(take(since(2)).await.unwrap(), Taken::PutBack, "a person took it out of its queue");
+    assert_eq!(take(since(2)).await.unwrap(), TakeResult::PutBack, "a person took it out of its queue");
     store.forget_failures("files tasks".to_owned(), item("x").id).await.unwrap();
-    assert!(matches!(take(since(2)).await.unwrap(), Taken::Ours(_)));
+    assert!(matches!(take(since(2)).await.unwrap(), TakeResult::Ours(_)));
 }
 
 /// A job that could not be started does not count as a failure of its item.
@@ -344,7 +349,7 @@ async fn a_changed_result_is_delivered_too(db: TestDb) {
     let store = db.open().await;
     let holder = "person@files-one".to_owned();
     let taken = store.take_item(new_claim("one"), Some(holder.clone()), at(0)).await.unwrap();
-    assert!(matches!(taken, Taken::Ours(_)), "{taken:?}");
+    assert!(matches!(taken, TakeResult::Ours(_)), "{taken:?}");
     store.hold_for_person(holder.clone(), at(300), at(1)).await.unwrap();
     let entry = |now: i64| store.take_outbox_entry("n1".into(), at(now + 60), at(now));
     store.close_item(holder.clone(), Closing::Release(ReleaseOptions::default()), at(2)).await.unwrap();

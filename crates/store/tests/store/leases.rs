@@ -115,7 +115,7 @@ async fn an_attempt_that_never_began_is_requeued(db: TestDb) {
 
     // The second attempt has reported usage, so it has begun.
     let usage = JobUsage { total_cost_usd: Some(0.25), ..JobUsage::default() };
-    store.hear(job.id().clone(), newer, usage, None).await.unwrap();
+    store.record_usage(job.id().clone(), newer, usage, None).await.unwrap();
     assert_eq!(requeue(newer, 7).await, RequeueOutcome::Began);
     assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(again), "nothing was written");
     assert_eq!(store.history(job.id().clone()).await.unwrap().unwrap().attempts.len(), 1);
@@ -158,7 +158,8 @@ async fn a_settled_attempt_gets_no_location(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let (_, epoch) = claim(&store, &job, 0).await;
-    let set = async || store.set_place(job.id().clone(), 1, "/srv".as_ref(), "codex").await.unwrap();
+    let set =
+        async || store.set_attempt_location(job.id().clone(), 1, "/srv".as_ref(), "codex").await.unwrap();
     assert!(set().await);
     let lapsed = store.release_expired(job.id().clone(), epoch, false, Retry::default(), at(10_000)).await;
     assert!(matches!(lapsed.unwrap(), Settled::Done(_)));

@@ -163,7 +163,7 @@ async fn a_begun_session_keeps_its_runtime(db: TestDb) {
         let epoch = epoch(claim(&store, &job, &any, second).await);
         assert_eq!(provider_and_runtime().await.runtime, None, "not launched yet");
         if let Some(session) = session {
-            store.set_place(job.clone(), number, "/srv".as_ref(), "codex").await.unwrap();
+            store.set_attempt_location(job.clone(), number, "/srv".as_ref(), "codex").await.unwrap();
             assert_eq!(
                 provider_and_runtime().await,
                 ProviderAndRuntime { provider: Some("claude".into()), runtime: Some("codex".into()) }

@@ -125,7 +125,7 @@ async fn the_newest_session_of_a_key_continues(db: TestDb) {
         let begin = at(number * 10);
         let job = store.add_job(hand_job(), begin).await.unwrap();
         let epoch = start(&store, &job, Some("agent"), begin).await;
-        store.set_place(job.id().clone(), 1, Path::new("/srv/desk"), "claude").await.unwrap();
+        store.set_attempt_location(job.id().clone(), 1, Path::new("/srv/desk"), "claude").await.unwrap();
         if number < 2 {
             store.set_session(job.id().clone(), epoch, format!("s-{number}"), begin).await.unwrap();
         }

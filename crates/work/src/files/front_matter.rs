@@ -62,7 +62,7 @@ impl Document {
                 Some(value) => after.with(key, &as_yaml(value)),
                 None => after.without(key),
             };
-            after = Self::parse(text).map_err(|_| too_clever(key))?;
+            after = Self::parse(text).map_err(|_| cannot_be_edited(key))?;
         }
         self.differs_only_in(&after, changes)?;
         *self = after;
@@ -136,7 +136,7 @@ impl Document {
     fn differs_only_in(&self, after: &Self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
         for (key, value) in changes {
             if after.get(key).and_then(Node::text) != *value {
-                return Err(too_clever(key));
+                return Err(cannot_be_edited(key));
             }
         }
         let others = |document: &Self| {
@@ -151,7 +151,7 @@ impl Document {
             Ok(())
         } else {
             let keys: Vec<&str> = changes.iter().map(|(key, _)| *key).collect();
-            Err(too_clever(&keys.join("`, `")))
+            Err(cannot_be_edited(&keys.join("`, `")))
         }
     }
 
@@ -178,7 +178,7 @@ fn is_plain_line(line: &str) -> bool {
         || line.split_once(": ").is_some_and(|(key, value)| is_name(key) && is_plain(value.trim()))
 }
 
-fn too_clever(keys: &str) -> String {
+fn cannot_be_edited(keys: &str) -> String {
     format!("has front matter in which `{keys}` cannot be changed safely; write one key on each line")
 }
 

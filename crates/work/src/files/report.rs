@@ -9,11 +9,11 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 const MAX_REPORT_BYTES: usize = 64 << 10;
 
 /// Characters that cannot be in an HTML comment, or would end the name.
-const ESCAPED_IN_LINKS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
+const ESCAPED_IN_MARKERS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
 
 /// Returns the hidden comment that names the holder of a result, so that the result is not written twice.
 pub(super) fn marker(holder: &str) -> String {
-    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, ESCAPED_IN_LINKS))
+    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, ESCAPED_IN_MARKERS))
 }
 
 pub(super) const fn word(outcome: WorkOutcome) -> &'static str {

@@ -8,7 +8,7 @@ use cowhand_core::work::WorkItemId;
 
 use super::folder::{FileVersion, MAX_ITEM_BYTES};
 use super::item::FileStatus;
-use super::life::ItemError;
+use super::transitions::ItemError;
 use super::{Inner, NAME};
 use crate::WorkSourceError;
 
@@ -67,9 +67,9 @@ mod tests {
     use crate::files::FilesWorkSource;
 
     fn wait_until_known(source: &FilesWorkSource, files: usize) {
-        let patience = Instant::now() + Duration::from_mins(1);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while source.0.known.lock().unwrap().len() != files {
-            assert!(Instant::now() < patience, "{:?}", source.0.known);
+            assert!(Instant::now() < deadline, "{:?}", source.0.known);
             std::thread::sleep(Duration::from_millis(50));
             source.0.count_skipped().unwrap();
         }

@@ -48,7 +48,7 @@ impl GitHubWorkSource {
             begun.push(if tries_next { self.begin_claim(number, by).await } else { Ok(Err(not_tried())) });
         }
         if begun.iter().any(|begun| matches!(begun, Ok(Ok(BegunClaim { marker: Some(_), .. })))) {
-            tokio::time::sleep(self.settle_time()).await;
+            tokio::time::sleep(self.confirm_delay()).await;
         }
         let mut results = Vec::with_capacity(claims.len());
         for (&(number, by), begun) in claims.iter().zip(begun) {
@@ -97,7 +97,7 @@ impl GitHubWorkSource {
     /// Reads which marker is first, and sets the labels if the first marker is ours.
     async fn finish_claim(&self, number: u64, by: &Claimant, begun: BegunClaim) -> Outcome<Issue> {
         if let Some(ours) = begun.marker
-            && let Err(refusal) = self.settle(&begun.before, ours, by).await?
+            && let Err(refusal) = self.confirm_claim(&begun.before, ours, by).await?
         {
             return Ok(Err(refusal));
         }
@@ -118,9 +118,9 @@ impl GitHubWorkSource {
         }
     }
 
-    const fn settle_time(&self) -> Duration {
+    const fn confirm_delay(&self) -> Duration {
         match self.settings.claiming {
-            Claiming::ByMarker { settle } => settle,
+            Claiming::ByMarker { confirm_delay } => confirm_delay,
             Claiming::ByLabelAlone => Duration::ZERO,
         }
     }
@@ -155,7 +155,7 @@ impl GitHubWorkSource {
     }
 
     /// Checks that the marker `ours` is the first marker; if not, withdraws it.
-    async fn settle(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
+    async fn confirm_claim(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
         let (issues, number) = (self.issues(), before.number);
         let marks = self.marks_with(number, ours).await?;
         let decided = match marks.holder() {
@@ -185,7 +185,7 @@ impl GitHubWorkSource {
     async fn marks_with(&self, number: u64, ours: u64) -> Result<Marks, GitHubApiError> {
         for check in 0..MAX_CLAIM_CHECKS {
             if check > 0 {
-                tokio::time::sleep(self.settle_time()).await;
+                tokio::time::sleep(self.confirm_delay()).await;
             }
             let marks = self.issues().marks(number).await?;
             if marks.all.iter().any(|marked| marked.id == ours) {

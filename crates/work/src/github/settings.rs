@@ -36,9 +36,9 @@ pub struct GitHubSettings {
 /// Method that decides who holds an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
-    /// The earliest marker decides. The markers are read again after `settle`, because by then every marker that was
+    /// The earliest marker decides. The markers are read again after `confirm_delay`, because by then every marker that was
     /// written before ours is visible.
-    ByMarker { settle: Duration },
+    ByMarker { confirm_delay: Duration },
     /// The label alone decides, which two claimants can set. This method is only for the test that shows why markers
     /// exist.
     ByLabelAlone,
@@ -59,7 +59,7 @@ impl GitHubSettings {
             warning: RateLimitWarning::default(),
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
-            claiming: Claiming::ByMarker { settle: Duration::from_secs(2) },
+            claiming: Claiming::ByMarker { confirm_delay: Duration::from_secs(2) },
         }
     }
 

@@ -9,9 +9,9 @@ use cowhand_core::work::{ClaimResult, WorkItem};
 use tracing::{info, warn};
 
 use super::prepare::{PreparedFiring, Preparer, UNFINISHED_CLAIM_TIMEOUT};
-use cowhand_store::Taken;
+use cowhand_store::TakeResult;
 use cowhand_system::fault;
-use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
+use cowhand_work::{ClaimOwner, Claimant, ExpiredClaim, WorkSource};
 
 impl Preparer<'_> {
     /// Releases items with expired claims. An error is only logged, because the next search finds the items again.
@@ -27,20 +27,20 @@ impl Preparer<'_> {
         source: &dyn WorkSource,
     ) -> anyhow::Result<()> {
         for claim in source.expired_claims().await? {
-            self.put_back(firing, source, claim).await?;
+            self.release_expired_claim(firing, source, claim).await?;
         }
         Ok(())
     }
 
-    async fn put_back(
+    async fn release_expired_claim(
         &self,
         firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
         expired: ExpiredClaim,
     ) -> anyhow::Result<()> {
-        let (engine, now, ExpiredClaim { item, left_by, claimer }) = (self.engine, self.now(), expired);
+        let (engine, now, ExpiredClaim { item, left_by, owner }) = (self.engine, self.now(), expired);
         let id = item.id.clone();
-        if self.report_again(firing, &item, claimer).await? {
+        if self.report_again(firing, &item, owner).await? {
             return Ok(());
         }
         let Some(mut claim) = self.item_claim(firing, item)? else { return Ok(()) };
@@ -48,7 +48,7 @@ impl Preparer<'_> {
         claim.unless.given_up = false;
         // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still
         // run.
-        let Taken::Ours(holder) = engine.store.take_item(claim, None, now).await? else { return Ok(()) };
+        let TakeResult::Ours(holder) = engine.store.take_item(claim, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
         let until = now.checked_add(UNFINISHED_CLAIM_TIMEOUT)?;
         let claimant = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.clone(), until };
@@ -75,11 +75,11 @@ impl Preparer<'_> {
         &self,
         firing: &PreparedFiring<'_>,
         item: &WorkItem,
-        claimer: Option<Claimer>,
+        owner: Option<ClaimOwner>,
     ) -> anyhow::Result<bool> {
-        let (engine, Some(claimer)) = (self.engine, claimer) else { return Ok(false) };
-        let Ok(job) = claimer.holder.parse::<JobId>() else { return Ok(false) };
-        if claimer.fleet != engine.store.fleet_id().await? {
+        let (engine, Some(owner)) = (self.engine, owner) else { return Ok(false) };
+        let Ok(job) = owner.holder.parse::<JobId>() else { return Ok(false) };
+        if owner.fleet != engine.store.fleet_id().await? {
             return Ok(false);
         }
         // A person renamed the item while its result waits in the outbox.
@@ -88,9 +88,9 @@ impl Preparer<'_> {
             .items()
             .await?
             .iter()
-            .any(|held| held.holder == claimer.holder && held.item.id != item.id)
+            .any(|held| held.holder == owner.holder && held.item.id != item.id)
         {
-            engine.undelivered.see(claimer.holder, self.now());
+            engine.undelivered.report(owner.holder, self.now());
             engine.outbox.notify_one();
             return Ok(true);
         }

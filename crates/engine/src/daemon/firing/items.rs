@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
 use super::prepare::{CLAIM_VALID_FOR, PreparedFiring, Preparer};
-use cowhand_store::{FailedItem, FiringRef, Prepared, Taken};
+use cowhand_store::{FailedItem, FiringRef, Prepared, TakeResult};
 use cowhand_system::fault;
 use cowhand_work::{
     Claimant, QueueState, SourceOwner, WorkSource, WorkSourceError, can_claim_another, guarded,
@@ -69,7 +69,7 @@ impl Preparer<'_> {
             self.put_back_expired(firing, source.as_ref()).await;
         }
         let candidates = sources.candidates(owner, &FetchOptions::default()).await?;
-        let queue = config.queue(&sources.setting().base);
+        let queue = config.queue(&sources.context().base);
         if let Err(error) = self.engine.retry_undelivered(&queue, source.as_ref()).await {
             warn!(agent = %firing.agent.name, "cannot read the items with undelivered results: {error}");
         }
@@ -177,7 +177,7 @@ impl Preparer<'_> {
         item: &WorkItem,
     ) -> anyhow::Result<Option<cowhand_core::id::JobId>> {
         let (store, id) = (&self.engine.store, &item.id);
-        if self.report_again(firing, item, source.claimer(item)).await? {
+        if self.report_again(firing, item, source.claim_owner(item)).await? {
             return Ok(None);
         }
         let Some(mut claim) = self.item_claim(firing, item.clone())? else { return Ok(None) };
@@ -189,21 +189,21 @@ impl Preparer<'_> {
             claim.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
         }
         let mut taken = store.take_item(claim.clone(), None, self.now()).await?;
-        if taken == Taken::PutBack && source.queue_state(id).await? == QueueState::Available {
+        if taken == TakeResult::PutBack && source.queue_state(id).await? == QueueState::Available {
             info!(item = %id, "a person has released it, so the count of its failures starts at zero");
             claim.unless.given_up = false;
             taken = store.take_item(claim, None, self.now()).await?;
         }
         match taken {
-            Taken::Ours(holder) => return Ok(Some(holder)),
-            Taken::Held => {}
-            Taken::TooOften { failures } => {
+            TakeResult::Ours(holder) => return Ok(Some(holder)),
+            TakeResult::Held => {}
+            TakeResult::TooOften { failures } => {
                 debug!(item = %id, failures, "not taken: it failed too often and is left for a person");
             }
-            Taken::PutBack => {
+            TakeResult::PutBack => {
                 debug!(item = %id, "not taken: it is left for a person, who has not released it")
             }
-            Taken::Released => {
+            TakeResult::Released => {
                 debug!(item = %id, "not taken before the next poll: a job has just released it")
             }
         }

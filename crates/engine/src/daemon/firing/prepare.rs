@@ -22,7 +22,7 @@ use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
 use cowhand_run::gate::{self, GateAnswer, printed_suffix};
-use cowhand_store::{NewItemClaim, Preparation, Prepared, TakePreparing, Unless};
+use cowhand_store::{NewItemClaim, Preparation, Prepared, TakeConditions, TakePreparing};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 use cowhand_work::{SourceOwner, WorkSourceError};
@@ -179,14 +179,14 @@ impl Preparer<'_> {
         let (engine, owner) = (self.engine, SourceOwner::schedule(firing.agent, firing.schedule));
         let Some(config) = owner.config() else { return Ok(None) };
         Ok(Some(NewItemClaim {
-            queue: config.queue(&engine.loaded().sources.setting().base),
+            queue: config.queue(&engine.loaded().sources.context().base),
             item,
             source: config.clone(),
             node: engine.home.node.clone(),
             agent: firing.agent.name.clone(),
             schedule: Some(firing.schedule.name.clone()),
             until: self.now().checked_add(UNFINISHED_CLAIM_TIMEOUT)?,
-            unless: Unless { given_up: true, released_since: None },
+            unless: TakeConditions { given_up: true, released_since: None },
         }))
     }
 

@@ -15,7 +15,7 @@ use super::pace::Pace;
 use crate::context::Engine;
 use crate::trigger::dispatch::Dispatch;
 use crate::trigger::{
-    FatalTriggerError, Paced, Setting, Task, TriggerServices, TriggerStrategy, is_stopped, marker,
+    FatalTriggerError, Paced, StrategyContext, Task, TriggerServices, TriggerStrategy, is_stopped, marker,
     retry_after, stopped, strategy,
 };
 use cowhand_store::{Fired, StoreError};
@@ -51,11 +51,11 @@ enum Answer {
 impl Runner {
     /// Runs until it is stopped, or until the strategy returns a fatal error.
     pub(super) async fn run(self) {
-        let Some(setting) = Setting::of(self.surroundings(), self.schedule) else { return };
+        let Some(context) = StrategyContext::of(self.services(), self.schedule) else { return };
         let (mut strategy, mut pace) = (None, Pace::default());
         while !is_stopped(&self.shutdown) {
             let began = Instant::now();
-            let pause = match self.call_strategy(&setting, &mut strategy).await {
+            let pause = match self.call_strategy(&context, &mut strategy).await {
                 Answer::Stopped => return,
                 Answer::Failed(error) => match fatal(&error) {
                     Some(reason) => return self.give_up(reason).await,
@@ -63,7 +63,7 @@ impl Runner {
                 },
                 Answer::Tasks { tasks, is_listing } => {
                     if pace.is_failing() {
-                        self.note_trouble(None).await;
+                        self.set_delay_reason(None).await;
                     }
                     let is_empty = tasks.is_empty();
                     self.dispatch(tasks, is_listing).await;
@@ -79,7 +79,7 @@ impl Runner {
         }
     }
 
-    fn surroundings(&self) -> TriggerServices {
+    fn services(&self) -> TriggerServices {
         let Engine { config, clock, store, home, .. } = &*self.engine;
         let state = home.state.clone();
         TriggerServices { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
@@ -88,13 +88,13 @@ impl Runner {
     /// Calls the strategy. After a panic the strategy may be in an invalid state, so it is replaced by a new strategy.
     async fn call_strategy(
         &self,
-        setting: &Setting,
+        context: &StrategyContext,
         current: &mut Option<Box<dyn TriggerStrategy>>,
     ) -> Answer {
         let call = async {
             let current = match current {
                 Some(current) => current,
-                None => current.insert(strategy(&self.engine.triggers, &self.engine.wakes, setting)?),
+                None => current.insert(strategy(&self.engine.triggers, &self.engine.wakes, context)?),
             };
             let tasks = current.next_tasks(&self.shutdown).await?;
             Ok((tasks, current.is_listing()))
@@ -125,7 +125,7 @@ impl Runner {
         let backoff = pace.after_error();
         if is_first {
             warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
-            self.note_trouble(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
+            self.set_delay_reason(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
         }
         if marker::<Paced>(error).is_some() { Duration::ZERO } else { retry_after(error).unwrap_or(backoff) }
     }
@@ -143,9 +143,9 @@ impl Runner {
         self.engine.nudge.notify_one();
     }
 
-    async fn note_trouble(&self, trouble: Option<String>) {
+    async fn set_delay_reason(&self, reason: Option<String>) {
         if let Err(error) =
-            self.engine.store.note_trouble(self.schedule, trouble, self.engine.clock.now()).await
+            self.engine.store.set_delay_reason(self.schedule, reason, self.engine.clock.now()).await
         {
             warn!("cannot store the state of a trigger: {error}");
         }
@@ -176,7 +176,7 @@ impl Runner {
         let first_key = |task| Occurrence::of_task(&schedule.trigger, task).key(0);
         let keys: Vec<FiringKey> = tasks.iter().map(first_key).collect();
         let open = if is_listing {
-            self.engine.store.sight(self.schedule, keys).await?
+            self.engine.store.record_sightings(self.schedule, keys).await?
         } else {
             keys.into_iter().enumerate().collect()
         };

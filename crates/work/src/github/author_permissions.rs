@@ -30,7 +30,7 @@ pub struct RepositoryAccess {
 
 /// Known permissions of people in all repositories of the fleet.
 #[derive(Debug, Default)]
-pub struct People {
+pub struct AuthorPermissions {
     repositories: Mutex<Vec<(RepositoryAccess, Arc<RepositoryPermissions>)>>,
 }
 
@@ -45,7 +45,7 @@ struct RepositoryPermissions {
     seen: OnceCell<()>,
 }
 
-impl People {
+impl AuthorPermissions {
     pub async fn permission(
         &self,
         access: &RepositoryAccess,
@@ -167,18 +167,18 @@ impl CollaboratorPermission {
 
 #[derive(Debug, Deserialize)]
 struct Pull {
-    head: End,
-    base: End,
+    head: PullBranch,
+    base: PullBranch,
 }
 
 #[derive(Debug, Deserialize)]
-struct End {
+struct PullBranch {
     #[serde(default)]
-    repo: Option<Home>,
+    repo: Option<BranchRepository>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Home {
+struct BranchRepository {
     #[serde(default)]
     full_name: String,
 }
