@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cowhand::fleet::{Fleet, Options};
-use cowhand::trigger::{PollingStrategy, Registry, Setting, Task, TaskSource, TriggerStrategy};
+use cowhand::trigger::{PollingStrategy, Registry, StrategyContext, Task, TaskSource, TriggerStrategy};
 
 /// *What*: the files that are in the folder now.
 struct Inbox {
@@ -53,8 +53,8 @@ struct With {
 }
 
 /// Builds the strategy. *When*: polling is an existing strategy.
-fn inbox(setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
-    let With { folder } = setting.with()?;
+fn inbox(context: &StrategyContext) -> anyhow::Result<Box<dyn TriggerStrategy>> {
+    let With { folder } = context.with()?;
     Ok(Box::new(PollingStrategy::new(Inbox { folder }, Duration::from_secs(1))))
 }
 

@@ -161,9 +161,10 @@ impl WorkSource for List {
         });
         match told {
             Some(true) => Ok(()),
-            Some(false) => {
-                Err(WorkSourceError::NotHeld { item: id.clone(), stands: "is another's".to_owned() })
-            }
+            Some(false) => Err(WorkSourceError::NotHeld {
+                item: id.clone(),
+                state: "is claimed by somebody else".to_owned(),
+            }),
             None => Err(WorkSourceError::NotFound(id.clone())),
         }
     }

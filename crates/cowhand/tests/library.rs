@@ -431,7 +431,7 @@ async fn refused_requests_name_their_object() {
         ),
         (
             fleet.trigger(&name("waiter"), keyed).await.unwrap_err(),
-            "an idempotency key needs a schedule: its firings are what is counted".to_owned(),
+            "an idempotency key needs a schedule, because it identifies a firing of the schedule".to_owned(),
         ),
         (
             fleet.fork(&nobody, JobChanges::default()).await.unwrap_err(),

@@ -73,7 +73,7 @@ pub struct Engine {
     /// True if the state folder has been removed or replaced.
     pub state_folder_lost: AtomicBool,
     /// True while the daemon shuts down.
-    pub ending: AtomicBool,
+    pub is_ending: AtomicBool,
     /// Number of the last event that the views show.
     pub seen_by_views: AtomicI64,
     /// Address of the server, as soon as it listens.
@@ -135,7 +135,7 @@ struct Running {
 }
 
 impl Engine {
-    /// Retries soon the deliveries to a work source that failed before, if their items are in the queue again.
+    /// Requests early retries of failed deliveries to a work source whose items are in the queue again.
     pub async fn retry_undelivered(
         &self,
         queue: &str,
@@ -143,7 +143,7 @@ impl Engine {
     ) -> Result<(), WorkSourceError> {
         let loaded = self.loaded();
         for holder in queues::seen_again(queue, source, &loaded.sources, &self.store).await? {
-            if self.undelivered.see(holder, self.clock.now()) {
+            if self.undelivered.report(holder, self.clock.now()) {
                 self.outbox.notify_one();
             }
         }
@@ -179,7 +179,7 @@ impl Engine {
             preparing: Mutex::default(),
             place_locks: Mutex::default(),
             state_folder_lost: AtomicBool::default(),
-            ending: AtomicBool::default(),
+            is_ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             listens_at: OnceLock::new(),
             workspaces: tokio::sync::Mutex::default(),
@@ -239,8 +239,8 @@ impl Engine {
         }
     }
 
-    /// Tells the attempt task with this epoch, which has lost its lease, to end its attempt. If the task has settled
-    /// the job already, nothing happens.
+    /// Requests that the attempt task with this epoch ends its attempt, because the lease is lost. If the task has
+    /// settled the job already, nothing happens.
     pub(crate) fn abandon(&self, job: &JobId, epoch: i64) {
         if self.running().get(job).is_some_and(|running| running.epoch == epoch) {
             self.request_stop(job, StopRequest::Abandon);
@@ -276,14 +276,14 @@ impl Engine {
         self.running().iter().map(|(job, running)| Attempt::new(state, job, running.attempt)).collect()
     }
 
-    /// Returns whether an attempt of the job still runs on this node, so that the next one cannot start yet.
-    pub fn holds(&self, job: &JobId) -> bool {
+    /// Returns whether an attempt of the job still runs on this node, so that the next attempt cannot start yet.
+    pub fn supervises(&self, job: &JobId) -> bool {
         let is_orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).contains(job);
         is_orphaned || self.running().contains_key(job)
     }
 
-    /// Registers a task that prepares the firings of the schedule. If there is one already, it is notified, and `None`
-    /// is returned.
+    /// Registers a task that prepares the firings of the schedule. If the schedule has such a task already, that task
+    /// is notified, and `None` is returned.
     pub fn prepare(&self, schedule: ScheduleId) -> Option<Arc<Notify>> {
         let mut preparing = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = preparing.get(&schedule) {
@@ -307,10 +307,10 @@ impl Engine {
         lock.lock_owned().await
     }
 
-    /// Returns whether expired claims of this source are to be searched now. If so, the search counts as done.
+    /// Returns whether a search for expired claims of this source is due. If so, the search counts as done.
     pub(crate) fn is_expired_search_due(&self, source: &ConfiguredSource, now: Timestamp) -> bool {
         let mut searches = self.expired_searches.lock().unwrap_or_else(PoisonError::into_inner);
-        // A search in the future only means that the clock was set back.
+        // The time of a search is in the future if the clock was set back. Such a search does not count.
         searches.retain(|(_, at)| *at <= now && now.duration_since(*at) < EXPIRED_SEARCH_EVERY);
         let is_due = !searches.iter().any(|(searched, _)| searched == source);
         if is_due {

@@ -80,9 +80,9 @@ pub enum FleetError {
     #[error("cannot use the state folder {folder}: {source}")]
     State { folder: String, source: io::Error },
     #[error(
-        "the state folder {folder} was removed, moved or replaced while the daemon ran, so nothing can be written down any more; \
-         the daemon ends its agents and itself. Put the folder back before the next start, or bring a backup back with \
-         `cowhand restore FILE`"
+        "the state folder {folder} was removed, moved or replaced while the daemon ran, so the daemon can no longer \
+         write to it; the daemon stops its agents and itself. Before the next start, put the folder back or restore \
+         a backup with `cowhand restore FILE`"
     )]
     HomeGone { folder: String },
     #[error("{}", store_gone(.database, .jobs, .keepers))]
@@ -127,10 +127,10 @@ pub enum FleetError {
     NoQueue { queue: String, known: Vec<String> },
     #[error("there is no work item {item} in the queue {queue}; `cowhand work list --all` lists them")]
     NotInQueue { item: WorkItemId, queue: String },
-    /// Queues that have an item of this id, each with what to name.
+    /// Several queues have an item of this id. Each queue has the names that a command needs.
     #[error("{}", several_message(.item, .verb, .queues))]
     SeveralItems { item: WorkItemId, verb: &'static str, queues: Vec<(String, NeededNames)> },
-    #[error("{0} is not there any more, so it cannot be tried again; its failures are forgotten now")]
+    #[error("{0} no longer exists, so it cannot be tried again; its failures are deleted")]
     ItemForgotten(WorkItemId),
     #[error("{item} is held by {by}; {}", release_advice(item, by, .needed))]
     ItemHeld { item: WorkItemId, by: String, needed: NeededNames },
@@ -139,7 +139,7 @@ pub enum FleetError {
     #[error("{item} cannot be claimed: {why}")]
     ItemRefused { item: WorkItemId, why: String },
     /// Somebody else holds the item.
-    #[error("{item} was left alone: {why}")]
+    #[error("{item} was not changed: {why}")]
     ItemLeftAlone { item: WorkItemId, why: String },
     #[error(transparent)]
     WorkSource(WorkSourceError),
@@ -147,14 +147,14 @@ pub enum FleetError {
     NotFinished { job: JobId, status: JobStatus, can_fork: bool },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
-    /// The feature that the job's runtime does not have.
+    /// The job's runtime does not have the feature in this text.
     #[error("{0}")]
     CannotFork(String),
     #[error("{0}")]
     Prune(String),
-    #[error("an idempotency key needs a schedule: its firings are what is counted")]
+    #[error("an idempotency key needs a schedule, because it identifies a firing of the schedule")]
     KeyWithoutSchedule,
-    #[error("the key was used before for {agent}/{schedule}, and its job is gone")]
+    #[error("the key was used before for {agent}/{schedule}, and its job no longer exists")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {agent}/{schedule}` turns it on")]
     ScheduleOff { agent: AgentName, schedule: ScheduleName },
@@ -171,16 +171,16 @@ pub enum FleetError {
          it again, and a new `run_at` or `in` in its file arms it again"
     )]
     HasFired { agent: AgentName, schedule: ScheduleName },
-    #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
+    #[error("{agent}/{schedule} is of type {kind}, which does not accept such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
     #[error("{agent}/{schedule} did not run: {}; `cowhand why {agent}/{schedule}` shows what happened", not_run_reason(*.reason, note.as_deref()))]
     NotRun { agent: AgentName, schedule: ScheduleName, reason: SkipReason, note: Option<String> },
-    #[error("the daemon is stopping and takes no new work; start it again first")]
+    #[error("the daemon is stopping and accepts no new work; start it again first")]
     Stopping,
-    /// Running jobs are being cancelled when this is returned; [`crate::fleet::Fleet::ended`] waits for their end.
+    /// The stop timed out. The running jobs are being cancelled; [`crate::fleet::Fleet::ended`] waits for their end.
     #[error("shutdown timed out after {}ms with {running_jobs} job(s) still running", .timeout.as_millis())]
     StopTimedOut { timeout: Duration, running_jobs: usize },
-    #[error("the daemon failed; its log says why")]
+    #[error("the daemon failed; read its log for the reason")]
     Died,
     #[error(transparent)]
     Store(StoreError),
@@ -189,7 +189,7 @@ pub enum FleetError {
 /// Explains how to release an item that somebody in this fleet holds.
 fn release_advice(item: &WorkItemId, holder: &str, needed: &NeededNames) -> String {
     if holder.contains('@') {
-        format!("`cowhand work release {}` gives it back", needed.command_words(item))
+        format!("`cowhand work release {}` releases it", needed.command_words(item))
     } else {
         "`cowhand cancel` ends a job and releases its item".to_owned()
     }
@@ -199,12 +199,18 @@ fn release_advice(item: &WorkItemId, holder: &str, needed: &NeededNames) -> Stri
 fn in_other_queue(item: &WorkItemId, agent: &AgentName, verb: &str, elsewhere: &[AgentName]) -> String {
     let missing = format!("there is no work item {item} in the queue of {agent}");
     if elsewhere.is_empty() {
-        return format!("{missing}, nor in another one of the fleet; `cowhand work list --all` lists them");
+        return format!(
+            "{missing}, nor in another queue of the fleet; `cowhand work list --all` lists all items"
+        );
     }
     let commands = elsewhere.iter().map(|agent| format!("`cowhand work {verb} {item} --agent {agent}`"));
     let commands: Vec<String> = commands.collect();
     let agents: Vec<&str> = elsewhere.iter().map(AgentName::as_str).collect();
-    format!("{missing}; it is in that of {}: {}", agents.join(" and in that of "), commands.join(", "))
+    format!(
+        "{missing}; it is in the queue of {}: {}",
+        agents.join(" and in the queue of "),
+        commands.join(", ")
+    )
 }
 
 /// Returns the message for an id that several queues have.
@@ -217,7 +223,7 @@ fn several_message(item: &WorkItemId, verb: &str, queues: &[(String, NeededNames
         Some(agents) => format!("the queue of each of {}", agents.join(" and ")),
         None => format!("each of {} queues", queues.len()),
     };
-    format!("there is an item {item} in {queue_text}; say which one: {commands}")
+    format!("there is an item {item} in {queue_text}; select one with {commands}")
 }
 
 /// Lists the queues of a fleet.
@@ -230,8 +236,8 @@ fn queue_list(queues: &[String]) -> String {
 }
 
 impl FleetError {
-    /// Returns the error for an unknown agent, with the agent that was probably meant. In a sub-fleet, the last part of
-    /// the name is enough.
+    /// Returns the error for an unknown agent, with the agent that was probably meant. For an agent of a sub-fleet, the
+    /// last part of the name is enough.
     pub fn no_agent(roster: &Roster, agent: &AgentName) -> Self {
         let names = || roster.agents.iter().map(|agent| agent.name.as_str());
         let ending = format!(".{agent}");
@@ -277,9 +283,9 @@ fn store_gone(database: &str, jobs: &[JobId], keepers: &[i32]) -> String {
     let jobs = joined(jobs.iter().map(ToString::to_string).collect(), ", ");
     let keepers = joined(keepers.iter().map(ToString::to_string).collect(), " ");
     format!(
-        "{database} is gone, but agents of its jobs still run ({jobs}), and a new store would end them and know nothing of what \
-         was; `cowhand restore FILE` brings a backup back, or end them first, with `kill {keepers}`, to begin with an \
-         empty history"
+        "{database} does not exist, but agents of its jobs still run ({jobs}). With a new store they would be ended \
+         and the history would be lost. Restore a backup with `cowhand restore FILE`, or, to start with an empty \
+         history, end the agents first with `kill {keepers}`"
     )
 }
 

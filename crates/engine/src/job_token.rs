@@ -1,6 +1,6 @@
-//! The token of a job. With it, the processes of one attempt can use the endpoints of their job and nothing else. It is
-//! an HMAC of the job's id and the attempt with a key that never leaves the state folder, so it is not stored, and it
-//! is valid only while that attempt runs.
+//! The job token. It allows the processes of one attempt to use the endpoints of their job, and no others. The token is
+//! an HMAC of the job's id and the attempt, with a key that never leaves the state folder, so the token is not stored.
+//! It is valid only while its attempt runs.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -10,12 +10,12 @@ use ring::hmac;
 
 use cowhand_store::{Store, StoreError};
 
-/// Environment variable of an attempt that holds the token.
+/// Environment variable of an attempt with the token.
 pub const TOKEN_VARIABLE: &str = "COWHAND_JOB_TOKEN";
-/// Environment variable of an attempt that holds the path of the daemon's socket for jobs.
+/// Environment variable of an attempt with the path of the job socket.
 pub const SOCKET_VARIABLE: &str = "COWHAND_SOCKET";
 
-/// Prefix that distinguishes the tokens of jobs from those of people and programs.
+/// Prefix that distinguishes job tokens from the tokens of people and programs.
 const PREFIX: &str = "cowjob_";
 
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl JobKey {
     }
 }
 
-/// Returns the job and the attempt that a token names, without a check of its signature.
+/// Returns the job and the attempt that a token names. The signature is not checked.
 pub fn claimed(token: &str) -> Option<(JobId, u32)> {
     parts(token).map(|(job, attempt, _)| (job, attempt))
 }
@@ -65,7 +65,7 @@ pub async fn job_of(key: &JobKey, store: &Store, token: &str) -> Result<Option<J
     Ok(stored.filter(is_running).map(|_| job))
 }
 
-/// Returns whether a text has the form of a job's token.
+/// Returns whether a text has the form of a job token.
 pub fn is_job_token(text: &str) -> bool {
     text.starts_with(PREFIX)
 }

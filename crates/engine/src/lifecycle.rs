@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// The treatment of running jobs when a fleet stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Jobs may finish within the timeout; those that still run afterwards are cancelled.
+    /// Jobs may finish within the timeout; jobs that still run afterwards are cancelled.
     Finish { timeout: Duration },
     /// Jobs are cancelled at once, in parallel.
     Cancel,
@@ -21,7 +21,7 @@ impl Default for Stop {
     }
 }
 
-/// The state of a fleet. It only moves down this list.
+/// The state of a fleet. A fleet changes only to a later state of this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     Running,
@@ -33,7 +33,7 @@ pub enum Lifecycle {
         /// Number of jobs that did not finish within the timeout.
         overdue: usize,
     },
-    /// The grace period of the cancelled jobs is over as well.
+    /// The grace period of the cancelled jobs has ended, too.
     Killing,
 }
 
@@ -42,7 +42,7 @@ const MAX_TIMEOUT: Duration = Duration::from_hours(365 * 24);
 
 impl Lifecycle {
     /// Returns the next state after a stop request. The first request lets jobs finish, the second cancels them, the
-    /// third kills them. Agents can be kept only as long as none has been cancelled.
+    /// third kills them. Agents can be kept only while no job has been cancelled.
     #[must_use]
     pub fn after(self, request: Stop, now: Instant) -> Self {
         match (self, request) {

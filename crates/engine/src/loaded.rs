@@ -11,7 +11,7 @@ use serde_json::Value;
 use cowhand_run::redact::Redactor;
 use cowhand_work::WorkSources;
 
-/// The roster of a fleet and the variables of its `.env`.
+/// The roster of a fleet, the variables of its `.env`, and the values that are made from them.
 #[derive(Debug)]
 pub struct Loaded {
     pub roster: Arc<Roster>,
@@ -30,10 +30,10 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Returns the files of the config and the folders of its work sources. A job of a stranger must not write to
-    /// either: its text would be trusted.
+    /// Returns the files of the config and the folders of its work sources. A confined job must not write to these
+    /// paths, because text in them is trusted.
     pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
-        let base = &self.sources.setting().base;
+        let base = &self.sources.context().base;
         let folders_of = |agent: &Agent| {
             let schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
             let sources = agent.work_source.iter().chain(schedules);
@@ -48,7 +48,7 @@ impl Loaded {
     }
 }
 
-/// The config that applies now. Clones share it.
+/// The config that applies now. All clones of this value share one config.
 #[derive(Debug, Clone)]
 pub struct Current(Arc<RwLock<Arc<Loaded>>>);
 

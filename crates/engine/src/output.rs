@@ -17,13 +17,13 @@ pub struct OutputReader {
     jsonl: Jsonl,
     /// Signal of new lines; `None` if only the lines that exist are read.
     growth: Option<watch::Receiver<()>>,
-    /// The newest event at the last read. The end of the job is an event, so a newer one may be that end.
+    /// The newest event at the last read. The end of the job is an event, so a newer event may be that end.
     seen: i64,
 }
 
 impl OutputReader {
-    /// Returns a reader of the lines after the first `after` ones. `growth` signals new lines until the job has ended;
-    /// without it, only the lines that exist are read.
+    /// Returns a reader of the lines after the first `after` lines. `growth` signals new lines until the job has ended;
+    /// without `growth`, only the lines that exist are read.
     pub fn new(
         store: &Store,
         state: &StateFolder,
@@ -44,7 +44,7 @@ impl OutputReader {
         &self.job
     }
 
-    /// Returns the next lines: empty if there are none yet, `None` if there will be none.
+    /// Returns the next lines. The result is empty if there are no new lines yet, and `None` if there will be none.
     pub async fn more(&mut self) -> Result<Option<Vec<u8>>, FleetError> {
         // Check for the end before reading, so that lines written before the end are not missed.
         self.seen = self.store.committed();
@@ -59,7 +59,7 @@ impl OutputReader {
         Ok((is_live || !part.is_empty()).then_some(part))
     }
 
-    /// Waits until there may be something new since the last read, including what came during that read.
+    /// Waits until there may be new lines since the last read, including lines that were written during that read.
     pub async fn grown(&mut self) {
         let Some(growth) = &mut self.growth else { return };
         tokio::select! {

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-pub(crate) use notes::{AFTER_HOURS, BY_CHAIN, BY_CHAT, BY_EVENTS, BY_FILTER, MISSED};
+pub(crate) use notes::{AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
 pub use notes::{WHEN_COMMAND, because, why_of};
 
 /// State of a schedule.
@@ -29,8 +29,9 @@ pub struct ScheduleView {
     /// End of the last job that the schedule fired by itself, or the last time it looked for work and found none. Runs
     /// by hand do not count: they do not move an interval.
     pub last_run_at: Option<Timestamp>,
-    /// Next firing by the clock, never in the past. Absent if the schedule is off, paused or over, if it counts from
-    /// the end of a job that has not ended, if it waits for something with an unknown end, and if the clock does not fire it.
+    /// Next firing by the clock, never in the past. Absent if the clock does not fire the schedule, if the schedule is
+    /// off, paused or over, if its interval starts at the end of a job that still runs, and if the end of its wait is
+    /// not known.
     pub next_run_at: Option<Timestamp>,
     /// True if the schedule has fired and the firing is being prepared.
     pub preparing: bool,
@@ -38,31 +39,32 @@ pub struct ScheduleView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_since: Option<Timestamp>,
     /// Checks and sources that the preparation uses: `trust`, `when_command`, a work source. Absent if they were removed
-    /// from the config after it fired.
+    /// from the config after the schedule fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_by: Option<String>,
     pub last_error: Option<String>,
     /// Reason why the schedule does not fire now.
     pub skip_reason: Option<SkipReason>,
-    /// Time at which that reason ends by itself, if it is known.
+    /// Time at which `skip_reason` ends by itself, if the time is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_until: Option<Timestamp>,
     /// Location of its `enabled: false`, as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_in_file: Option<String>,
-    /// Explanation of what holds the schedule back now, or will when it is due.
+    /// Explanation of why the schedule does not fire now, or will not fire when it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note: Option<String>,
-    /// Reason that the explanation is about.
+    /// Reason that `skip_note` explains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note_reason: Option<SkipReason>,
-    /// Failed attempt of a job that waits for this reason before it is tried again.
+    /// Failed attempt whose job waits for its next attempt, for the reason in `skip_note_reason`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_attempt: Option<String>,
     /// First due time since the last firing, if a firing is due and waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_since: Option<Timestamp>,
-    /// Number of further due times since then, at most 1000. Unless `misfire` is `run_all`, one firing covers all of them.
+    /// Number of further due times since `due_since`, at most 1000. One firing covers all of them, unless `misfire` is
+    /// `run_all`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub due_again: usize,
     /// Due times that were missed because no daemon runs.
@@ -71,7 +73,7 @@ pub struct ScheduleView {
     /// Number of waiting jobs of the schedule.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_waiting: usize,
-    /// True if it is over, on or off: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
+    /// True if the schedule is over: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
     /// Time zone of its cron expression, its active hours and its excluded dates.
@@ -85,7 +87,7 @@ pub struct MissedTimes {
     pub since: Timestamp,
     /// Number of missed due times, at most 100.
     pub times: usize,
-    /// Number of runs with which a daemon makes up for them when it starts.
+    /// Number of jobs that a daemon starts for the missed due times when it starts.
     pub runs: usize,
     /// Summary of the fields above in a sentence.
     pub note: String,
@@ -263,7 +265,7 @@ impl ScheduleView {
                     // A strategy looks for work by itself, so the time of its next firing is unknown.
                     (Driver::Strategy, _) => None,
                     (Driver::Clock, Some(at)) => (at > now).then_some(SkipReason::NotDue),
-                    // An interval counts from the end of the job that it has fired.
+                    // The next time of an interval is counted from the end of the job that it has fired.
                     (Driver::Clock, None) if has_jobs || preparing => Some(SkipReason::AlreadyRunning),
                     // The calendar has no further time.
                     (Driver::Clock, None) => Some(SkipReason::NotDue),

@@ -73,7 +73,7 @@ impl StateFolder {
     }
 
     /// Returns the folder that programs of one agent use as their home in jobs of strangers.
-    pub fn of_strangers(&self, agent: &AgentName) -> PathBuf {
+    pub fn home_for_strangers(&self, agent: &AgentName) -> PathBuf {
         self.0.join("strangers").join(agent.as_str())
     }
 
@@ -87,7 +87,8 @@ impl StateFolder {
         self.0.join("daemon.log")
     }
 
-    /// Writes and syncs a file without a name, about as large as what a job writes at least. Returns why that fails.
+    /// Writes and syncs a file without a name, about as large as the least that a job writes. Returns an error if that
+    /// fails.
     pub fn test_write(&self) -> io::Result<()> {
         test_write_in(&self.0)
     }
@@ -125,8 +126,8 @@ impl StateFolder {
         }
     }
 
-    /// Takes the lock that a daemon holds while it lives; the kernel releases it however the process ends. Returns
-    /// `None` if another process holds it.
+    /// Takes the lock that a daemon holds while it runs. The kernel releases the lock however the process ends. Returns
+    /// `None` if another process holds the lock.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         options.read(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);

@@ -1,5 +1,5 @@
-//! TLS with certificate files. They are read at the start, where a mistake is an error, and again with the config,
-//! where a mistake is only logged.
+//! TLS with certificate files. The files are read at the start and at each reload of the config. A problem is an error
+//! at the start, and is only logged at a reload.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use x509_cert::der::Decode as _;
 
 use cowhand_system::named_file::{self, MAX_KEY_BYTES};
 
-/// Time before the end of a certificate from which a warning is given.
+/// Time before the end of a certificate at which warnings begin.
 const EXPIRY_WARNING_BEFORE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 #[derive(Debug, thiserror::Error)]
@@ -27,11 +27,11 @@ pub enum TlsError {
     Nothing { what: &'static str, path: PathBuf },
     #[error("{} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
-    #[error("{} and {} do not go together: {source}", files.certificate.display(), files.key.display())]
+    #[error("the certificate {} does not match the key {}: {source}", files.certificate.display(), files.key.display())]
     Unfit { files: Files, source: rustls::Error },
 }
 
-/// The certificate of the server. A reload replaces it with a newer one from the files.
+/// The certificate of the server. A reload replaces it with the certificate that is then in the files.
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
@@ -57,8 +57,8 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Reads the files again. Open connections stay; if the files cannot be used, for example half written, the old
-    /// certificate stays.
+    /// Reads the files again. Open connections stay open. If the files cannot be used, for example because they are
+    /// only half written, the old certificate stays in use.
     pub fn reload(&self) {
         match Certificate::read(&self.files) {
             Ok(certificate) => {
@@ -87,7 +87,7 @@ impl Certificate {
         Ok(Self { config: Arc::new(config), begins, ends })
     }
 
-    /// Describes until when the certificate is valid, and returns whether somebody has to act.
+    /// Describes the validity of the certificate, and returns whether a person has to act.
     pub fn validity(&self, now: Timestamp) -> (String, bool) {
         let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
         if self.ends <= now {
@@ -99,7 +99,7 @@ impl Certificate {
             )
         } else {
             let is_soon = self.ends.duration_since(now) < EXPIRY_WARNING_BEFORE;
-            (format!("the certificate is good until {}", day(self.ends)), is_soon)
+            (format!("the certificate is valid until {}", day(self.ends)), is_soon)
         }
     }
 

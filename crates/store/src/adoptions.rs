@@ -29,7 +29,7 @@ statements! {
     MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1 and agent = $3";
     // Jobs of another agent keep their agent and do not block this schedule.
     FREE_JOBS = same "update jobs set schedule_id = null where schedule_id = $1";
-    // Also jobs that only carry the name of the schedule: retries and follow-ups.
+    // This also renames jobs that have only the name of the schedule: retries and follow-ups.
     RENAME_JOBS = same "update jobs set schedule = $3 where agent = $1 and schedule = $2";
     RENAME_ITEMS = same "update items set schedule = $3 where agent = $1 and schedule = $2";
     DROP_SCHEDULE = same "delete from schedules where id = $1";
@@ -78,8 +78,8 @@ pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) 
     Ok(())
 }
 
-/// Returns the arguments that rename jobs and items. None if the schedule moves to another agent: they then keep the
-/// old name.
+/// Returns the arguments that rename jobs and items; `None` if the schedule moves to another agent. In that case they
+/// keep the old name.
 fn rename_args(former: &FormerName, new: &ScheduleRecord) -> Option<Vec<Arg>> {
     (former.agent == new.agent).then(|| args![former.agent.as_str(), former.name.as_str(), new.name.as_str()])
 }
@@ -109,8 +109,8 @@ async fn adopt(
     Ok(())
 }
 
-/// Returns the record of the adopting schedule. If it has not fired yet, it takes over the former record; otherwise it
-/// continues after the latest occurrence of both. A renamed schedule is active again if it had given up.
+/// Returns the record of the adopting schedule. If that schedule has not fired yet, it takes over the former record;
+/// otherwise it continues after the latest occurrence of both. A schedule in the state `error` becomes active again.
 fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
     let mut merged = if has_fired {
         ScheduleRecord {
@@ -128,7 +128,7 @@ fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> Sched
     merged
 }
 
-/// Moves firings, sightings and jobs to the new schedule, and removes the rest.
+/// Moves firings, sightings and jobs to the new schedule, and removes those that the new schedule already has.
 async fn hand_over(
     tx: &mut Tx<'_>,
     from: ScheduleId,

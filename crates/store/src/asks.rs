@@ -28,12 +28,12 @@ statements! {
         values ($1, $2, $3, $4, $5, $6, $7, 'open', $8)";
     SAVE_ASK = same "update asks set status = $3, message = $4, actor = $5, answered_at = $6 \
         where job_id = $1 and number = $2 and status = 'open'";
-    // The boot clock decides which of them are overdue.
+    // The boot clock decides which asks are overdue.
     UNANSWERED_ASKS = same "select job_id, number, asked_at, asked_boot, expires_at from asks where status = 'open' \
         order by job_id, number";
 }
 
-/// Maximum number of unanswered asks of a job; further ones are refused.
+/// Maximum number of unanswered asks of a job; further asks are refused.
 const MAX_OPEN_ASKS: i64 = 50;
 /// Maximum number of asks of a job.
 const MAX_ASKS_PER_JOB: i64 = 10_000;
@@ -196,10 +196,10 @@ pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) ->
     Ok(())
 }
 
-/// Saves an ask that ends without an answer, and records that.
+/// Saves an ask that ends without an answer, and records the event.
 async fn close(tx: &mut Tx<'_>, job: &Job, ask: &Ask, now: Timestamp) -> Result<(), StoreError> {
     save(tx, ask).await?;
-    // An expiry has no actor, even if the request of an actor found it first.
+    // An expiry has no actor, even if the request of an actor was the first to notice it.
     if matches!(ask.state, AskState::Expired { .. }) {
         tx.actor = None;
     }
@@ -228,7 +228,7 @@ async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
     tx.execute(SAVE_ASK, row).await.map(drop)
 }
 
-/// Returns when it was asked and when it expires, by the wall clock as it is set at `call_time`.
+/// Returns the time of an ask and the time of its expiry, by the wall clock as it is set at `call_time`.
 fn times(row: &Row, call_time: Option<Moment>) -> Result<(Timestamp, Timestamp), StoreError> {
     let (asked_at, expires_at) = (row.time("asked_at")?, row.time("expires_at")?);
     let Some(call_time) = call_time else { return Ok((asked_at, expires_at)) };

@@ -20,9 +20,9 @@ statements! {
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobHistory {
     pub job: Job,
-    /// Due time of its firing, or none for a job by hand and for the further jobs of a firing.
+    /// Due time of its firing; `None` for a job by hand and for all but the first job of a firing.
     pub due: Option<Timestamp>,
-    /// Attempts in their order, without those that never began.
+    /// Attempts in their order, without attempts that never began.
     pub attempts: Vec<PastAttempt>,
 }
 
@@ -31,17 +31,17 @@ pub struct PastAttempt {
     pub number: u32,
     pub node: String,
     pub started_at: Timestamp,
-    /// End of the attempt, or none while it runs.
+    /// End of the attempt; `None` while it runs.
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
-    /// Usage, as known so far while the attempt runs.
+    /// Usage. While the attempt runs, this is the usage so far.
     pub usage: Option<JobUsage>,
     /// Report of its agent.
     pub report: Option<Report>,
 }
 
 impl Store {
-    /// Returns when an attempt was claimed, on both clocks.
+    /// Returns the time at which an attempt was claimed, on both clocks.
     pub async fn attempt_began(&self, id: JobId, number: u32) -> Result<Option<Moment>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -52,7 +52,7 @@ impl Store {
         .await
     }
 
-    /// Returns the history of a job, or none if the job does not exist.
+    /// Returns the history of a job; `None` if the job does not exist.
     pub async fn history(&self, id: JobId) -> Result<Option<JobHistory>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

@@ -1,5 +1,5 @@
-//! The actor on whose behalf a call runs. The store writes it with every event in the same transaction, so no verb can
-//! forget it.
+//! The actor on whose behalf a call runs. The store writes the actor with every event in the same transaction, so no
+//! verb can forget it.
 
 use cowhand_core::actor::Actor;
 
@@ -12,7 +12,7 @@ pub async fn by<F: Future>(actor: Actor, future: F) -> F::Output {
     CURRENT_ACTOR.scope(actor, future).await
 }
 
-/// Returns the current actor, or none if the fleet acts by itself.
+/// Returns the current actor; `None` if the fleet acts by itself.
 pub fn current() -> Option<Actor> {
     CURRENT_ACTOR.try_with(Clone::clone).ok()
 }

@@ -10,8 +10,8 @@ impl Store {
         matches!(self.database, Database::Postgres(_))
     }
 
-    /// Writes everything that is committed to a new file while other writes continue. Works as long as the store is
-    /// open, even if its file was removed.
+    /// Writes all committed data to a new file while other writes continue. This works as long as the store is open,
+    /// even if its file was removed.
     pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
         let Database::Sqlite { readers, .. } = &self.database else {
             return Err(StoreError::NoCopy);

@@ -59,14 +59,14 @@ impl BackupFile {
         Ok(())
     }
 
-    /// Returns a part of a file, counted from 0; none after the last one.
+    /// Returns a part of a file, counted from 0; `None` after the last part.
     pub async fn part(&mut self, name: &str, part: i64) -> anyhow::Result<Option<Vec<u8>>> {
         let row = sqlx::query("select bytes from backup_files where path = $1 and part = $2");
         let row = row.bind(name).bind(part).fetch_optional(&mut self.0).await?;
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// Returns the names of the files beside the store. None if there is no table for them.
+    /// Returns the names of the additional files; `None` if there is no table for them.
     pub async fn names(&mut self) -> anyhow::Result<Option<Vec<String>>> {
         if !self.has_table("backup_files").await? {
             return Ok(None);
@@ -77,7 +77,7 @@ impl BackupFile {
         Ok(Some(names))
     }
 
-    /// Removes the files, so that the store is alone.
+    /// Removes the additional files, so that the file contains only the store.
     pub async fn remove_files(&mut self) -> anyhow::Result<()> {
         self.0.execute("drop table backup_files").await?;
         self.0.execute("vacuum").await?;
@@ -94,7 +94,7 @@ impl BackupFile {
         }
         for table in ["_sqlx_migrations", "jobs", "events"] {
             if !self.has_table(table).await? {
-                bail!("it is no store of cowhand");
+                bail!("it is not a store of cowhand");
             }
         }
         let row = sqlx::query("select count(*) from jobs").fetch_one(&mut self.0).await?;

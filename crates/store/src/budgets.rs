@@ -1,4 +1,4 @@
-//! Budgets: spent and reserved amounts, reservations of new attempts, and usage of running ones.
+//! Budgets: spent and reserved amounts, reservations of new attempts, and usage of running attempts.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::{Store, StoreError, jobs};
 
 statements! {
     LOCK_FLEET_BUDGET = sqlite "select 1 as locked" postgres "select 1 as locked, pg_advisory_xact_lock(4921190715)";
-    UNDER_WAY = same "select jobs.agent, attempts.reserved_microdollars, attempts.reserved_tokens, \
+    RUNNING_ATTEMPTS = same "select jobs.agent, attempts.reserved_microdollars, attempts.reserved_tokens, \
         coalesce(attempts.microdollars, 0) as microdollars, coalesce(attempts.tokens, 0) as tokens \
         from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
         where jobs.status = 'running'";
@@ -33,20 +33,21 @@ statements! {
     USAGE_OF_ATTEMPT = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
     SAVE_USAGE = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
         where job_id = $1 and number = $2";
-    USED_NOTHING = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
+    SET_NO_USAGE = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
 }
 
 /// Result of recording the usage of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UsageRecorded {
-    /// Written, with the budget that is now exceeded, if any.
+    /// The usage was written. The value is the budget that is now exceeded, if there is one.
     Noted(Option<OverBudget>),
     /// The attempt belongs to another epoch; nothing was written.
     Fenced,
 }
 
 impl Store {
-    /// Returns the spending of all agents in the day and month of `now`, or nothing if no budget needs it.
+    /// Returns the spending of all agents in the day and month of `now`. The result is empty if the config has no
+    /// budget.
     pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<SpendingLedger, StoreError> {
         if !roster.has_budgets() {
             return Ok(SpendingLedger::default());
@@ -73,7 +74,7 @@ impl Store {
     }
 
     /// Records the total usage of a running attempt so far.
-    pub async fn hear(
+    pub async fn record_usage(
         &self,
         id: JobId,
         epoch: i64,
@@ -99,8 +100,9 @@ impl Store {
     }
 }
 
-/// Returns the reservation of an attempt of this job, or the budget that has no room for it. Runs under the agent's
-/// lock, so that no two of its claims count the same amount, and under a lock of all claims if the fleet has a budget.
+/// Returns the reservation of an attempt of this job, or the budget that has no room for it. Call it under the agent's
+/// lock, so that no two claims of the agent count the same amount. If the fleet has a budget, this function also takes
+/// a lock that all claims share.
 pub(super) async fn reserve(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -119,8 +121,8 @@ pub(super) async fn reserve(
     Ok(limits.reserve(spent, &agent_spending, highest_cost, &total(&spending_by_agent)))
 }
 
-/// Ends the reservation of an attempt and returns its usage: as reported at the end, or else as recorded while it ran.
-/// Adds an assumed cost if no cost is known.
+/// Ends the reservation of an attempt and returns its usage: the usage that was reported at the end, or else the usage
+/// that was recorded while the attempt ran. Adds an assumed cost if no cost is known.
 pub(super) async fn end(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -136,9 +138,9 @@ pub(super) async fn end(
     let usage = budget::assume(usage, silent, reserved);
     match (&usage, outcome) {
         (Some(usage), _) => save_usage(tx, job, usage).await?,
-        // A command that uses no model gets no reservation the next time.
+        // With this row, a command that uses no model gets no reservation the next time.
         (None, Outcome::Completed { .. }) => {
-            tx.execute(USED_NOTHING, args![job.id().as_str(), job.attempts()]).await?;
+            tx.execute(SET_NO_USAGE, args![job.id().as_str(), job.attempts()]).await?;
         }
         (None, Outcome::Failed { .. } | Outcome::Cancelled { .. }) => {}
     }
@@ -168,14 +170,14 @@ pub(super) fn to_column(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
 }
 
-/// Returns the spending of each agent. Reads running attempts before ended ones: an attempt that ends in between is
-/// counted twice, and never missed.
+/// Returns the spending of each agent. Running attempts are read before ended attempts. So an attempt that ends in
+/// between is counted twice and is never missed.
 async fn spending_by_agent(
     tx: &mut Tx<'_>,
     limits: &SpendLimits,
 ) -> Result<HashMap<AgentName, Spending>, StoreError> {
     let mut spending_by_agent: HashMap<AgentName, Spending> = HashMap::new();
-    for row in tx.all(UNDER_WAY, args![]).await? {
+    for row in tx.all(RUNNING_ATTEMPTS, args![]).await? {
         let reported = amount(&row, "microdollars", "tokens")?;
         let committed = reported.at_least(amount(&row, "reserved_microdollars", "reserved_tokens")?);
         let running = Spending { reported, committed, ..Spending::default() };

@@ -26,12 +26,13 @@ pub enum CancelOutcome {
 }
 
 impl Store {
-    /// Cancels a job. A pending job ends at once. A running one is marked: its node ends the processes and settles it.
+    /// Cancels a job. A pending job ends at once. A running job is marked, and its node ends the processes and settles
+    /// the job.
     pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<CancelOutcome, StoreError> {
         self.cancel_because(id, None, now).await
     }
 
-    /// Records that a running job is about to be stopped, and why. The caller stops it.
+    /// Records that a running job is about to be stopped, and the reason. The caller stops the job.
     pub async fn note_cancelling(
         &self,
         id: JobId,
@@ -50,7 +51,7 @@ impl Store {
         .await
     }
 
-    /// Cancels a job as [`Self::cancel`] does. `reason` is set if cowhand itself cancels it.
+    /// Cancels a job as [`Self::cancel`] does. `reason` is set if cowhand itself cancels the job.
     pub async fn cancel_because(
         &self,
         id: JobId,
@@ -90,7 +91,8 @@ impl Store {
     }
 }
 
-/// Returns the last attempt of an ended job and its error, or none if there was no attempt.
+/// Returns the number and the error of the job's last ended attempt; `None` if no attempt has ended, or if the last one
+/// did not fail.
 async fn last_failure(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<(u32, JobError)>, StoreError> {
     let Some(row) = tx.one(LAST_OUTCOME, args![id.as_str()]).await? else { return Ok(None) };
     Ok(match row.json_opt("outcome")? {

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Store, StoreError};
 
-/// That somebody or something asked for the end of a job.
+/// Request to cancel a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cancellation {
     pub asked_at: Timestamp,
-    /// Who asked; not there if cowhand itself did.
+    /// Requester; absent if cowhand itself cancelled the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Actor>,
-    /// Why cowhand itself did, if that is known.
+    /// Reason why cowhand itself cancelled the job, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<CancelReason>,
 }
@@ -33,8 +33,8 @@ impl Cancellation {
 }
 
 impl Store {
-    /// Returns who cancelled a job that is cancelled or is being stopped, or none. Requests from before the current
-    /// attempt do not count.
+    /// Returns the cancellation of a job that is cancelled or is being stopped; `None` for other jobs. Requests from
+    /// before the current attempt do not count.
     pub async fn cancellation_of(&self, job: &Job) -> Result<Option<Cancellation>, StoreError> {
         let since = match job.state() {
             JobState::Running { since } => *since,

@@ -1,7 +1,7 @@
-//! Claims: which node runs the next attempt of a job, for how long, and how it ends.
+//! Claims: the node that runs the next attempt of a job, the time of its lease, and the end of the attempt.
 //!
-//! A claim starts an attempt and takes a lease on the job. Its epoch grows with every claim, and every later write
-//! names its epoch, so a node that lost its lease can no longer change anything.
+//! A claim starts an attempt and takes a lease on the job. The epoch of the job grows with every claim, and every later
+//! write names its epoch, so a node that lost its lease can no longer change anything.
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, FinishedJob};
@@ -25,9 +25,10 @@ use super::{
 };
 
 statements! {
-    // These repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes: the places of
-    // running jobs (`AgentPlaces`), and those that a new job finds taken (`ReadyJobs`). The jobs in front include those
-    // that their schedule holds, which the planner does not count: the new job then waits for the next plan.
+    // These statements repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes:
+    // the places of running jobs (`AgentPlaces`), and the places that are taken before a new job (`ReadyJobs`). The
+    // second count includes jobs with a hold on their schedule, which the planner does not count. In that case the new
+    // job waits for the next plan.
     RUNNING_OF_AGENT = same "select count(*) as taken from jobs where agent = $1 and status = 'running'";
     IN_FRONT = same "select count(*) as taken from jobs where agent = $1 and status in ('pending', 'running') \
         and (not_before is null or not_before <= $2)";
@@ -56,7 +57,7 @@ statements! {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Claim {
-    /// Claimed until the lease expires.
+    /// The job is claimed until the lease expires.
     Claimed { job: Job, epoch: i64 },
     /// Another node has the job, or it has ended.
     Taken,
@@ -78,7 +79,7 @@ pub struct Starter {
     pub node: String,
     pub lease: SignedDuration,
     pub max_concurrent: u32,
-    /// Session key. Of the jobs with the same key, one runs at a time.
+    /// Session key. Of the jobs with the same key, only one runs at a time.
     pub session_key: Option<String>,
     /// Budgets that apply.
     pub limits: Option<SpendLimits>,
@@ -102,7 +103,7 @@ pub struct HeldLease {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settled {
-    /// Ended, or pending again if another attempt follows.
+    /// The job has ended, or is pending again if another attempt follows.
     Done(Job),
     /// Another node holds the lease; nothing was written.
     Fenced,
@@ -110,7 +111,7 @@ pub enum Settled {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum RequeueOutcome {
-    /// Pending again.
+    /// The job is pending again.
     Done(Job),
     /// Another node holds the lease; nothing was written.
     Fenced,
@@ -134,7 +135,8 @@ impl Store {
         self.claim_with_limits(id, starter, now).await
     }
 
-    /// Claims as [`Self::claim`] does, if no other job with the same session key runs.
+    /// Claims as [`Self::claim`] does, and also applies the session key, the budgets and the provider's slot of
+    /// `starter`.
     pub async fn claim_with_limits(
         &self,
         id: JobId,
@@ -175,8 +177,8 @@ impl Store {
         .await
     }
 
-    /// Extends the node's leases on these jobs, including expired ones that nobody has settled, and returns those that
-    /// the node holds. The others are lost.
+    /// Extends the node's leases on these jobs, including expired leases that nobody has settled. Returns the leases
+    /// that the node still holds. The others are lost.
     pub async fn renew(
         &self,
         node: String,
@@ -188,7 +190,7 @@ impl Store {
         self.write(move |tx| Box::pin(extend_leases(tx, node, RENEW_LEASES, job_ids, (now, lease)))).await
     }
 
-    /// Takes up the leases of a node that was away, including expired ones that nobody has settled.
+    /// Takes up the leases of a node after its restart, including expired leases that nobody has settled.
     pub async fn adopt(
         &self,
         node: String,
@@ -224,7 +226,7 @@ impl Store {
         .await
     }
 
-    /// Ends an attempt: the job ends, or waits for its next attempt as the policy says.
+    /// Ends an attempt. The job ends, or waits for its next attempt according to the retry policy.
     pub async fn settle(
         &self,
         id: JobId,
@@ -271,7 +273,8 @@ impl Store {
         .await
     }
 
-    /// Ends an attempt whose lease has expired as lost. Does nothing if the lease was renewed or settled meanwhile.
+    /// Settles an attempt with an expired lease as lost. Does nothing if the lease was renewed or the attempt was
+    /// settled meanwhile.
     pub async fn release_expired(
         &self,
         id: JobId,
@@ -298,7 +301,7 @@ impl Store {
     }
 }
 
-/// Extends leases. They are locked in one order, so that two nodes cannot wait for each other.
+/// Extends leases. They are locked in a fixed order, so that two nodes cannot wait for each other.
 async fn extend_leases(
     tx: &mut Tx<'_>,
     node: String,
@@ -321,7 +324,7 @@ async fn settle(
     retry: Retry,
     now: Timestamp,
 ) -> Result<Settled, StoreError> {
-    // The lock of the provider comes before that of the job, as in a claim.
+    // The provider is locked before the job, as in a claim.
     let provider = match settlement.limit {
         Some(_) => providers::lock_of_job(tx, &id).await?,
         None => None,
@@ -380,7 +383,7 @@ async fn settle(
     Ok(Settled::Done(job))
 }
 
-/// Records when a job began to wait for its next attempt.
+/// Records the time at which a job began to wait for its next attempt.
 async fn record_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     if matches!(job.state(), JobState::Pending { not_before: Some(_) }) {
         tx.execute(BACK_OFF, args![job.id().as_str(), now, tx.moment(now).boot]).await?;
@@ -388,9 +391,10 @@ async fn record_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<()
     Ok(())
 }
 
-/// Reads what decides whether a job may start, lets `admit` of core decide, and returns the job's reservation or the
-/// refusal. `existing` is the job and the spending of its earlier attempts; none if the job is not created yet. The
-/// running jobs of all nodes count, so claims of one agent are serialised. Called before anything else is locked.
+/// Reads the facts that decide whether a job may start, lets `admit` of core decide, and returns the job's reservation
+/// or the refusal. `existing` is the job and the spending of its earlier attempts; `None` if the job is not created
+/// yet. The running jobs of all nodes count, so claims of one agent are serialised. Call it before anything else is
+/// locked.
 async fn admission(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -429,7 +433,7 @@ async fn admission(
     })
 }
 
-/// Counts the jobs that come before a new one: those that run or are ready, and those that were requeued and keep their
+/// Counts the jobs that come before a new job: the jobs that run or are ready, and the requeued jobs that keep their
 /// place while they wait.
 async fn count_jobs_ahead(tx: &mut Tx<'_>, agent: &AgentName, now: Timestamp) -> Result<u32, StoreError> {
     let mut taken = read_taken(tx.one(IN_FRONT, args![agent.as_str(), now]).await?)?;
@@ -444,8 +448,8 @@ fn read_taken(row: Option<Row>) -> Result<u32, StoreError> {
     row.map_or(Ok(0), |row| row.count("taken"))
 }
 
-/// Returns the reservation of a job that is not created yet if it could start now: the agent has places for all
-/// jobs that are ready before it, and one more, and the budget has room. Called before the job is created.
+/// Returns the reservation of a job that is not created yet, if the job could start now: the agent has places for all
+/// jobs that come before it, and one more, and the budget has room. Call it before the job is created.
 pub(super) async fn admit_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -503,7 +507,8 @@ pub(super) async fn apply_job_end(
     update_schedule(tx, job, outcome, breaker, now).await
 }
 
-/// Updates the schedule after the end of a job that its trigger fired. Jobs by hand do not change it.
+/// Updates the schedule after the end of a job. A job by hand changes only the `fill` of the schedule, and ends its
+/// pause if the job completed.
 async fn update_schedule(
     tx: &mut Tx<'_>,
     job: &Job,

@@ -1,15 +1,13 @@
 //! Cursors: the position of an event schedule in the event log.
 
-use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::FiringKey;
-use jiff::Timestamp;
 
 use super::database::db::{Tx, args};
 use super::database::dialect::statements;
-use super::database::event_log::{self, NewEvent};
-use super::{Store, StoreError, sessions};
+use super::database::event_log;
+use super::{Store, StoreError};
 
 statements! {
     GET_CURSOR = same "select seq from cursors where schedule_id = $1";
@@ -23,7 +21,7 @@ statements! {
 }
 
 impl Store {
-    /// Returns the last event that the schedule has processed, or none if it does not follow events.
+    /// Returns the last event that the schedule has processed; `None` if the schedule does not follow events.
     pub async fn cursor(&self, schedule: ScheduleId) -> Result<Option<i64>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -33,14 +31,14 @@ impl Store {
         .await
     }
 
-    /// Moves the cursor past events that do not concern the schedule. Firings move the cursor themselves; this only
-    /// avoids reading the events again.
+    /// Moves the cursor past events that do not concern the schedule. A firing moves the cursor by itself; this verb
+    /// only avoids reading the events again.
     pub async fn pass_events(&self, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(advance(tx, schedule, seq))).await
     }
 
     /// Returns the number of event firings that led to this job one after another, at most `limit`.
-    pub async fn chain_length(&self, job: JobId, limit: u32) -> Result<u32, StoreError> {
+    pub async fn triggered_in_a_row(&self, job: JobId, limit: u32) -> Result<u32, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 let (mut job, mut length) = (Some(job.as_str().to_owned()), 0);
@@ -56,35 +54,17 @@ impl Store {
         })
         .await
     }
-
-    /// Forgets the sessions of an agent, on request of a person.
-    pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                sessions::forget_all(tx, &agent).await?;
-                tx.record(NewEvent {
-                    at: now,
-                    agent: Some(agent),
-                    schedule: None,
-                    job: None,
-                    fact: Fact::AgentCleared,
-                });
-                Ok(())
-            })
-        })
-        .await
-    }
 }
 
-/// Sets the cursor to the end of the log: events before the schedule was armed do not count.
+/// Sets the cursor to the end of the log, because events before the schedule was armed do not count.
 pub(super) async fn arm(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), StoreError> {
     let last = event_log::last(tx).await?;
     tx.execute(SET_CURSOR, args![schedule, last]).await?;
     Ok(())
 }
 
-/// Keeps the cursor when a schedule is loaded unchanged. While the config disables it, it has no cursor; once enabled,
-/// it starts at the end of the log.
+/// Keeps the cursor when a schedule is loaded unchanged. While the config disables the schedule, it has no cursor; once
+/// enabled, it starts at the end of the log.
 pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), StoreError> {
     if !schedule.enabled {
         forget(tx, schedule.id).await?;
@@ -106,7 +86,7 @@ pub(super) async fn forget(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), 
     Ok(())
 }
 
-/// Moves the cursor, in the transaction of the firing that the event led to.
+/// Moves the cursor in the transaction of the firing that the event caused.
 pub(super) async fn advance(tx: &mut Tx<'_>, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
     tx.execute(ADVANCE_CURSOR, args![schedule, seq]).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Tool uses that rules denied. Repeated attempts are one row and one event.
+//! Tool uses that rules denied. Repeated uses of the same tool share one row and one event.
 
 use cowhand_core::ask::Denial;
 use cowhand_core::event::Fact;
@@ -18,7 +18,7 @@ statements! {
         order by first_at, tool, rule";
 }
 
-/// Maximum number of rows of a job: agents choose the names of tools.
+/// Maximum number of rows of a job. It has a limit because agents choose the names of tools.
 const MAX_DENIALS_PER_JOB: u32 = 100;
 
 impl Store {

@@ -47,7 +47,7 @@ impl Store {
         rows.await?.iter().rev().map(read_event).collect()
     }
 
-    /// Returns the event that says who or what cancelled a job, or none.
+    /// Returns the event that names who or what cancelled a job; `None` if there is no such event.
     pub async fn cancellation(&self, job: JobId) -> Result<Option<Event>, StoreError> {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(CANCELLATION, args![job.as_str()]).await }));
@@ -62,14 +62,15 @@ impl Store {
             .cloned())
     }
 
-    /// Returns the last event about a report to the source of a job's item, delivered or not.
+    /// Returns the last event about the delivery of a job's result to the source of its item. The delivery may have
+    /// failed.
     pub async fn last_item_report(&self, job: JobId) -> Result<Option<Event>, StoreError> {
         let row =
             self.read(move |tx| Box::pin(async move { tx.one(LAST_ITEM_REPORT, args![job.as_str()]).await }));
         row.await?.as_ref().map(read_event).transpose()
     }
 
-    /// Adds the job to each event that names one, unless the job is pruned.
+    /// Adds the job to each event that names a job, unless the job is pruned.
     pub async fn with_jobs(&self, mut events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         let original = |event: &Event| match &event.fact {
             Fact::JobForked { forked_from } => Some(forked_from.clone()),

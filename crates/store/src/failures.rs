@@ -1,4 +1,4 @@
-//! Failures of work items: how often, why, and whether a person has to act.
+//! Failures of work items: their number, the last reason, and whether a person has to act.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
@@ -33,7 +33,7 @@ statements! {
 pub struct ItemFailures {
     pub queue: String,
     pub id: WorkItemId,
-    /// Number of consecutive failures, without jobs that could not be started or were cancelled.
+    /// Number of consecutive failures. Jobs that could not be started or were cancelled do not count.
     pub failures: u32,
     pub state: FailedItem,
     /// Reason of the last failure.
@@ -42,18 +42,18 @@ pub struct ItemFailures {
     pub failed_at: Option<Timestamp>,
     /// Time at which a job last released the item.
     pub released_at: Option<Timestamp>,
-    /// Item as it was claimed for the last job.
+    /// Item as it was at the claim for the last job.
     pub item: Option<WorkItem>,
 }
 
 /// Last known state of an item that has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailedItem {
-    /// Its queue offers it.
+    /// The queue offers the item.
     Offered,
-    /// Its failure was reported; it is offered again only if a person does so.
+    /// The failure was reported to the source. Only a person can offer the item again.
     GivenUp,
-    /// A person removed it from its queue.
+    /// A person removed the item from its queue.
     Withdrawn,
 }
 
@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Moves the failures of an item to its new id, after a person renamed it. Failures under the new id are removed,
-    /// since they were of other work.
+    /// because they belong to other work.
     pub async fn move_failures(
         &self,
         queue: String,
@@ -103,7 +103,7 @@ impl Store {
         .await
     }
 
-    /// Records a failure that a person reports. The item is given up, as after a job that reports a failure.
+    /// Records a failure that a person reports. The item is given up, as after a job whose failure is reported.
     pub async fn failed_by_hand(
         &self,
         queue: String,

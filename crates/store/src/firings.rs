@@ -1,4 +1,4 @@
-//! Firings: one row for each planned occurrence, and the ledger of their outcomes.
+//! Firings: one row for each occurrence of a schedule's trigger, and the ledger of their outcomes.
 
 use std::collections::HashMap;
 
@@ -72,7 +72,7 @@ pub struct NewFiring {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     Run(NewJob),
-    /// Its jobs depend on a work source or a command.
+    /// The firing has to be prepared: its jobs depend on a work source, on trust or on a command.
     Prepare(FiringContext),
     Skip(SkipReason),
     Miss,
@@ -93,11 +93,11 @@ impl Decision {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fired {
-    /// Recorded, with its job if it runs.
+    /// The firing is recorded, with its job if it runs.
     Recorded(Option<Job>),
-    /// Recorded, and its job is claimed by the caller.
+    /// The firing is recorded, and its job is claimed for the node of the caller.
     Claimed { job: Job, epoch: i64 },
-    /// The key exists: the occurrence was decided before. Nothing was written.
+    /// The key exists already, because the occurrence was decided before. Nothing was written.
     Duplicate,
 }
 
@@ -109,15 +109,15 @@ pub struct LedgerRow {
     pub outcome: FiringOutcome,
     /// Additional information for people.
     pub note: Option<String>,
-    /// First of its jobs. It stays after that job is pruned.
+    /// First of its jobs. The id stays after that job is pruned.
     pub job: Option<JobId>,
     /// Its jobs that still exist, in the order of their creation.
-    pub jobs: Vec<JobOfFiring>,
+    pub jobs: Vec<FiringJobRow>,
 }
 
 /// State of a job of a firing.
 #[derive(Debug, Clone, PartialEq)]
-pub struct JobOfFiring {
+pub struct FiringJobRow {
     pub id: JobId,
     pub status: JobStatus,
     pub exit_reason: Option<ExitReason>,
@@ -132,7 +132,7 @@ pub struct JobOfFiring {
 pub enum Prepared {
     /// One job, which is created now.
     Job(NewJob),
-    /// Its jobs are created already, one for each item. `more` is set if there were more items than places.
+    /// Its jobs are created already, one for each item. `more` is true if there were more items than places.
     Jobs {
         more: bool,
     },
@@ -144,7 +144,7 @@ pub enum Prepared {
 pub struct Preparation {
     pub due: Timestamp,
     pub context: FiringContext,
-    /// Number of tries, including this one.
+    /// Number of tries, including this try.
     pub tries: u32,
 }
 
@@ -154,11 +154,11 @@ pub enum TakePreparing {
     Ours(Preparation),
     /// The firing is already decided.
     Done,
-    /// Another node prepares it or an earlier one.
+    /// Another node prepares this firing or an earlier firing of the schedule.
     Elsewhere,
 }
 
-/// Number of failed tries after which a firing no longer blocks later ones.
+/// Number of failed tries after which a firing no longer blocks later firings.
 pub const MAX_BLOCKING_TRIES: u32 = 5;
 
 impl Store {
@@ -196,8 +196,8 @@ impl Store {
         .await
     }
 
-    /// Takes a firing for preparation until `until`. The firings of a schedule are prepared in their order, so none is
-    /// taken while another node has an earlier one.
+    /// Takes a firing for preparation until `until`. The firings of a schedule are prepared in their order, so a firing
+    /// is not taken while another node prepares an earlier firing.
     pub async fn take_preparing(
         &self,
         schedule: ScheduleId,
@@ -210,7 +210,7 @@ impl Store {
     }
 
     /// Records the result of a preparation: jobs are created, or the firing is skipped. After a skip, an interval
-    /// counts from now, as it does from the end of a job. `note` is for the ledger.
+    /// counts from now, as it would count from the end of a job. `note` is for the ledger.
     pub async fn prepared(
         &self,
         schedule: ScheduleId,
@@ -224,8 +224,8 @@ impl Store {
         self.write(move |tx| Box::pin(settle_prepared(tx, schedule, key, result, now, random))).await
     }
 
-    /// Cancels a firing that is not prepared yet, and returns whether it was cancelled. One that already has jobs of
-    /// some of its items gets no more of them.
+    /// Cancels a firing that is not prepared yet, and returns whether it was cancelled. A firing that already has jobs
+    /// for some of its items gets no further jobs.
     pub async fn cancel_firing(
         &self,
         schedule: ScheduleId,
@@ -411,7 +411,7 @@ async fn fire_once(
     let number = if context.is_some() { next_prepare_number(tx, schedule).await? } else { 0 };
     let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, context, number, note];
     if tx.execute(ADD_FIRING, row).await? == 0 {
-        // The clock was set back and reaches this due time again: the schedule moves on to the next one.
+        // The clock was set back and reaches this due time again. The schedule continues with the next due time.
         if key.kind() == "cron" && record.last_due.is_none_or(|last| last < due) {
             record.record_outcome(&key, due);
             schedules::save(tx, &record).await?;
@@ -426,7 +426,7 @@ async fn fire_once(
         if outcome == FiringOutcome::Preparing && !key.is_fill() {
             record.record_poll(tx.moment(now));
         }
-        // An interval counts from the end of the last job; if there was none, from now.
+        // An interval counts from the end of the last job; after a skip, there is no job, so it counts from now.
         if key.kind() == "interval" && outcome.skip_reason().is_some() {
             record.record_look(tx.moment(now));
         }
@@ -505,7 +505,7 @@ async fn with_jobs(
 ) -> Result<Vec<LedgerRow>, StoreError> {
     let mut ledger = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let keys: Vec<&str> = ledger.iter().map(|row| row.key.as_str()).collect();
-    let mut jobs: HashMap<String, Vec<JobOfFiring>> = HashMap::new();
+    let mut jobs: HashMap<String, Vec<FiringJobRow>> = HashMap::new();
     for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::to_json(&keys)?]).await? {
         jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
     }
@@ -527,8 +527,8 @@ async fn with_jobs(
     Ok(ledger)
 }
 
-fn read_job(row: &Row) -> Result<JobOfFiring, StoreError> {
-    Ok(JobOfFiring {
+fn read_job(row: &Row) -> Result<FiringJobRow, StoreError> {
+    Ok(FiringJobRow {
         id: row.parse("id")?,
         status: row.parse("status")?,
         exit_reason: row.parse_opt("exit_reason")?,

@@ -1,4 +1,4 @@
-//! Follow-ups: which job requested which, and the length of the chain.
+//! Follow-ups: the jobs that requested them, and the length of each chain.
 
 use cowhand_core::event::Fact;
 use cowhand_core::followup::{Chain, FollowupRefusal, FollowupRefused, Followups};
@@ -40,7 +40,8 @@ pub enum FollowupOutcome {
     NotRunning,
 }
 
-/// Follow-up that a running attempt requests. The same key of the same job is the same follow-up.
+/// Follow-up that a running attempt requests. A repeated request of the same job with the same key is the same
+/// follow-up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewFollowup {
     pub by: JobId,
@@ -53,7 +54,7 @@ pub struct NewFollowup {
     pub new: NewJob,
 }
 
-/// The job that it follows, the jobs that follow it, and refused requests.
+/// The follow-ups of one job: the job that it follows, the jobs that follow it, and the last refused request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowupsOfJob {
     pub follows: Option<JobId>,
@@ -101,7 +102,7 @@ async fn make(
     random: fn() -> u64,
 ) -> Result<FollowupOutcome, StoreError> {
     let NewFollowup { by, attempt, key, wanted: earliest, rules, mut new } = asked;
-    // Requests are serialised, else two of one chain could both be the last one allowed.
+    // Requests are serialised. Otherwise two requests of one chain could both count as the last allowed follow-up.
     tx.one(LOCK_CHAINS, args![]).await?;
     let parent = jobs::lock(tx, &by).await?;
     if !matches!(parent.state(), JobState::Running { .. }) || parent.attempts() != attempt {
@@ -144,7 +145,7 @@ fn refusal(row: &Row) -> Result<FollowupRefusal, StoreError> {
     Ok(FollowupRefusal { job, at, message: row.get("followup_refused")? })
 }
 
-/// Returns the chain of a job, which may begin with the job itself.
+/// Returns the first job of the chain to which a job belongs. That can be the job itself.
 pub(super) async fn chain_of(tx: &mut Tx<'_>, job: &JobId) -> Result<JobId, StoreError> {
     let row = tx.one(CHAIN_OF, args![job.as_str()]).await?;
     row.map_or_else(|| Ok(job.clone()), |row| row.parse("root_id"))
@@ -152,7 +153,7 @@ pub(super) async fn chain_of(tx: &mut Tx<'_>, job: &JobId) -> Result<JobId, Stor
 
 /// Removes chains in the transaction that removes jobs, after all jobs are locked. A chain is kept as long as it could
 /// grow, because its limit also counts removed jobs.
-pub(super) async fn jobs_removed(tx: &mut Tx<'_>, mut chains: Vec<JobId>) -> Result<(), StoreError> {
+pub(super) async fn remove_chains(tx: &mut Tx<'_>, mut chains: Vec<JobId>) -> Result<(), StoreError> {
     chains.sort();
     chains.dedup();
     for chain in chains {

@@ -1,4 +1,5 @@
-//! Hook runs after the end of a job: recorded in the same transaction, and taken by one node at a time, in their order.
+//! Hook runs after the end of a job. They are recorded in the transaction that ends the job, and one node at a time
+//! takes them in their order.
 
 use cowhand_core::event::Fact;
 use cowhand_core::hook::{HookEvent, HookKind, HookOutline, HookRun, HookState};
@@ -68,13 +69,13 @@ pub enum HookEnd {
     Skipped { reason: String },
 }
 
-/// How long a hook waits for the node that ran its job, before another node takes it.
+/// Time that a hook waits for the node that ran its job, before another node takes the hook.
 const HOOK_TAKEOVER_DELAY: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
     /// Stores the hooks of every agent; writes nothing if they are unchanged.
     pub(super) async fn load_hooks(&self, roster: &Roster) -> Result<(), StoreError> {
-        // Agents are locked in one order.
+        // Agents are locked in a fixed order.
         let mut agents: Vec<_> = roster
             .agents
             .iter()
@@ -150,7 +151,7 @@ impl Store {
         .await
     }
 
-    /// Extends the lease of a hook run. Returns false if another node has it.
+    /// Extends the lease of a hook run. Returns false if another node has the hook run.
     pub async fn renew_hook(&self, taken: &TakenHook, until: Timestamp) -> Result<bool, StoreError> {
         let row = args![taken.job.as_str(), taken.run.number, taken.run.tries, until];
         self.write(move |tx| Box::pin(async move { Ok(tx.execute(RENEW_HOOK, row).await? == 1) })).await
@@ -167,8 +168,8 @@ impl Store {
         self.write(move |tx| Box::pin(async move { tx.execute(POSTPONE_HOOK, row).await.map(drop) })).await
     }
 
-    /// Ends a hook run. With `stops_later_hooks`, a failure skips the hooks after it. Nothing is written if another
-    /// node has it.
+    /// Ends a hook run. With `stops_later_hooks`, the later hooks of the job are skipped after a failure. Nothing is
+    /// written if another node has the hook run.
     pub async fn end_hook(
         &self,
         taken: TakenHook,
@@ -180,7 +181,7 @@ impl Store {
         self.write(move |tx| Box::pin(end_hook(tx, taken, end, output, stops_later_hooks, now))).await
     }
 
-    /// Takes up the hooks of a node that has just started: its former process has ended.
+    /// Takes up the hook runs of a node that has just started, because its former process has ended.
     pub async fn take_up_hooks(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(RESUME_HOOKS, args![node, now]).await.map(drop) })
@@ -188,7 +189,7 @@ impl Store {
         .await
     }
 
-    /// Returns when the next hook is due.
+    /// Returns the time at which the next hook is due.
     pub async fn next_hook_time(&self) -> Result<Option<Timestamp>, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
@@ -327,8 +328,7 @@ async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) ->
     Ok(())
 }
 
-/// Replaces the number of tries by the number of starts. A shell command is started once; later tries follow it while
-/// it runs.
+/// Replaces the number of tries by the number of starts. A shell command is started once; later tries only follow it.
 fn with_start_count(run: HookRun) -> HookRun {
     let tries = if run.kind == HookKind::Shell { run.tries.min(1) } else { run.tries };
     HookRun { tries, ..run }

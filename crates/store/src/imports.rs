@@ -48,7 +48,7 @@ pub struct PastSchedule {
 #[derive(Debug, Clone)]
 pub struct PastJob {
     pub job: Job,
-    /// Directory of its session, if the job has the agent's newest one.
+    /// Directory of its session, if the job has the agent's newest session.
     pub session: Option<PastSession>,
 }
 
@@ -90,12 +90,13 @@ impl std::fmt::Display for Imported {
 }
 
 impl Store {
-    /// Returns true if the state of herdctl is to be imported: it is not decided yet, and the fleet never ran here.
+    /// Returns true if the state of herdctl has to be imported: the import was neither done nor declined, and the fleet
+    /// never ran here.
     pub async fn wants_import(&self) -> Result<bool, StoreError> {
         self.read(|tx| Box::pin(wants_import(tx))).await
     }
 
-    /// Records that the state of herdctl is not to be imported.
+    /// Records that the state of herdctl must not be imported.
     pub async fn decline_import(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(ADD_IMPORT, args![HERDCTL_IMPORT, now]).await.map(drop) })
@@ -103,8 +104,8 @@ impl Store {
         .await
     }
 
-    /// Imports the whole history, or nothing. Returns none if another process did it meanwhile. The schedules of the
-    /// config have to be loaded.
+    /// Imports the whole history, or nothing. Returns `None` if another process imported it meanwhile. The schedules of
+    /// the config have to be loaded before.
     pub async fn import(
         &self,
         history: History,
@@ -146,7 +147,7 @@ async fn wants_import(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
         && tx.one(IS_USED, args![]).await?.is_none())
 }
 
-/// Adds a finished job with its one attempt and its cost.
+/// Adds a finished job with its only attempt and its cost.
 async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), StoreError> {
     let PastJob { job, session } = past;
     let JobState::Ended { at, outcome } = job.state() else { return Ok(()) };

@@ -1,14 +1,14 @@
-//! Integrity check: every page of the file, and every row of jobs and schedules.
+//! Integrity check: every page of the file, every job and schedule, and the newest firings of each schedule.
 
 use sqlx::Row as _;
 
 use super::{Database, JobFilter, Store, StoreError};
 
-/// Number of jobs that a check reads at a time.
+/// Number of jobs that a check reads at a time, and number of firings that it reads for each schedule.
 const CHECK_PAGE_ROWS: u32 = 1_000;
 
 impl Store {
-    /// Reads everything in the store. A damaged page, or a row that cowhand did not write, is an error.
+    /// Checks the store. A damaged page, or a row that cowhand did not write, is an error.
     pub async fn check_integrity(&self) -> Result<(), StoreError> {
         if let Database::Sqlite { readers, .. } = &self.database {
             let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;

@@ -6,8 +6,8 @@
 //!             └── result unknown, or too late ───────┘
 //! ```
 //!
-//! The row exists from before the claim outside until after the last report, so no other holder in this store takes the
-//! item in between, and a crash at any point leaves a row that says what is to be done.
+//! The row is written before the claim in the outside queue, and removed after the last report. So no other holder in
+//! this store takes the item in between, and a crash at any point leaves a row that states what has still to be done.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -45,7 +45,7 @@ statements! {
     LINK_FIRST_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2 and job_id is null";
 }
 
-/// An item that is to be claimed.
+/// An item that has to be claimed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewItemClaim {
     /// Name of the queue, so that two agents with the same queue do not claim the same item.
@@ -57,30 +57,30 @@ pub struct NewItemClaim {
     pub schedule: Option<ScheduleName>,
     /// Time after which an unfinished claim is given up.
     pub until: Timestamp,
-    pub unless: Unless,
+    pub unless: TakeConditions,
 }
 
 /// Conditions under which an offered item is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Unless {
-    /// A job released it after this time.
+pub struct TakeConditions {
+    /// Time after which a job must not have released the item.
     pub released_since: Option<Timestamp>,
-    /// It was given up or withdrawn. False if the caller knows that a person offered the item again; its failures are
-    /// then reset.
+    /// True if an item that was given up or withdrawn is not taken. False if the caller knows that a person offered the
+    /// item again; its failures are then reset.
     pub given_up: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
-    /// Taken, for the job that will have this id.
+pub enum TakeResult {
+    /// The item is taken, for the job that will have this id.
     Ours(JobId),
-    /// Another holder in this store has it.
+    /// Another holder in this store has the item.
     Held,
-    /// Work on it failed too often; a person has to act.
+    /// Work on the item failed too often; a person has to act.
     TooOften { failures: u32 },
-    /// It was given up or withdrawn, and its source offers it again. The caller has to check its state.
+    /// The item was given up or withdrawn, and its source offers it again. The caller has to check its queue state.
     PutBack,
-    /// A job released it recently.
+    /// A job released the item recently.
     Released,
 }
 
@@ -105,9 +105,9 @@ pub enum ItemState {
         closing: Closing,
         tries: u32,
         last_error: Option<String>,
-        /// Time since which the report is due; none in rows of an older version.
+        /// Time since which the report is due; `None` in rows of an older version.
         since: Option<Timestamp>,
-        /// Person who requested it.
+        /// Actor who requested the closing; `None` if it follows from the end of a job.
         by: Option<Actor>,
     },
 }
@@ -120,7 +120,7 @@ impl HeldItem {
         }
     }
 
-    /// Returns the job that works on it, or none if a person holds it.
+    /// Returns the job that works on the item; `None` if a person holds it.
     pub fn job(&self) -> Option<JobId> {
         self.holder.parse().ok()
     }
@@ -133,7 +133,8 @@ pub struct FiringRef {
     pub key: FiringKey,
 }
 
-/// Checks whether somebody cancelled the firing. Locks its row, so that it is not cancelled before the job is made.
+/// Returns whether somebody cancelled the firing. Locks the row of the firing, so that it is not cancelled before the
+/// job is made.
 async fn is_cancelled(tx: &mut Tx<'_>, firing: &FiringRef) -> Result<bool, StoreError> {
     let row = tx.one(LOCK_FIRING, args![firing.schedule, firing.key.as_str()]).await?;
     let reason = row.map(|row| row.parse_opt::<SkipReason>("reason")).transpose()?.flatten();
@@ -159,13 +160,13 @@ impl Store {
         .await
     }
 
-    /// Takes an item for a job or a person, before the claim outside.
+    /// Takes an item for a job or a person, before the claim in the outside queue.
     pub async fn take_item(
         &self,
         claim: NewItemClaim,
         person: Option<String>,
         now: Timestamp,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<TakeResult, StoreError> {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
@@ -184,14 +185,14 @@ impl Store {
                 if is_taken && resets_failures {
                     failures::forget(tx, &claim.queue, &claim.item.id).await?;
                 }
-                Ok(if is_taken { Taken::Ours(holder) } else { Taken::Held })
+                Ok(if is_taken { TakeResult::Ours(holder) } else { TakeResult::Held })
             })
         })
         .await
     }
 
-    /// Creates the job after the claim outside succeeded, with the id that the claim names. Returns none if the item
-    /// was given up meanwhile, or the firing was cancelled; then the claim is undone.
+    /// Creates the job after the claim in the outside queue succeeded, with the id that the claim names. Returns `None`
+    /// if the claim was given up or the firing was cancelled meanwhile; then the claim is undone.
     pub async fn hold_item(
         &self,
         holder: JobId,
@@ -255,7 +256,7 @@ impl Store {
         .await
     }
 
-    /// Returns items whose claim outside expires before `before`.
+    /// Returns the items whose claim in the outside queue expires before `before`.
     pub async fn items_to_renew(&self, before: Timestamp) -> Result<Vec<HeldItem>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { tx.all(TO_RENEW, args![before]).await?.iter().map(read).collect() })
@@ -288,7 +289,7 @@ impl Store {
         .await
     }
 
-    /// Returns when the next item needs attention, or none.
+    /// Returns the next time at which an item needs a delivery or a renewal; `None` if there are no items.
     pub async fn next_item_time(&self) -> Result<Option<Timestamp>, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
@@ -299,23 +300,23 @@ impl Store {
     }
 }
 
-impl Unless {
-    /// Returns why the item is not taken, or none if it may be taken.
-    fn obstacle(self, failures: &ItemFailures, max_attempts: u32) -> Option<Taken> {
+impl TakeConditions {
+    /// Returns the reason why the item is not taken; `None` if it may be taken.
+    fn obstacle(self, failures: &ItemFailures, max_attempts: u32) -> Option<TakeResult> {
         match failures.state {
-            FailedItem::GivenUp | FailedItem::Withdrawn => self.given_up.then_some(Taken::PutBack),
+            FailedItem::GivenUp | FailedItem::Withdrawn => self.given_up.then_some(TakeResult::PutBack),
             FailedItem::Offered if failures.failures >= max_attempts => {
-                Some(Taken::TooOften { failures: failures.failures })
+                Some(TakeResult::TooOften { failures: failures.failures })
             }
             FailedItem::Offered => {
                 let (since, released) = (self.released_since?, failures.released_at?);
-                (released > since).then_some(Taken::Released)
+                (released > since).then_some(TakeResult::Released)
             }
         }
     }
 }
 
-/// Inserts the row of an item that is to be claimed. Returns false if another holder in this store has it.
+/// Inserts the row of an item that has to be claimed. Returns false if another holder in this store has the item.
 pub(super) async fn insert(tx: &mut Tx<'_>, claim: &NewItemClaim, holder: &str) -> Result<bool, StoreError> {
     let row = args![
         claim.queue.as_str(),
@@ -331,7 +332,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, claim: &NewItemClaim, holder: &str) 
     Ok(tx.execute(TAKE_ITEM, row).await? == 1)
 }
 
-/// Returns true if the job's claim outside may have expired.
+/// Returns true if the job's claim in the outside queue may have expired.
 pub(super) async fn has_expired(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
     if job.work_item().is_none() {
         return Ok(false);

@@ -16,7 +16,8 @@ use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
-/// One list query through different indexes, so that a few jobs among a million are found without reading all.
+/// List query with different index conditions, so that a few jobs among a million are found without reading all of
+/// them.
 macro_rules! list_query {
     ($by:literal) => {
         concat!(
@@ -64,7 +65,7 @@ statements! {
     JOBS_BY_SUFFIX = same "select id from jobs where substr(id, 16) = $1 order by number desc limit 5";
 }
 
-/// Filter of a list of jobs; an unset field matches all.
+/// Filter of a list of jobs; an unset field matches all jobs.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
     pub agent: Option<AgentName>,
@@ -78,7 +79,7 @@ pub struct JobFilter {
     pub search: Option<String>,
     /// Only jobs that work on an item of a queue.
     pub with_item: bool,
-    /// Only jobs that follow this one in the list.
+    /// Only jobs that come after this job in the list.
     pub after: Option<JobId>,
 }
 
@@ -135,8 +136,7 @@ impl Store {
         .await
     }
 
-    /// Returns the newest job of each of these agents, in no order. It is one query, and each agent costs one index
-    /// lookup.
+    /// Returns the newest job of each of these agents, in no order. The query needs one index lookup for each agent.
     pub async fn newest_jobs(&self, agents: &[&AgentName]) -> Result<Vec<Job>, StoreError> {
         let names = serde_json::to_string(agents)
             .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
@@ -146,7 +146,7 @@ impl Store {
         .await
     }
 
-    /// Returns the names of all agents that have jobs, also of those that are no longer in the config.
+    /// Returns the names of all agents that have jobs, including agents that are no longer in the config.
     pub async fn agents_with_jobs(&self) -> Result<Vec<AgentName>, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
@@ -156,7 +156,7 @@ impl Store {
         .await
     }
 
-    /// Returns the names of all schedules, of this agent or of any, that have jobs.
+    /// Returns the names of all schedules that have jobs, of this agent or of all agents.
     pub async fn schedules_with_jobs(
         &self,
         agent: Option<&AgentName>,
@@ -196,11 +196,11 @@ pub(super) struct JobOrigin {
     /// Key of the firing that created it.
     pub(super) firing: Option<FiringKey>,
     pub(super) by_trigger: bool,
-    /// Set if its first attempt begins at once.
+    /// True if its first attempt begins at once.
     pub(super) is_running: bool,
 }
 
-/// Adds a job. Draws another id if one is taken.
+/// Adds a job. Draws another id if the drawn id is taken.
 pub(super) async fn add(
     tx: &mut Tx<'_>,
     new: NewJob,

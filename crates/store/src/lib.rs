@@ -1,19 +1,19 @@
 //! The store: the authoritative state of schedules, firings, jobs, attempts, leases and events.
 //!
-//! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after what the program does. "now" is always
-//! an argument; durations are measured with the boot clock ([`Store::with_clock`]). There is one file for each table and
-//! one SQL text for both databases ([`database::dialect`] has the exceptions). The rows of a table are read and written by
-//! functions of its file. Verbs that change several tables call those functions; the functions do not call verbs.
-//! [`database`] is the layer below the files of the tables.
+//! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after their purpose for the program. `now`
+//! is always an argument; durations are measured with the boot clock ([`Store::with_clock`]). There is one file for
+//! each table and one SQL text for both databases ([`database::dialect`] has the exceptions). The rows of a table are
+//! read and written by functions of its file. Verbs that change several tables call those functions; the functions do
+//! not call verbs. [`database`] is the layer below the files of the tables.
 //!
 //! Three rules apply everywhere:
 //!
-//! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets `cowhand-core`
-//!   decide, and writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, follow-up,
-//!   schedule, event counter; of several leases, items or schedules the one with the smallest id first. So no two verbs
-//!   can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which commits queued
-//!   verbs together.
+//! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets
+//!   `cowhand-core` decide, and writes the rows and the events, or does nothing.
+//! - **Locks are taken in one order**: provider, agent, the fleet's budget, job, usage, lease, work item, hook, ask,
+//!   follow-up, schedule, event counter. Several leases, items or schedules are locked in the order of their ids. So no
+//!   two verbs can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which
+//!   commits queued verbs together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod adoptions;
@@ -66,7 +66,7 @@ use database::db::Tx;
 use database::file::StoreFile;
 use database::health::StoreHealth;
 use database::latency::Latency;
-use database::server::{self, ServerConnection, before_timeout};
+use database::server::{self, ServerConnection, with_statement_timeout};
 use database::shutdown_limit::ShutdownLimit;
 use database::writer::Writer;
 
@@ -82,17 +82,17 @@ pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::{SHUTDOWN_STORE_TIMEOUT, StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
-    Decision, Fired, JobOfFiring, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
+    Decision, Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
     TakePreparing,
 };
 pub use followups::{FollowupOutcome, FollowupsOfJob, NewFollowup};
 pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
-pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, Taken, Unless};
+pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use jobs::JobFilter;
-pub use nodes::{BusyNode, Joined, NodePresence};
+pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use reports::{AttemptLocation, ReportOutcome};
-pub use retention::{Ended, Pruned, RemovedJob};
+pub use retention::{EndedJob, Pruned, RemovedJob};
 pub use sessions::{ProviderAndRuntime, StoredSession};
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
@@ -108,7 +108,7 @@ pub struct Store {
     shutdown_limit: Arc<ShutdownLimit>,
     /// Source of the random part of a job id.
     random: fn() -> u64,
-    /// Clock whose boot time is written beside wall times. Without one, the wall clock decides about everything.
+    /// Clock whose boot time is written beside wall times. Without a clock, the wall clock decides about durations.
     clock: Option<Clock>,
 }
 
@@ -121,8 +121,8 @@ enum Database {
 type VerbFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
 
 impl Store {
-    /// Runs a verb in a transaction and returns when it is durable. On SQLite several verbs may share a commit; each
-    /// succeeds or fails alone.
+    /// Runs a verb in a transaction and returns after its commit is on disk. On SQLite several verbs may share a
+    /// commit; each verb succeeds or fails alone.
     async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -133,7 +133,7 @@ impl Store {
             Database::Sqlite { writer, .. } => {
                 let answer = writer.write(self.call_time(), verb).await;
                 let answer = answer.map_err(|error| self.with_cause(error));
-                // Only writes count: a file that cannot be written can often be read.
+                // Only writes count, because a file that cannot be written can often be read.
                 self.shutdown_limit.record(&answer);
                 answer
             }
@@ -153,13 +153,13 @@ impl Store {
     {
         let mut server = ServerConnection::acquire(pool).await?;
         let call = async {
-            let begun = before_timeout(server.connection()?.begin()).await;
+            let begun = with_statement_timeout(server.connection()?.begin()).await;
             let mut transaction = begun.map_err(StoreError::connection)?;
             let tx = Tx::postgres(&mut transaction).with_actor(audit::current());
             let mut tx = tx.with_call_time(self.call_time());
             let answer = verb(&mut tx).await?;
             let last_event = tx.write_events().await?;
-            before_timeout(transaction.commit()).await.map_err(StoreError::connection)?;
+            with_statement_timeout(transaction.commit()).await.map_err(StoreError::connection)?;
             self.committed.advance(last_event);
             Ok(answer)
         };
@@ -174,7 +174,7 @@ impl Store {
         let mut server = ServerConnection::acquire(pool).await?;
         let call = async {
             let begin_snapshot = "begin isolation level repeatable read read only";
-            let begun = before_timeout(server.connection()?.begin_with(begin_snapshot)).await;
+            let begun = with_statement_timeout(server.connection()?.begin_with(begin_snapshot)).await;
             let mut transaction = begun.map_err(StoreError::connection)?;
             verb(&mut Tx::postgres(&mut transaction).with_call_time(self.call_time())).await
         };
@@ -207,15 +207,15 @@ impl Store {
     }
 
     /// Limits all waits because the daemon ends. From now on, all calls together wait at most
-    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer, and [`Self::silence`] counts the time without an
+    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. [`Self::silence`] returns the time without an
     /// answer, or without a successful write to the file.
-    pub fn hurry(&self) {
+    pub fn limit_waits(&self) {
         self.shutdown_limit.begin();
     }
 
-    /// Returns for how long the server has not answered, or the file could not be written, since [`Self::hurry`]. None if
-    /// the last call succeeded.
-    pub fn silence(&self) -> Option<Duration> {
+    /// Returns for how long the server has not answered, or the file could not be written, since [`Self::hurry`].
+    /// Returns `None` if the last call succeeded.
+    pub fn unanswered_time(&self) -> Option<Duration> {
         self.shutdown_limit.unanswered_time()
     }
 
@@ -282,7 +282,7 @@ impl Store {
     pub async fn close(self) {
         match self.database {
             Database::Sqlite { readers, writer, .. } => {
-                // The writer is closed last: only it can checkpoint the log into the file.
+                // The writer is closed last, because only the writer can checkpoint the log into the file.
                 readers.close().await;
                 writer.close().await;
             }

@@ -1,4 +1,4 @@
-//! Nodes: which daemons use this store, since when, and which run jobs now.
+//! Nodes: the daemons that use this store, the time of their start, and the nodes that run jobs now.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ statements! {
         on conflict (name) do update set started_at = excluded.started_at, started_boot = excluded.started_boot, \
         seen_at = excluded.seen_at, seen_boot = excluded.seen_boot";
     SEE_CLOCK = same "update nodes set seen_at = $2, seen_boot = $3 where name = $1";
-    // A daemon holds this lock as long as its connection lives, so no row has to be renewed.
+    // A daemon holds this lock as long as its connection is open, so no row has to be renewed.
     HOLD_PRESENCE = sqlite "select $1 as node"
         postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))";
     // SQLite has one daemon only.
@@ -33,25 +33,25 @@ statements! {
             and ((classid::bigint << 32) | objid::bigint) = hashtextextended('node ' || name, 0))";
 }
 
-/// A node that has something to do.
+/// A node that runs jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyNode {
     pub name: String,
     pub running: u64,
-    /// End of its lease that ends first.
+    /// Expiry of its lease that expires first.
     pub lease_until: Timestamp,
 }
 
 /// Result of the start of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Joined {
+pub struct NodeJoined {
     /// Step of the wall clock since the last daemon of the node.
     pub step: Option<SignedDuration>,
     /// Start of the oldest other running daemon.
     pub others_since: Option<Moment>,
 }
 
-/// Shows other nodes that a daemon runs, until it is dropped or the connection breaks.
+/// The sign by which other nodes see that a daemon runs. It lasts until it is dropped or its connection breaks.
 #[derive(Debug)]
 pub struct NodePresence {
     connection: Option<PgConnection>,
@@ -59,8 +59,8 @@ pub struct NodePresence {
 }
 
 impl NodePresence {
-    /// Returns true if other nodes still see it.
-    pub async fn is_seen(&mut self) -> bool {
+    /// Returns true if other nodes still see the daemon.
+    pub async fn is_connected(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let ping = async { connection.ping().await.map_err(StoreError::connection) };
         self.shutdown_limit.during(Box::pin(with_timeout(ping))).await.is_ok()
@@ -68,8 +68,9 @@ impl NodePresence {
 }
 
 impl Store {
-    /// Records the start of a daemon, and returns a step of the wall clock that happened while none ran.
-    pub async fn join(&self, node: String, now: Timestamp) -> Result<Joined, StoreError> {
+    /// Records the start of a daemon, and returns a step of the wall clock that happened while no daemon of the node
+    /// ran.
+    pub async fn join(&self, node: String, now: Timestamp) -> Result<NodeJoined, StoreError> {
         let others_since = self.others_since(node.clone()).await?;
         self.write(move |tx| {
             Box::pin(async move {
@@ -81,7 +82,7 @@ impl Store {
                 if let Some(step) = step {
                     record_step(tx, node, step, now).await?;
                 }
-                Ok(Joined { step, others_since })
+                Ok(NodeJoined { step, others_since })
             })
         })
         .await
@@ -112,7 +113,7 @@ impl Store {
     }
 
     /// Shows the other nodes that a daemon of this name runs.
-    pub async fn appear(&self, node: &str) -> Result<NodePresence, StoreError> {
+    pub async fn announce_node(&self, node: &str) -> Result<NodePresence, StoreError> {
         let shutdown_limit = Arc::clone(&self.shutdown_limit);
         let Database::Postgres(pool) = &self.database else {
             return Ok(NodePresence { connection: None, shutdown_limit });
@@ -139,7 +140,7 @@ impl Store {
     }
 }
 
-/// Runs a call outside the pool, which has no time limit of its own, with a timeout.
+/// Runs a call with a timeout. A connection outside the pool has no time limit of its own.
 async fn with_timeout<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, call).await;
     answer.unwrap_or(Err(StoreError::Connection(sqlx::Error::PoolTimedOut)))

@@ -19,16 +19,16 @@ statements! {
     GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
     CLAIMS_OF = locked "select * from items where state = 'claiming' and node = $1 order by queue, item";
     DUE_ENTRIES = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
-    DUE_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
+    DUE_OR_NOT_FAILED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
     NEXT_ENTRY = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
     LEASE_ENTRY = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
-    // Only entries that this node tried last, and not those that were never tried.
+    // Only entries that this node tried last, and that have failed.
     TRY_NOW = same "update items set not_before = $3 where holder = $1 and node = $2 and state = 'closing' \
         and last_error is not null and not_before > $3";
     RESUME_ENTRIES = same "update items set not_before = $2 where state = 'closing' and node = $1";
-    // Leased or waiting for another try: no wait is longer than this.
+    // This limits the lease of an entry and the wait for its next try.
     CAP_ENTRY_WAITS = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
-    // Claims outside expire by other clocks, so they are renewed now.
+    // Claims in outside queues expire by other clocks, so they are renewed now.
     CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
     POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
 }
@@ -60,8 +60,8 @@ impl Store {
         .await
     }
 
-    /// Adds the result of an ended job to the outbox again if an item is still claimed by it, so that the item is not
-    /// worked on again. Returns false if there is no result, or another holder has the item.
+    /// Adds the result of an ended job to the outbox again if an item is still claimed by that job, so that nobody
+    /// works on the item again. Returns false if there is no result, or if another holder has the item.
     pub async fn report_again(
         &self,
         claim: NewItemClaim,
@@ -78,7 +78,7 @@ impl Store {
                 let failures = failure_count(tx, &claim.queue, &claim.item.id).await?;
                 let rules = claim.source.rules();
                 let closing = Closing::after(job.id(), &outcome, report.as_ref(), rules, failures);
-                // An item that was to be released can also be claimed again.
+                // If the item had to be released, it can be claimed again without a report.
                 if !is_same_item || matches!(closing, Closing::Release(_)) {
                     return Ok(false);
                 }
@@ -89,8 +89,8 @@ impl Store {
         .await
     }
 
-    /// Takes up the items of a node that has just started, since its former process has ended: releases unfinished
-    /// claims, and makes outbox entries due.
+    /// Takes up the items of a node that has just started: releases unfinished claims, and makes outbox entries due.
+    /// The former process of the node has ended.
     pub async fn take_up_items(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -156,8 +156,10 @@ impl Store {
 
     /// Returns true if an entry is due, or has not failed yet.
     pub async fn has_due_outbox_entry(&self, now: Timestamp) -> Result<bool, StoreError> {
-        self.read(move |tx| Box::pin(async move { Ok(tx.one(DUE_OR_TRIED, args![now]).await?.is_some()) }))
-            .await
+        self.read(move |tx| {
+            Box::pin(async move { Ok(tx.one(DUE_OR_NOT_FAILED, args![now]).await?.is_some()) })
+        })
+        .await
     }
 
     /// Removes a delivered entry with its item.
@@ -165,7 +167,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(current) = items::lock(tx, &entry.holder).await? else { return Ok(()) };
-                // The result may have changed meanwhile; then the new one has to be delivered.
+                // The result may have changed meanwhile; then the new result has to be delivered.
                 if current.closing() != entry.closing() {
                     return Ok(());
                 }
@@ -242,7 +244,7 @@ pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) 
 
 /// Maximum time that a node holds an outbox entry.
 const OUTBOX_LEASE: SignedDuration = SignedDuration::from_mins(2);
-/// Claims that expire within this time are renewed.
+/// Time before the expiry of a claim in which it is renewed.
 const CLAIM_RENEWAL_WINDOW: SignedDuration = SignedDuration::from_mins(30);
 
 /// Adds the result of a job to the outbox, in the transaction that ends the job.
@@ -255,7 +257,7 @@ pub(super) async fn job_ended(
     if job.work_item().is_none() {
         return Ok(());
     }
-    // A retry or a fork also names an item; only the holder has a row.
+    // A job without a row does not hold its item.
     let Some(held) = items::lock(tx, job.id().as_str()).await? else { return Ok(()) };
     let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
     let outcome = combine_with_report(outcome, report.as_ref());
@@ -303,7 +305,7 @@ async fn release_claims(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Returns true if the current item is the stored one that a job worked on. A person may have renamed it.
+/// Returns true if the current item is the stored item that a job worked on. A person may have renamed it.
 fn is_same_work(stored: &WorkItem, current: &WorkItem) -> bool {
     let [stored_text, current_text] = [stored, current].map(|item| item.description.trim());
     stored.id == current.id

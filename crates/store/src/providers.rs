@@ -1,7 +1,7 @@
-//! Providers: free slots, and until when a provider is used up.
+//! Providers: free slots, and the end of usage limits.
 //!
-//! The lock of a provider is taken before every other lock, by a claim as by a settlement. A transaction that took it after
-//! the lock of an agent or of a job could wait for a claim that waits for that agent or job.
+//! A claim and a settlement both lock the provider before everything else. A transaction that locked an agent or a job
+//! first could wait for a claim that waits for that agent or job.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ impl Store {
         self.read(|tx| Box::pin(all(tx))).await
     }
 
-    /// Ends the pause of a provider, and returns whether it was paused.
+    /// Lets jobs start again at a parked provider, and returns whether it was parked.
     pub async fn unpark(&self, provider: String, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -57,8 +57,8 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState
     rows.iter().map(|row| Ok((row.get("name")?, read(row)?))).collect()
 }
 
-/// Returns the reason why the provider takes no job now. Called before anything else is locked, because all starts at a
-/// provider wait for each other here.
+/// Returns the reason why the provider takes no job now. Call it before anything else is locked, because all starts at
+/// a provider wait for each other here.
 pub(super) async fn wait(
     tx: &mut Tx<'_>,
     slot: Option<&ProviderSlot>,
@@ -76,7 +76,7 @@ pub(super) async fn wait(
     Ok(slot.wait(&state, u32::try_from(running).unwrap_or(u32::MAX), now))
 }
 
-/// Records the provider of a job, and the time of its start if the provider paces starts.
+/// Records the provider of a job, and the time of its start if the provider has `start_every`.
 pub(super) async fn started(
     tx: &mut Tx<'_>,
     job: &JobId,
@@ -96,7 +96,8 @@ pub(super) struct LockedProvider {
     parked: Option<Parked>,
 }
 
-/// Locks the provider of a job. The provider of a running job does not change, so the row of the job is locked later.
+/// Locks the provider of a job. The provider of a running job does not change, so the row of the job can be locked
+/// later.
 pub(super) async fn lock_of_job(tx: &mut Tx<'_>, job: &JobId) -> Result<Option<LockedProvider>, StoreError> {
     let row = tx.one(PROVIDER_OF_JOB, args![job.as_str()]).await?;
     let Some(name) = row.map_or(Ok(None), |row| row.get::<Option<String>>("provider"))? else {
@@ -106,7 +107,7 @@ pub(super) async fn lock_of_job(tx: &mut Tx<'_>, job: &JobId) -> Result<Option<L
     Ok(Some(LockedProvider { name, parked }))
 }
 
-/// Pauses the provider of a job that reached its limit.
+/// Parks the provider of a job that reached a usage limit.
 pub(super) async fn park(
     tx: &mut Tx<'_>,
     provider: LockedProvider,

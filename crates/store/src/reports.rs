@@ -1,4 +1,4 @@
-//! Reports: results that agents state. Each attempt has one, and the last one counts.
+//! Reports: results that agents state. Each attempt has one report; a later report replaces it.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ statements! {
     LOCATION_OF_ATTEMPT = same "select node, directory from attempts where job_id = $1 and number = $2";
 }
 
-/// Result of reporting.
+/// Result of storing a report.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReportOutcome {
-    /// Stored, or already stored before.
+    /// The report is stored now, or was stored before.
     Made(Report),
     /// This attempt of the job does not run.
     NotRunning,
@@ -67,7 +67,7 @@ impl Store {
         self.read(move |tx| Box::pin(async move { of_attempt(tx, &job, attempt).await })).await
     }
 
-    /// Returns where an attempt runs, or none if it has no directory yet or does not exist.
+    /// Returns the node and directory of an attempt; `None` if the attempt has no directory yet or does not exist.
     pub async fn location_of_attempt(
         &self,
         job: JobId,

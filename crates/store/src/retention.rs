@@ -1,7 +1,7 @@
 //! Retention: ended jobs, and their removal.
 //!
-//! A job's row is removed with its attempts. Its firing stays, so that its key stays used; its events stay, and one
-//! more tells every node to remove the job's files.
+//! A job's row is removed with its attempts. Its firing stays, so that the firing key stays used. Its events stay, and
+//! one more event makes every node remove the job's files.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -35,9 +35,9 @@ statements! {
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
-/// An ended job that nothing in progress needs.
+/// An ended job that no live job or hook needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedJob {
     pub id: JobId,
     pub agent: AgentName,
     pub at: Timestamp,
@@ -48,9 +48,9 @@ pub struct Ended {
 pub struct RemovedJob {
     pub id: JobId,
     pub at: Timestamp,
-    /// Limit that it exceeded, or none if a person removed it.
+    /// Limit that the job exceeded; `None` if a person removed it.
     pub limit: Option<RetentionLimit>,
-    /// Person who removed it, if known.
+    /// Actor who removed the job, if known.
     pub by: Option<Actor>,
 }
 
@@ -69,12 +69,12 @@ pub enum Pruned {
 impl Store {
     /// Returns every job that may be pruned, in the order of their creation. Excluded are jobs from which a live
     /// job began, because a fork needs the parent's session, and jobs whose hooks have not run.
-    pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<Ended>, StoreError> {
+    pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<EndedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 let rows = tx.all(ENDED_JOBS, args![agent.as_ref().map(AgentName::as_str)]).await?;
                 let ended = rows.iter().map(|row| {
-                    Ok(Ended {
+                    Ok(EndedJob {
                         id: row.parse("id")?,
                         agent: row.parse("agent")?,
                         at: row.time("finished_at")?,
@@ -86,7 +86,7 @@ impl Store {
         .await
     }
 
-    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed ones. Jobs in use or already
+    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed jobs. Jobs in use or already
     /// removed are skipped.
     pub async fn prune(
         &self,
@@ -106,7 +106,7 @@ impl Store {
                         chains.push(chain);
                     }
                 }
-                followups::jobs_removed(tx, chains).await?;
+                followups::remove_chains(tx, chains).await?;
                 Ok(removed)
             })
         })
@@ -119,14 +119,14 @@ impl Store {
             Box::pin(async move {
                 let chain = followups::chain_of(tx, &id).await?;
                 let pruned = prune(tx, &id, None, now).await?;
-                followups::jobs_removed(tx, vec![chain]).await?;
+                followups::remove_chains(tx, vec![chain]).await?;
                 Ok(pruned)
             })
         })
         .await
     }
 
-    /// Returns a removed job from its event, or none if there never was one.
+    /// Returns a removed job from its event; `None` if no job with this id was removed.
     pub async fn removed_job(&self, id: JobId) -> Result<Option<RemovedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

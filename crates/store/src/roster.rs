@@ -1,4 +1,4 @@
-//! Loading a fleet: the schedules and hooks of its config.
+//! Loads the schedules and hooks of a fleet's config into the store.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +25,7 @@ impl Store {
                 for (id, configured) in by_id(&roster, &stored) {
                     match configured {
                         Some((agent, schedule)) => load(tx, agent, schedule, renamed.get(&id), now).await?,
-                        None => leave(tx, id, now).await?,
+                        None => record_absent(tx, id, now).await?,
                     }
                 }
                 Ok(())
@@ -34,7 +34,7 @@ impl Store {
         .await
     }
 
-    /// Returns the probable former names of new schedules, among those that have fired.
+    /// Returns the probable former names of new schedules. Only former schedules that have fired count.
     async fn find_renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, FormerName>, StoreError> {
         let mut renamed = HashMap::new();
         for (schedule, formers) in roster.seem_renamed(&self.schedules().await?) {
@@ -87,7 +87,7 @@ async fn load(
 }
 
 /// Records that the config does not have a schedule any more.
-async fn leave(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Result<(), StoreError> {
+async fn record_absent(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Result<(), StoreError> {
     let mut stored = schedules::lock(tx, id).await?;
     if stored.leave(now) {
         schedules::save(tx, &stored).await?;
@@ -95,8 +95,8 @@ async fn leave(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Result<(), St
     Ok(())
 }
 
-/// Returns the schedules of the config, and those that it does not have any more and that are not recorded as absent, by
-/// id. That is the order in which rows are locked: two nodes may list them differently.
+/// Returns the schedules of the config, and the stored schedules that the config no longer has and that are not
+/// recorded as absent, by id. Rows are locked in this order, because two nodes may list the schedules differently.
 fn by_id<'f>(
     roster: &'f Roster,
     stored: &[ScheduleRecord],

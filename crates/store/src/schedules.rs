@@ -1,4 +1,4 @@
-//! Schedules: enabling, disabling, pausing.
+//! Schedules: their rows, and the verbs that enable, disable, pause and finish them.
 
 use cowhand_core::breaker::BreakerState;
 use cowhand_core::event::Fact;
@@ -51,7 +51,7 @@ impl Store {
         .await
     }
 
-    /// Records that its trigger cannot continue, and returns whether that is new.
+    /// Records that the trigger of a schedule cannot continue, and returns whether that is new.
     pub async fn give_up(&self, id: ScheduleId, reason: String, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.give_up(&reason).then_some(Fact::ScheduleError { reason })
@@ -59,7 +59,7 @@ impl Store {
         .await
     }
 
-    /// Ends the pause of its breaker, and returns whether it was paused.
+    /// Ends the pause of a schedule, and returns whether it was paused.
     pub async fn resume(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, now| schedule.resume(now).then_some(Fact::ScheduleResumed)).await
     }
@@ -74,7 +74,8 @@ impl Store {
         self.change(id, now, |schedule, now| schedule.reopen(now.wall).then_some(Fact::ScheduleArmed)).await
     }
 
-    /// Restarts counting from now after the wall clock was set back. Returns whether it had times in the future.
+    /// Counts the times of a schedule from now, after the wall clock was set back. Returns whether the schedule had
+    /// times in the future.
     pub async fn recount(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -89,21 +90,21 @@ impl Store {
         .await
     }
 
-    /// Records why it cannot fire at present, once for each new reason; none when that is over.
-    pub async fn note_trouble(
+    /// Records the reason why a schedule cannot fire at present, once for each new reason; `None` removes the reason.
+    pub async fn set_delay_reason(
         &self,
         id: ScheduleId,
-        trouble: Option<String>,
+        reason: Option<String>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                if !schedule.record_error(trouble.clone()) {
+                if !schedule.record_error(reason.clone()) {
                     return Ok(());
                 }
                 save(tx, &schedule).await?;
-                if let Some(message) = trouble {
+                if let Some(message) = reason {
                     let (agent, name) = (schedule.agent, Some(schedule.name));
                     let fact = Fact::ScheduleDelayed { message };
                     tx.record(NewEvent { at: now, agent: Some(agent), schedule: name, job: None, fact });
@@ -116,7 +117,7 @@ impl Store {
 
     /// Makes these schedules look for work as soon as their agents have a free place.
     pub async fn look_for_work(&self, mut schedules: Vec<ScheduleId>) -> Result<(), StoreError> {
-        // The order in which rows are locked.
+        // Rows are locked in this order.
         schedules.sort_unstable();
         self.write(move |tx| {
             Box::pin(async move {
@@ -129,7 +130,7 @@ impl Store {
         .await
     }
 
-    /// Records that it is due but has to wait, once for each new reason. The earliest due time is kept.
+    /// Records that a schedule is due but has to wait, once for each new reason. The earliest due time is kept.
     pub async fn hold(
         &self,
         id: ScheduleId,
@@ -206,7 +207,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
     let trigger = serde_json::to_string(&schedule.trigger);
     let trigger = trigger.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
     let (state, why, paused_until) = match &schedule.state {
-        // A column of its own stores that it has finished.
+        // The column `finished` distinguishes these two states.
         ScheduleState::Active | ScheduleState::Finished => ("active", None, None),
         ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), None),
         ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),

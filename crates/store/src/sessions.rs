@@ -1,17 +1,19 @@
-//! Sessions: which conversation a job continues, and where it is.
+//! Sessions: the conversation that a job continues, and its node, directory and runtime.
 
 use std::path::{Path, PathBuf};
 
+use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Outcome;
 use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
 statements! {
-    TURN_TAKEN = same "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
+    RUNNING_JOB_OF_SESSION = same "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
     SET_KEY = same "update jobs set session_key = $2 where id = $1";
     FORGET_SESSIONS = same "update jobs set session_key = null where agent = $1 and status <> 'running' and session_key is not null";
     NEWEST_SESSION = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime, attempts.outcome \
@@ -27,16 +29,16 @@ statements! {
         and ended_at is null";
 }
 
-/// A session of a job, and where it can be continued.
+/// A session of a job, and the place where it can continue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
     pub job: JobId,
     pub session_id: String,
     pub node: String,
-    /// Directory; none for jobs of versions that did not store it.
+    /// Directory; `None` for jobs of versions that did not store it.
     pub directory: Option<PathBuf>,
     pub runtime: Option<String>,
-    /// Outcome of the last attempt with this session; none while it runs.
+    /// Outcome of the last attempt with this session; `None` while the attempt runs.
     pub outcome: Option<Outcome>,
 }
 
@@ -44,13 +46,13 @@ pub struct StoredSession {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAndRuntime {
     pub provider: Option<String>,
-    /// Runtime; none before the launch.
+    /// Runtime; `None` before the launch.
     pub runtime: Option<String>,
 }
 
 impl Store {
-    /// Returns the session of the newest job with this key that ended since then. Sessions of `job` itself and of forks
-    /// are excluded: a fork does not change the session that it began from.
+    /// Returns the session of the newest job with this key that ended after `since`. Sessions of `job` itself and of
+    /// forks are excluded. A fork does not change the session from which it began.
     pub async fn newest_session(
         &self,
         agent: AgentName,
@@ -67,7 +69,7 @@ impl Store {
         .await
     }
 
-    /// Returns the session of a job, or none.
+    /// Returns the session of a job; `None` if it has no session.
     pub async fn session_of(&self, job: JobId) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -99,9 +101,9 @@ impl Store {
         .await
     }
 
-    /// Stores where an attempt is about to run, and its runtime. Returns false if the attempt is not current: another
-    /// node has settled it.
-    pub async fn set_place(
+    /// Stores the directory and the runtime of an attempt that is about to start. Returns false if another node has
+    /// settled the attempt.
+    pub async fn set_attempt_location(
         &self,
         job: JobId,
         attempt: u32,
@@ -113,6 +115,24 @@ impl Store {
             Box::pin(async move {
                 let row = args![job.as_str(), attempt, directory, runtime];
                 Ok(tx.execute(SET_LOCATION, row).await? == 1)
+            })
+        })
+        .await
+    }
+
+    /// Forgets the sessions of an agent on request of a person, and records the event `agent:cleared`.
+    pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                forget_all(tx, &agent).await?;
+                tx.record(NewEvent {
+                    at: now,
+                    agent: Some(agent),
+                    schedule: None,
+                    job: None,
+                    fact: Fact::AgentCleared,
+                });
+                Ok(())
             })
         })
         .await
@@ -132,7 +152,7 @@ pub(super) async fn is_busy(
     job: Option<&JobId>,
 ) -> Result<bool, StoreError> {
     let args = args![agent.as_str(), key, job.map_or("", JobId::as_str)];
-    Ok(tx.one(TURN_TAKEN, args).await?.is_some())
+    Ok(tx.one(RUNNING_JOB_OF_SESSION, args).await?.is_some())
 }
 
 /// Stores the session key of a job that starts.

@@ -24,15 +24,15 @@ statements! {
 #[derive(Clone, Copy)]
 struct Sighting {
     generation: u32,
-    /// Whether the last list contained it.
+    /// Whether the last list contained the item.
     present: bool,
 }
 
 impl Store {
-    /// Records everything that a list shows now, each item by its first key, and returns the keys that have not fired,
-    /// in the order of the list: new items, items that came back, and items that were seen but not fired. An unchanged
-    /// list writes nothing.
-    pub async fn sight(
+    /// Records the items of a polled list, each by its first key, and returns the keys that have not fired, in the
+    /// order of the list: new items, items that came back, and items that were seen but not fired. An unchanged list
+    /// writes nothing.
+    pub async fn record_sightings(
         &self,
         schedule: ScheduleId,
         list: Vec<FiringKey>,
@@ -51,7 +51,7 @@ impl Store {
         Ok(unfired.collect())
     }
 
-    /// Reads the recorded items, and which of the possible keys have fired.
+    /// Reads the recorded items, and the keys of listed items that have fired.
     async fn read_sightings(
         &self,
         schedule: ScheduleId,

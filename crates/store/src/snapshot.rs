@@ -39,12 +39,12 @@ struct WorkItemKey {
 impl Store {
     /// Reads a snapshot with spent amounts, if the fleet has budgets.
     pub async fn snapshot_of(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
-        // Spending is read first: a job that starts in between is counted again by its claim.
+        // Spending is read first. The claim of a job that starts in between reads the spending again.
         let ledger = self.spending(roster, now).await?;
         Ok(Snapshot { ledger, ..self.take_snapshot(Some(now)).await? })
     }
 
-    /// Returns the firings of a schedule that are to be prepared now, in their order.
+    /// Returns the firings of a schedule that have to be prepared now, in their order.
     pub async fn to_prepare(&self, schedule: ScheduleId) -> Result<Vec<FiringKey>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -59,7 +59,8 @@ impl Store {
         .await
     }
 
-    /// Reads a snapshot without spent amounts, with job times as they were written, without clock corrections.
+    /// Reads a snapshot without spent amounts. The times of jobs are returned as they were written, without corrections
+    /// for steps of the clock.
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.take_snapshot(None).await
     }
@@ -107,7 +108,7 @@ struct Clocks {
     leases: Moment,
 }
 
-/// Returns when a job may start, by the wall clock as it is set now.
+/// Returns the earliest start of a job, by the wall clock as it is set now.
 pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timestamp>, StoreError> {
     let not_before = row.time_opt("not_before")?;
     let backoff = row.moment_opt("backoff_from", "backoff_boot")?;
@@ -117,7 +118,8 @@ pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timest
     })
 }
 
-/// Returns when the lease expires, by the wall clock as it is set now. A running job without a lease counts as expired.
+/// Returns the expiry of the lease, by the wall clock as it is set now. The lease of a running job without a lease row
+/// counts as expired.
 fn lease_until(row: &Row, clocks: Option<&Clocks>) -> Result<Timestamp, StoreError> {
     let Some(until) = row.moment_opt("expires_at", "boot")? else { return Ok(Timestamp::MIN) };
     Ok(clocks.map_or(until.wall, |clocks| clocks.now.plus(until.since(clocks.leases)).wall))
@@ -150,8 +152,8 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
     })
 }
 
-/// Returns the runtime of the session that the job continues after a usage limit. None if the job has done nothing,
-/// since it may then start with another runtime.
+/// Returns the runtime of the session that the job continues after a usage limit. Returns `None` if the job has done
+/// nothing yet, because it may then start with another runtime.
 fn resumed_runtime(row: &Row) -> Result<Option<String>, StoreError> {
     let is_limited = row.json_opt::<Outcome>("outcome")?.is_some_and(|outcome| outcome.is_limit());
     if !is_limited || row.get::<i64>("parks")? == 0 || row.get::<Option<String>>("session_id")?.is_none() {

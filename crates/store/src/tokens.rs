@@ -23,7 +23,7 @@ statements! {
     TOKEN_USED = same "update tokens set last_used_at = $2 where id = $1 and revoked_at is null";
 }
 
-/// All that is known of a token.
+/// Record of a token, without the token itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Token")]
 pub struct TokenRecord {
@@ -46,16 +46,16 @@ pub struct NewToken {
 }
 
 impl TokenRecord {
-    pub fn is_good(&self, now: Timestamp) -> bool {
+    pub fn is_valid(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
 
-/// Resolution of the time of last use, so that not every request writes.
+/// Resolution of the time of the last use, so that not every request writes to the store.
 const TOKEN_USE_RESOLUTION: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
-    /// Adds a token. Returns none if a token that is not revoked has the name.
+    /// Adds a token. Returns `None` if a token with this name exists and is not revoked.
     pub async fn add_token(&self, new: NewToken, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -72,13 +72,13 @@ impl Store {
         .await
     }
 
-    /// Returns all tokens, the oldest first, including revoked ones.
+    /// Returns all tokens, the oldest first, including revoked tokens.
     pub async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         rows.iter().map(read).collect()
     }
 
-    /// Revokes a token. Returns none if there is no such token, or it is revoked.
+    /// Revokes a token. Returns `None` if there is no such token, or if it is already revoked.
     pub async fn revoke_token(
         &self,
         name: TokenName,
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Returns the token with this hash, unless it is revoked or expired. Every row is compared in constant time, so
-    /// that the duration does not reveal how much of a hash was right.
+    /// that the duration does not reveal how much of a hash is correct.
     pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         let mut matching_row = None;
@@ -109,7 +109,7 @@ impl Store {
         }
         let Some(row) = matching_row else { return Ok(None) };
         let token = read(&row)?;
-        if !token.is_good(now) {
+        if !token.is_valid(now) {
             return Ok(None);
         }
         if token.last_used_at.is_none_or(|last| now.duration_since(last) >= TOKEN_USE_RESOLUTION) {

@@ -54,9 +54,9 @@ pub struct UsageSlot {
     /// Start of the quarter.
     pub slot: Timestamp,
     pub agent: AgentName,
-    /// Schedule, or none if no schedule fired them.
+    /// Schedule of the attempts; `None` if no schedule fired them.
     pub schedule: Option<ScheduleName>,
-    /// Model; none for the attempts themselves, and for costs without a known model.
+    /// Model; `None` in the row that counts the attempts and has the costs without a known model.
     pub model: Option<String>,
     pub attempts: u64,
     pub usage: ModelUsage,
@@ -89,7 +89,7 @@ pub struct SpentOnJob {
 }
 
 impl Store {
-    /// Returns the usage from `from` until before `until`. Both count as starts of quarters.
+    /// Returns the usage of the quarters that start at or after `from` and before `until`.
     pub async fn spent(&self, from: Timestamp, until: Timestamp) -> Result<Vec<UsageSlot>, StoreError> {
         let times = args![from, until];
         self.read(|tx| {
@@ -98,7 +98,7 @@ impl Store {
         .await
     }
 
-    /// Returns the total cost of each work item that was worked on since then, the most expensive first.
+    /// Returns the total cost of each work item that was worked on since `from`, the most expensive first.
     pub async fn spent_on_items(&self, from: Timestamp, limit: u32) -> Result<Vec<SpentOnItem>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_ITEMS, args![from, limit]).await }));
         rows.await?.iter().map(read_item).collect()
@@ -116,7 +116,7 @@ impl Store {
         rows.await?.iter().map(read_job).collect()
     }
 
-    /// Returns the total usage by agent, and by model where one is known.
+    /// Returns the total usage by agent, and by model where the model is known.
     pub async fn total_usage(&self) -> Result<Vec<(AgentName, Option<String>, ModelUsage)>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_IN_ALL, args![]).await })).await?;
         rows.iter().map(|row| Ok((row.parse("agent")?, model(row)?, usage(row)?))).collect()
@@ -189,13 +189,13 @@ async fn add_to_item(
 
 const MAX_TITLE_BYTES: usize = 200;
 
-/// Returns the start of the quarter of an hour. Days begin at such a time in every time zone.
+/// Returns the start of the quarter of an hour. In every time zone, days begin at such a time.
 fn slot(now: Timestamp) -> Timestamp {
     const SLOT_SECONDS: i64 = 15 * 60;
     Timestamp::from_second(now.as_second().div_euclid(SLOT_SECONDS) * SLOT_SECONDS).unwrap_or(now)
 }
 
-/// Upper bound of a stored amount, larger than any attempt reports, so that the sum of a day does not overflow.
+/// Upper bound of a stored amount, so that the sum of a day does not overflow. No attempt reports as much.
 const MAX_STORED_AMOUNT: u64 = 4 * MAX_TOKENS;
 
 fn to_column(amount: u64) -> i64 {
@@ -247,7 +247,7 @@ fn model(row: &Row) -> Result<Option<String>, StoreError> {
     Ok(Some(model).filter(|model| !model.is_empty()))
 }
 
-/// Reads an amount; none if it is 0.
+/// Reads an amount; `None` if it is 0.
 fn dollars(row: &Row, column: &'static str) -> Result<Option<f64>, StoreError> {
     let microdollars: u64 = row.count(column)?;
     #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]

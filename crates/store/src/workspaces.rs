@@ -1,7 +1,7 @@
-//! Workspaces: directories of single jobs, each on one node.
+//! Workspaces: directories that each belong to one job, on one node.
 //!
-//! A row is written before the directory is made and removed after it, so that a killed process leaves no unknown
-//! directory.
+//! A row is written before the directory is made, and removed after the directory is removed, so that a killed process
+//! leaves no unknown directory.
 
 use std::path::{Path, PathBuf};
 
@@ -36,14 +36,14 @@ statements! {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkspaceState {
-    /// It may be incomplete.
+    /// The directory may be incomplete.
     Making,
     Used,
-    /// Its job has ended. With a time, it is kept until then for a session that may continue.
+    /// Its job has ended. With a time, the workspace is kept until then for a session that may continue.
     Kept {
         until: Option<Timestamp>,
     },
-    /// The directory is removed; the branch contains commits that are nowhere else.
+    /// The directory is removed. The branch contains commits that exist nowhere else.
     Branch,
 }
 
@@ -52,7 +52,7 @@ pub enum WorkspaceState {
 pub struct StoredWorkspace {
     pub workspace: Workspace,
     pub state: WorkspaceState,
-    /// Status of its job, or none if the job was pruned.
+    /// Status of its job; `None` if the job was pruned.
     pub job_status: Option<JobStatus>,
 }
 
@@ -114,7 +114,7 @@ impl Store {
         .await
     }
 
-    /// Returns the workspace of a job on any node, also if only its branch is left.
+    /// Returns the workspace of a job on any node, even if only its branch is left.
     pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -155,7 +155,7 @@ impl Store {
     }
 }
 
-/// Converts a path to text. Paths are made from names that are text; otherwise the workspace was not made.
+/// Converts a path to text. A workspace is made only if its path is valid text.
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -22,7 +22,7 @@ impl SourceRegistry {
     }
 
     /// Registers the built-in sources. A name that is already registered keeps its source, so a program can replace a
-    /// built-in one.
+    /// built-in source.
     pub fn add_built_ins(&mut self) {
         let github = |config: &ConfiguredSource, context: &SourceContext| {
             let source = github::GitHubWorkSource::from_config(config, context)?;

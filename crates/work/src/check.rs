@@ -7,7 +7,7 @@ use super::WorkSourceError;
 pub struct SourceFinding {
     pub what: String,
     pub verdict: SourceHealth,
-    /// State of the checked thing and, if it is not good, what to do.
+    /// Description of the result and, if the result is not good, of the next step.
     pub detail: String,
 }
 

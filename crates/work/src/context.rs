@@ -13,11 +13,11 @@ type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 /// Context that a source gets in addition to its config.
 #[derive(Clone)]
 pub struct SourceContext {
-    /// Directory of the root config file, in which relative paths begin.
+    /// Directory of the root file. Relative paths start in this directory.
     pub base: PathBuf,
     /// Clock that decides whether a claim has expired.
     pub clock: Clock,
-    /// Directories in which sandboxed agents may write. A source does not follow links that lie there.
+    /// Directories in which sandboxed agents may write. A source does not follow links in these directories.
     pub writable: Vec<PathBuf>,
     /// Name of the fleet for people.
     fleet_name: Option<String>,
@@ -35,7 +35,7 @@ impl fmt::Debug for SourceContext {
 }
 
 impl SourceContext {
-    /// Creates a context with the variables of the config: the environment and, with lower precedence, those of `.env`.
+    /// Creates a context with the variables of the environment and, with lower precedence, the variables of `.env`.
     pub fn of_base(base: &Path, dotenv: HashMap<String, String>) -> Self {
         Self::new(base, move |name| std::env::var(name).ok().or_else(|| dotenv.get(name).cloned()))
     }

@@ -14,9 +14,9 @@ use super::{Claimant, WorkSource};
 /// Takes items through all their states and panics at the first violation.
 ///
 /// `handles` are several handles to the same queue, as separate programs would have. The queue has at least four
-/// available items, and nothing else uses it. Claims are valid until `until`, which lies in the future. `outside_state`
-/// returns the whole state of the outside system in any form: after a repeated call it must be the same as after the
-/// first.
+/// available items, and nothing else uses it. Claims are valid until `until`, which is in the future. `outside_state`
+/// returns the whole state of the outside system in any form. After a repeated call of the source, this state must be
+/// the same as after the first call.
 pub async fn assert_work_source_contract(
     handles: &[Arc<dyn WorkSource>],
     until: Timestamp,
@@ -31,7 +31,7 @@ pub async fn assert_work_source_contract(
     source.a_release_gives_it_back(&second, &outside_state).await;
     source.only_the_holder_gives_back(&third).await;
     source.a_failure_waits_for_a_person(&fourth).await;
-    source.what_is_not_there_is_not_found().await;
+    source.an_unknown_item_is_not_found().await;
 }
 
 struct Subject {
@@ -213,7 +213,7 @@ impl Subject {
         assert!(!self.available(id).await, "{id} failed and is available before anybody looked at it");
     }
 
-    async fn what_is_not_there_is_not_found(&self) {
+    async fn an_unknown_item_is_not_found(&self) {
         let source = self.source().source_type();
         let id = WorkItemId::new(source, "999999999").unwrap_or_else(|error| panic!("{error}"));
         let got = self.source().get_work(&id).await;

@@ -10,10 +10,10 @@ use cowhand_core::work::WorkItemId;
 
 use github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
-/// An error of a source. Callers decide by the variant whether to retry or to tell a person.
+/// An error of a source. The variant decides whether callers retry or inform a person.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkSourceError {
-    #[error("there is no work source {name:?}; there are {}", .available.join(", "))]
+    #[error("no work source is registered under the name {name:?}; registered: {}", .available.join(", "))]
     Unknown { name: String, available: Vec<String> },
     #[error("a work source {0:?} is registered already")]
     Duplicate(String),
@@ -22,17 +22,17 @@ pub enum WorkSourceError {
     Config(String),
     #[error("there is no work item {0}")]
     NotFound(WorkItemId),
-    /// The item is not held by the claimant, so the report would be about another claimant's work.
-    #[error("the claim of {item} is not ours any more: it {stands}")]
-    NotHeld { item: WorkItemId, stands: String },
-    /// Another item has taken the id of the claimed one.
-    #[error("the claim of {0} is not ours any more: it is another item by now")]
+    /// The claimant does not hold the item, so the report would be about another claimant's work.
+    #[error("this fleet no longer has the claim of {item}: the item {state}")]
+    NotHeld { item: WorkItemId, state: String },
+    /// Another item now has the id of the claimed item.
+    #[error("this fleet no longer has the claim of {0}: the id now belongs to another item")]
     Replaced(WorkItemId),
     /// The source did not answer in time.
-    #[error("the source did not answer within {} seconds; `cowhand doctor` says whether it can be reached", .0.as_secs())]
+    #[error("the source did not answer within {} seconds; check with `cowhand doctor` whether it can be reached", .0.as_secs())]
     Silent(Duration),
     /// The source did not release the item; `why` is a sentence with the reason.
-    #[error("{item} is not ours to give back: {why}")]
+    #[error("this fleet cannot release {item}: {why}")]
     NotReleased { item: WorkItemId, why: String },
     /// A folder or file could not be read or written.
     #[error("{}: {error}", .path.display())]
@@ -72,17 +72,18 @@ impl WorkSourceError {
         }
     }
 
-    /// Returns true if the item belongs to another claimant, so there is nothing to report.
-    pub fn is_moot(&self) -> bool {
+    /// Returns true if there is nothing to report, because the item belongs to another claimant.
+    pub fn is_claim_lost(&self) -> bool {
         matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }
 
-    /// Returns true if the item was not found. It may come back: a folder that is not mounted is also empty.
+    /// Returns true if the item was not found. It may be found later, because a folder that is not mounted seems to be
+    /// empty.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::NotFound(_))
     }
 
-    /// Returns how long the outside system asked us to wait.
+    /// Returns the wait that the outside system asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::GitHubApi(GitHubApiError { kind: ApiFailure::RateLimit { wait, .. }, .. }) => *wait,

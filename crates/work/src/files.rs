@@ -7,10 +7,10 @@
 mod folder;
 mod front_matter;
 mod item;
-mod life;
 mod page;
 mod report;
 mod skipped_count;
+mod transitions;
 
 use std::collections::HashSet;
 use std::io;
@@ -24,10 +24,10 @@ use cowhand_core::work::{
 use cowhand_core::work_source::ConfiguredSource;
 
 use self::folder::{Folder, MAX_CLAIMED_ITEM_BYTES};
-use self::life::ItemError;
 use self::skipped_count::KnownFiles;
+use self::transitions::ItemError;
 use super::context::SourceContext;
-use super::{Claimant, Claimer, QueueState, SourceFinding, WorkSource, WorkSourceError};
+use super::{ClaimOwner, Claimant, QueueState, SourceFinding, WorkSource, WorkSourceError};
 use cowhand_system::beneath::NotOpened;
 use cowhand_system::clock::Clock;
 
@@ -40,9 +40,9 @@ pub struct FilesWorkSource(Arc<Inner>);
 struct Inner {
     folder: Folder,
     clock: Clock,
-    /// Warnings that were logged. Each is logged once.
+    /// Warnings that were logged. Each warning is logged once.
     warned: Mutex<HashSet<Skipped>>,
-    /// Files that were read to count those that are no items.
+    /// Files that were read to count the files that are not items.
     known: Mutex<KnownFiles>,
 }
 
@@ -59,7 +59,8 @@ impl FilesWorkSource {
         Self::with_writable(folder, Vec::new(), clock)
     }
 
-    /// Creates a source that does not follow links to its folder that lie in one of `writable`.
+    /// Creates a source that does not follow a link on the path of its folder if the link is in one of the `writable`
+    /// directories.
     fn with_writable(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
         let folder = Folder::new(folder.into(), writable);
         Self(Arc::new(Inner { folder, clock, warned: Mutex::default(), known: Mutex::default() }))
@@ -72,7 +73,9 @@ impl FilesWorkSource {
         context: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let ConfiguredSource::Files { path, .. } = config else {
-            return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
+            return Err(WorkSourceError::Config(format!(
+                "use `type: files` with a `path` to configure `{NAME}`"
+            )));
         };
         let (folder, writable) = (context.base.join(path), context.writable.clone());
         Ok(Arc::new(Self::with_writable(folder, writable, context.clock.clone())))
@@ -93,7 +96,7 @@ impl FilesWorkSource {
         .await
     }
 
-    /// Runs `work` on a blocking thread: disks and locks must not block the threads of the async runtime.
+    /// Runs `work` on a blocking thread, because disks and locks must not block the threads of the async runtime.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T, WorkSourceError> + Send + 'static,
@@ -165,9 +168,9 @@ impl WorkSource for FilesWorkSource {
         self.blocking(move |files| files.queue_state(&item)).await
     }
 
-    fn claimer(&self, item: &WorkItem) -> Option<Claimer> {
+    fn claim_owner(&self, item: &WorkItem) -> Option<ClaimOwner> {
         let (fleet, holder) = item.metadata.get("claimed_by")?.as_str()?.split_once('/')?;
-        Some(Claimer { fleet: fleet.to_owned(), holder: holder.to_owned() })
+        Some(ClaimOwner { fleet: fleet.to_owned(), holder: holder.to_owned() })
     }
 
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
@@ -204,7 +207,7 @@ impl Inner {
         match self.folder.root() {
             Ok(_) => {}
             Err(NotOpened::Missing) => {
-                let help = format!("is not there; `mkdir -p {}` makes it", path.display());
+                let help = format!("does not exist; create it with `mkdir -p {}`", path.display());
                 return vec![SourceFinding::problem("folder", help)];
             }
             Err(error) => return vec![SourceFinding::of_error("folder", &self.unusable(error))],
@@ -220,7 +223,7 @@ impl Inner {
         skipped.sort();
         findings.extend(skipped.into_iter().map(|Skipped { file, reason }| {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            SourceFinding::warning(name, format!("is no item, because the file {reason}"))
+            SourceFinding::warning(name, format!("is not a work item: the file {reason}"))
         }));
         findings
     }

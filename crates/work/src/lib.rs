@@ -1,7 +1,7 @@
-//! Work sources: where agents get their work items. A schedule decides when to look for items.
+//! Work sources: the queues from which agents take their work items. A schedule decides when to look for items.
 //!
-//! To add a source, implement [`WorkSource`], register a factory for it ([`SourceRegistry`]), and pass the same
-//! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
+//! To add a source, implement [`WorkSource`], register a factory for it ([`SourceRegistry`]), and test it with the same
+//! [`contract`] as the built-in sources. `examples/own_work_source.rs` adds a source outside this crate.
 
 mod built_in;
 pub mod check;
@@ -20,6 +20,6 @@ pub use check::{SourceFinding, SourceHealth};
 pub use context::SourceContext;
 pub use error::WorkSourceError;
 pub use registry::SourceRegistry;
-pub use source::{Claimant, Claimer, ExpiredClaim, QueueState, WorkSource, can_claim_another};
+pub use source::{ClaimOwner, Claimant, ExpiredClaim, QueueState, WorkSource, can_claim_another};
 pub use source::{SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, guarded, within};
 pub use sources::{NextItem, NextOptions, SourceOwner, WorkSources};

@@ -8,10 +8,10 @@ use serde::Serialize;
 /// Use of GitHub's rate limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Quota {
-    /// Main rate limit as last stated.
+    /// Main rate limit, as the last answer stated it.
     pub rate_limit: Option<RateLimitInfo>,
     pub requests: u64,
-    /// Answers that nothing had changed, which do not count against the limit.
+    /// Number of answers that nothing had changed. They do not count against the limit.
     pub conditional_hits: u64,
     /// Number and length of waits before a retry.
     pub waits: u64,

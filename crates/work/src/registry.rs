@@ -14,8 +14,8 @@ use super::{WorkSource, WorkSourceError};
 pub type SourceFactory =
     dyn Fn(&ConfiguredSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
 
-/// Registry of sources. It is passed to a fleet and is not global, so two fleets in one program, or two tests, cannot
-/// change each other's sources, and the order of loading does not matter.
+/// Registry of sources. The caller passes a registry to each fleet. It is not global, so two fleets in one program, or
+/// two tests, cannot change each other's sources, and the order of loading does not matter.
 #[derive(Clone)]
 pub struct SourceRegistry {
     factories: BTreeMap<String, Arc<SourceFactory>>,
@@ -47,7 +47,8 @@ impl SourceRegistry {
         + 'static,
     ) -> Result<(), WorkSourceError> {
         if WorkItemId::new(name, "1").is_err() {
-            let message = format!("{name:?} is no name for a work source; use letters, digits and '_'");
+            let message =
+                format!("{name:?} is not a valid name for a work source; use letters, digits and '_'");
             return Err(WorkSourceError::Config(message));
         }
         if self.is_registered(name) {

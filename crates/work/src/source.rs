@@ -13,10 +13,10 @@ use super::quota::Quota;
 use super::{SourceFinding, WorkSourceError};
 use cowhand_system::panic::{Panicked, caught};
 
-/// Who claims an item, and until when the claim is valid without a renewal.
+/// The fleet and the holder that claim an item, and the time until which the claim is valid without a renewal.
 ///
-/// It is stored in the outside system beside the item, so that fleets with different stores do not claim the same item,
-/// and so that a repeated report can be detected.
+/// The claimant is stored in the outside system beside the item, so that fleets with different stores do not claim the
+/// same item, and so that a repeated report can be detected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimant {
     /// Id of the fleet, which all nodes with the same store share.
@@ -26,9 +26,9 @@ pub struct Claimant {
     pub until: Timestamp,
 }
 
-/// Who has claimed an item, as its source states.
+/// The fleet and the holder that have claimed an item, as its source states them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimer {
+pub struct ClaimOwner {
     pub fleet: String,
     /// Job, or person who claimed by hand.
     pub holder: String,
@@ -53,10 +53,10 @@ pub struct ExpiredClaim {
     /// Description of the claimant and the end of the claim.
     pub left_by: String,
     /// Claimant, if the source states it.
-    pub claimer: Option<Claimer>,
+    pub owner: Option<ClaimOwner>,
 }
 
-/// A queue of work outside cowhand, described so that it fits labels, columns and files.
+/// A queue of work outside cowhand. The methods fit queues that use labels, columns or files.
 ///
 /// `complete_work` and `release_work` are repeated after a crash or a lost answer. For the same [`Claimant`], the
 /// second call must not post, move or close anything again.
@@ -84,7 +84,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         results
     }
 
-    /// Returns the current state of an item. It is queried directly, because a list may be out of date.
+    /// Returns the current queue state of an item. A source should query the item directly, because a list may be out
+    /// of date.
     async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         for (include_claimed, queue_state) in [(false, QueueState::Available), (true, QueueState::Claimed)] {
             let mut options = FetchOptions { include_claimed, ..FetchOptions::default() };
@@ -103,13 +104,13 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Offers an item again that nobody holds, on request of a person. An item that is done or claimed is not changed,
-    /// and the result says so.
+    /// and the result states this.
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let message = match self.queue_state(item).await? {
             QueueState::Available => return Ok(ReleaseResult { success: true, message: None }),
             QueueState::Claimed => format!("{item} is claimed"),
-            QueueState::Done => format!("{item} is done, or gone"),
-            QueueState::Withdrawn => format!("{item} has to be made available where it is kept"),
+            QueueState::Done => format!("{item} is done or no longer exists"),
+            QueueState::Withdrawn => format!("{item} was withdrawn; make it available in its work source"),
         };
         Ok(ReleaseResult { success: false, message: Some(message) })
     }
@@ -135,14 +136,14 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
 
-    /// Returns the current id of the claimant's item if a person changed its id since it was claimed. Called if `item`
-    /// does not exist or is another item by now.
+    /// Returns the current id of the claimant's item, if a person changed its id after the claim. It is called if
+    /// `item` does not exist or is another item by now.
     async fn moved(&self, _item: &WorkItemId, _by: &Claimant) -> Result<Option<WorkItemId>, WorkSourceError> {
         Ok(None)
     }
 
     /// Returns who has claimed the item, if the item states it. The claim may have expired.
-    fn claimer(&self, _item: &WorkItem) -> Option<Claimer> {
+    fn claim_owner(&self, _item: &WorkItem) -> Option<ClaimOwner> {
         None
     }
 
@@ -152,13 +153,13 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         Ok(Vec::new())
     }
 
-    /// Checks that the source can be used: that it exists and may be changed. For `doctor`; changes nothing.
+    /// Checks that the source exists and may be changed, for `doctor`. The check changes nothing.
     async fn check(&self) -> Vec<SourceFinding> {
         Vec::new()
     }
 
-    /// Returns how many things in the source look like items and are none, so that nobody takes them. `check` says why.
-    /// It is called whenever a person looks at the fleet, so it has to be cheap.
+    /// Returns the number of entries of the source that look like items and are not items, so that no agent takes them.
+    /// `check` explains the reasons. It is called whenever a person looks at the fleet, so it has to be cheap.
     async fn skipped(&self) -> Result<usize, WorkSourceError> {
         Ok(0)
     }
@@ -169,8 +170,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Returns true if claiming another item can succeed. Without write permission, or if the source fails, every other
-/// claim fails as well.
+/// Returns true if the claim of another item can succeed after this reason. Without write permission, or if the source
+/// fails, every other claim fails as well.
 pub const fn can_claim_another(reason: ClaimFailureReason) -> bool {
     match reason {
         ClaimFailureReason::AlreadyClaimed
@@ -180,7 +181,7 @@ pub const fn can_claim_another(reason: ClaimFailureReason) -> bool {
     }
 }
 
-/// Calls a source and turns a panic into an error: sources can be written by anybody.
+/// Calls a source and turns a panic into an error, because anybody can write a source.
 pub async fn guarded<T>(
     call: impl Future<Output = Result<T, WorkSourceError>>,
 ) -> Result<T, WorkSourceError> {
@@ -189,11 +190,11 @@ pub async fn guarded<T>(
     caught(call).await.unwrap_or_else(|error| Err(panicked(error)))
 }
 
-/// How long a person waits for a source that is read, and for one that is changed.
+/// Time that a person waits for a source that is read, and for a source that is changed.
 pub const SOURCE_READ_TIMEOUT: Duration = Duration::from_secs(15);
 pub const SOURCE_CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Limits the time of a call, since a source may never answer.
+/// Limits the time of a call, because a source may never answer.
 pub async fn within<T>(
     timeout: Duration,
     call: impl Future<Output = Result<T, WorkSourceError>>,

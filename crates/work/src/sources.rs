@@ -12,22 +12,22 @@ use cowhand_core::work::{
 use cowhand_core::work_source::ConfiguredSource;
 
 use super::context::SourceContext;
-use super::github::People;
+use super::github::AuthorPermissions;
 use super::quota::Quota;
 use super::registry::SourceRegistry;
 use super::source::can_claim_another;
 use super::{Claimant, WorkSource, WorkSourceError};
 
-/// Limit for a source whose list never ends.
+/// Largest number of pages, for a source whose list never ends.
 const MAX_CANDIDATE_PAGES: usize = 10_000;
 
-/// Sources of all agents. Each is created once and kept, with its rate limit and cached answers.
+/// Sources of all agents. Each source is created once and kept, with its rate limit and cached answers.
 #[derive(Debug)]
 pub struct WorkSources {
     registry: Arc<SourceRegistry>,
     context: SourceContext,
     created: Mutex<HashMap<AgentName, Vec<CreatedSource>>>,
-    people: People,
+    author_permissions: AuthorPermissions,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl<'a> SourceOwner<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextOptions {
-    /// Claims the item in the same call.
+    /// True if the item is claimed in the same call.
     pub auto_claim: bool,
     /// Filter of items. Its cursor and limit are ignored: all pages are read.
     pub fetch: FetchOptions,
@@ -83,7 +83,7 @@ pub enum NextItem {
     /// First item in order, not claimed.
     Unclaimed(Box<WorkItem>),
     Claimed(Box<WorkItem>),
-    /// Every item was claimed by others, or the source refused; the last item that was tried, with the reason.
+    /// Every item was claimed by others, or the source refused. The fields describe the last item that was tried.
     Refused {
         item: Box<WorkItem>,
         reason: ClaimFailureReason,
@@ -116,7 +116,7 @@ impl NextItem {
 }
 
 impl WorkSources {
-    /// Returns used and remaining requests of each queue that counts them, by the name of the queue.
+    /// Returns the used and remaining requests of each queue that counts requests, by the name of the queue.
     pub fn quotas(&self) -> BTreeMap<String, Quota> {
         let created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
         let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
@@ -131,10 +131,16 @@ impl WorkSources {
     }
 
     pub fn new(registry: Arc<SourceRegistry>, context: SourceContext) -> Self {
-        Self { registry, context, created: Mutex::default(), people: People::default() }
+        Self {
+            registry,
+            context,
+            created: Mutex::default(),
+            author_permissions: AuthorPermissions::default(),
+        }
     }
 
-    /// Returns the configured source, or none. The same instance is returned as long as the agent's config contains it.
+    /// Returns the configured source; `None` if there is none. The same instance is returned as long as the agent's
+    /// config contains the source.
     pub fn source_of(&self, owner: SourceOwner<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
         let Some(config) = owner.config() else { return Ok(None) };
         let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,8 +150,8 @@ impl WorkSources {
         self.source(&owner.agent.name, config).map(Some)
     }
 
-    /// Returns the source for a config. The agent's config may have changed since: outbox entries are still delivered
-    /// to the former source.
+    /// Returns the source for a config, which need not be in the agent's current config: outbox entries are still
+    /// delivered to a former source.
     pub fn source(
         &self,
         agent: &AgentName,
@@ -161,23 +167,23 @@ impl WorkSources {
         Ok(source)
     }
 
-    pub fn setting(&self) -> &SourceContext {
+    pub fn context(&self) -> &SourceContext {
         &self.context
     }
 
     /// Forgets all sources after a reload, because variables or folders may have changed.
     pub fn clear(&self) {
         self.created.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.people.clear();
+        self.author_permissions.clear();
     }
 
     /// Returns the permissions of authors.
-    pub const fn people(&self) -> &People {
-        &self.people
+    pub const fn author_permissions(&self) -> &AuthorPermissions {
+        &self.author_permissions
     }
 
-    /// Returns all available items, the most urgent first, then the oldest. A caller that records claims does so
-    /// between this call and `claim_work`.
+    /// Returns all available items, the most urgent first, then the oldest. A caller that records claims has to record
+    /// them between this call and `claim_work`.
     pub async fn candidates(
         &self,
         owner: SourceOwner<'_>,

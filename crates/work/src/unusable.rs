@@ -7,7 +7,7 @@ use cowhand_core::work::{
 
 use super::{Claimant, WorkSource, WorkSourceError};
 
-/// Source that takes the place of an unusable one in a list of queues, so that the other queues are still shown.
+/// Source that replaces an unusable source in a list of queues, so that the other queues are still shown.
 #[derive(Debug)]
 pub struct Unusable {
     pub source_type: String,

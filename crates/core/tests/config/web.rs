@@ -56,7 +56,7 @@ fn a_refused_unsigned_webhook_is_reported() {
         let loaded = load_files(&[("cowhand.yaml", &format!("{}{server}\n", agent(secret)))], &[]);
         let messages = lines(&loaded).join("\n");
         assert_eq!(loaded.errors(), 0, "{server} {secret}: {messages}");
-        let word = "its deliveries are refused: `allow_unsigned` counts only on loopback";
+        let word = "its deliveries are refused: `allow_unsigned` has an effect only on loopback";
         assert_eq!(messages.contains(word), is_refused, "{server} {secret}: {messages}");
     }
 }

@@ -227,7 +227,8 @@ fn clock(now: Timestamp) -> Result<String, String> {
     match (zone.iana_name().filter(|_| !zone.is_unknown()), tz_variable) {
         (Some(name), _) => Ok(format!("{local}, zone {name}")),
         (None, Some(tz_variable)) if zone.is_unknown() => Err(format!(
-            "TZ is {tz_variable:?}, which is no time zone that is known here, so cron uses UTC; set it to a name such as Europe/Berlin"
+            "TZ is {tz_variable:?}, which is not a time zone that is known here, so cron uses UTC; set it to a name \
+             such as Europe/Berlin"
         )),
         (None, Some(tz_variable)) => Ok(format!("{local}, zone {tz_variable}")),
         (None, None) => Ok(format!("{local}, no zone is set, so cron uses UTC")),

@@ -78,7 +78,7 @@ impl FleetLocation {
 
     /// Returns the fleet above that this one is part of: one with a running daemon, else the outermost one.
     pub(super) fn root(&self) -> Option<FleetAbove> {
-        let above = config::listing(&self.config);
+        let above = config::including_configs(&self.config);
         let runs = |file: &PathBuf| StateFolder::beside(file).is_locked();
         let running = above.iter().find(|file| runs(file)).cloned();
         let runs = running.is_some();

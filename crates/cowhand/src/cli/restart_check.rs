@@ -41,7 +41,7 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
     }
     let store =
         loaded.roster.store.clone().unwrap_or_else(|| location.state.database().display().to_string());
-    let result = Store::check_place(&store).await;
+    let result = Store::check_location(&store).await;
     result.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     match listen.server(&location.config) {
         Some(settings) => check_address(settings, &daemon).await,

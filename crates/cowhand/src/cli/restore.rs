@@ -48,9 +48,11 @@ impl RestoreArgs {
             let restored = restore(&self.file, &location.state, Timestamp::now()).await;
             restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
         })?;
-        let Restored { contents, replaced, trouble } = restored;
-        if let Some(trouble) = trouble {
-            print::note(format!("the output of some jobs may be of another time than the store: {trouble}"));
+        let Restored { contents, replaced, output_error } = restored;
+        if let Some(output_error) = output_error {
+            print::note(format!(
+                "the output of some jobs may be of another time than the store: {output_error}"
+            ));
         }
         let value = json!({ "file": self.file, "jobs": contents.jobs, "replaced": replaced });
         let sentence = format!("restored {} from {}", in_number(contents.jobs), self.file.display());

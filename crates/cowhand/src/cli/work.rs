@@ -267,8 +267,8 @@ impl WorkListArgs {
 /// Formats why an item was given up, and the command that retries it.
 fn given_up_line(view: &ItemView) -> Option<String> {
     let (why, id) = (view.given_up.as_ref()?, &view.item.id);
-    let (named, condition) = (view.named(), why.condition());
-    Some(format!("{id} {}; `cowhand work retry {named}` has it tried again{condition}", given_up(why)))
+    let (named, condition) = (view.command_words(), why.condition());
+    Some(format!("{id} {}; `cowhand work retry {named}` retries it{condition}", given_up(why)))
 }
 
 fn given_up(why: &GivenUp) -> String {

@@ -146,6 +146,25 @@ fn running_hook_survives_kill_of_daemon() {
     assert_eq!(scene.read("pid").lines().count(), 1, "it was begun once");
 }
 
+/// The hook still runs, so it is neither lost nor begun again.
+#[test]
+fn a_hook_whose_state_cannot_be_read_for_a_while_is_followed() {
+    let mut scene = Scene::new(WAITS);
+    scene.start();
+    let job = scene.trigger("worker");
+    pid(&scene);
+    // A folder instead of this file is an error for everyone who reads the state.
+    let record = scene.path(&format!(".cowhand/attempts/{job}.hook1/ending.json"));
+    fs::create_dir(&record).unwrap();
+    wait_until("the error", || scene.read("log").contains("cannot read the state of its hook").then_some(()));
+    fs::remove_dir(&record).unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    let hooks = scene.hooks(&job);
+    assert_eq!(states(&hooks), ["completed"; 2], "{hooks:?}");
+    assert_eq!(text(&hooks[0], "said"), "went");
+    assert_eq!(scene.read("pid").lines().count(), 1, "it is begun once");
+}
+
 #[test]
 fn hook_times_out_while_no_daemon_runs() {
     let mut scene = Scene::new(&WAITS.replace("60000", "8000"));
@@ -178,7 +197,7 @@ fn hook_killed_with_its_keeper_is_lost() {
     scene.start();
     let hooks = scene.hooks(&job);
     assert_eq!(states(&hooks), ["failed", "completed"]);
-    assert_eq!(text(&hooks[0], "reason"), "lost: nobody saw how it ended");
+    assert_eq!(text(&hooks[0], "reason"), "lost: its exit status is not known");
     assert_eq!(scene.read("pid").lines().count(), 1, "it was begun once");
 }
 

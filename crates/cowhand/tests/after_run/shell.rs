@@ -110,7 +110,7 @@ agents:
     assert_eq!(numbers, [1, 2, 3, 5, 6, 7, 8], "the fourth is for other ends");
     let expected = ["completed", "completed", "skipped", "failed", "failed", "skipped", "skipped"];
     assert_eq!(states(&hooks), expected);
-    assert_eq!(text(&hooks[2], "reason"), "`when: metadata.deep.no` does not hold");
+    assert_eq!(text(&hooks[2], "reason"), "`when: metadata.deep.no` is not true");
     assert_eq!(text(&hooks[3], "reason"), "exit code 1");
     assert_eq!(text(&hooks[6], "reason"), "the after_run hook 6 (last word) failed");
     assert_eq!(scene.read("order"), "1\n2\n5\n6\n");

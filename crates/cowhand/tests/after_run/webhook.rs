@@ -110,7 +110,7 @@ fn webhook_to_forbidden_address_is_refused() {
     let hooks = scene.hooks_after_run("worker");
     assert_eq!(states(&hooks), ["failed"; 6], "{hooks:?}");
     let reason = |at: usize| text(&hooks[at], "reason");
-    let expected = "it redirects to where it may not: 127.0.0.1 is not on the internet";
+    let expected = "it redirects to an address that is not allowed: 127.0.0.1 is not on the internet";
     assert_eq!(reason(0), expected);
     assert_eq!(reason(1), "127.0.0.1 is not on the internet; `allow_private: true` lets this hook reach it");
     assert!(reason(2).starts_with("localhost is "), "{}", reason(2));

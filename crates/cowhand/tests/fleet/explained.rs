@@ -55,8 +55,8 @@ fn why_explains_waiting_jobs_of_disabled_schedule() {
     wait_until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
     let second = made();
     assert_eq!(scene.run(&["schedule", "disable", "a/s"]).code, Some(0));
-    let advice = "1 waiting job of it will start all the same; `cowhand cancel --agent a --schedule s --status pending` \
-                  cancels what waits";
+    let advice = "1 waiting job of it will still start; `cowhand cancel --agent a --schedule s --status pending` \
+                  cancels the waiting jobs and firings";
     for verb in [&["why", "a/s"][..], &["why", "a"]] {
         let said = words(verb);
         assert!(said.contains("a/s is turned off") && said.contains(advice), "{verb:?}: {said}");

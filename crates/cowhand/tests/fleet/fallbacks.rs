@@ -148,8 +148,11 @@ fn fallback_account_is_not_told_that_limit_has_ended() {
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked[1].starts_with("claude: Your provider's usage limit stopped you here."), "{asked:?}");
     let said = scene.run(&["logs", &job]).stdout;
-    assert!(said.contains("a usage limit had stopped it; it goes on with its session"), "{said}");
-    assert!(said.contains("a fallback stands in, with claude"), "{said}");
+    assert!(
+        said.contains("a usage limit stopped the previous attempt; this attempt continues its session"),
+        "{said}"
+    );
+    assert!(said.contains("this attempt uses the fallback claude"), "{said}");
     for text in [&asked[1], &said] {
         assert!(!text.contains("has ended") && !text.contains("where it began"), "{text}");
     }

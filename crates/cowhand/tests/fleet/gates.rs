@@ -71,7 +71,7 @@ agents:
         Some(why["firings"][0].clone()).filter(|firing| firing["outcome"] == "skipped")
     });
     let why = firing["why"].as_str().unwrap();
-    for words in ["`when_command` did not let it through", "100000", "first ", "the branch is busy"] {
+    for words in ["`when_command` rejected it", "100000", "first ", "the branch is busy"] {
         assert!(why.contains(words), "{words} in {why}");
     }
     assert!(!why.contains("canary") && why.len() < 1_000, "{why}");

@@ -128,7 +128,7 @@ fn error_names_unreachable_postgres_server() {
         let said = scene.run(verb);
         assert_eq!(said.code, Some(6), "{verb:?}: {}{}", said.stdout, said.stderr);
         for word in
-            ["the PostgreSQL server of the store, postgres://", "does not answer", "goes on by itself"]
+            ["the PostgreSQL server of the store, postgres://", "does not answer", "continues by itself"]
         {
             assert!(said.stderr.contains(word), "{verb:?}: {word} in {}", said.stderr);
         }

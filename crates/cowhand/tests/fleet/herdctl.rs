@@ -184,12 +184,16 @@ fn jobs_and_sessions_of_herdctl_are_imported() {
     assert_eq!(past.scene.job("job-2026-08-01-aaaaaa")["prompt"], "Look around with ***.");
     assert!(!past.scene.root.join(".cowhand/jobs/job-2026-08-03-cccccc.jsonl").exists());
     assert!(
-        past.scene.log().contains("the output of job-2026-08-03-cccccc is left out"),
+        past.scene.log().contains("the output of job-2026-08-03-cccccc is not imported"),
         "{}",
         past.scene.log()
     );
     assert!(past.scene.root.join(".cowhand/jobs/job-2026-08-01-aaaaaa.yaml").exists());
-    assert!(past.scene.log().contains("jobs/job-2026-08-04-dddddd.yaml is left out"), "{}", past.scene.log());
+    assert!(
+        past.scene.log().contains("jobs/job-2026-08-04-dddddd.yaml is not imported"),
+        "{}",
+        past.scene.log()
+    );
     let resume = past.scene.json(&["resume", "job-2026-08-03-cccccc"]);
     assert_eq!(resume["session_id"], SESSION);
     let usage = past.scene.json(&["usage", "--since", "2026-08-01", "--until", "2026-08-31"]);

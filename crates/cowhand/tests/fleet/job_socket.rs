@@ -217,7 +217,7 @@ fn agent_is_not_started_without_job_socket() {
     assert_eq!(job["error"]["kind"], "start_failed", "{job:#}");
     let why = job["error"]["message"].as_str().unwrap();
     assert!(
-        why.contains("its agent could not speak to the fleet: the folder of the socket of jobs"),
+        why.contains("the agent needs the job socket to reach the fleet, but the folder of the socket"),
         "{why}"
     );
     assert!(!scene.root.join("ran").exists());

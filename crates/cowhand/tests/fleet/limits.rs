@@ -93,7 +93,8 @@ fn fallback_runs_job_of_used_up_provider() {
     let job = wait_until("it to end", || Some(scene.job(&first)).filter(|job| job["status"] == "completed"));
     assert_eq!((&job["parks"], &job["summary"]), (&1.into(), &"the spare one: Work.".into()));
     let said = scene.run(&["logs", &first]).stdout;
-    assert!(said.contains("its provider is used up; a fallback stands in, with command"), "{said}");
+    let note = "the usage limit of its provider is reached; this attempt uses the fallback command";
+    assert!(said.contains(note), "{said}");
     // The next job uses the fallback at once.
     let next = scene.json(&["trigger", "first", "--wait"]);
     assert_eq!((&next["status"], &next["summary"]), (&"completed".into(), &"the spare one: Work.".into()));

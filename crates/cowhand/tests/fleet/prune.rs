@@ -72,7 +72,7 @@ fn idempotency_key_of_pruned_job_stays_used() {
     let again = scene.run(trigger);
     assert_eq!(again.code, Some(5), "{}", again.stdout);
     assert!(
-        again.stderr.contains("the key was used before for worker/tidy, and its job is gone"),
+        again.stderr.contains("the key was used before for worker/tidy, and its job no longer exists"),
         "{}",
         again.stderr
     );

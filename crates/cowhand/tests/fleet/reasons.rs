@@ -62,7 +62,7 @@ fn firing_in_preparation_shows_what_it_waits_for() {
         firings.as_array().unwrap().iter().find(|firing| firing["outcome"] == "skipped").cloned()
     });
     assert_eq!(firing["reason"], "filtered");
-    assert_eq!(firing["why"], "`when_command` did not let it through");
+    assert_eq!(firing["why"], "`when_command` rejected it");
 }
 
 #[test]

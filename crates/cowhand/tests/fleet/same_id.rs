@@ -53,9 +53,12 @@ fn item_id_in_several_queues_needs_agent_option() {
         let unknown = scene.run(&["work", verb, "files-t1", "--agent", "bb"]).stderr;
         assert!(unknown.contains("there is no agent bb"), "{unknown}");
         let elsewhere = scene.run(&["work", verb, "files-t1", "--agent", "c"]).stderr;
-        assert!(elsewhere.contains("in the queue of c; it is in that of a and in that of b"), "{elsewhere}");
+        assert!(
+            elsewhere.contains("in the queue of c; it is in the queue of a and in the queue of b"),
+            "{elsewhere}"
+        );
     }
-    let advice = "`cowhand work retry files-t1 --agent b` has it tried again";
+    let advice = "`cowhand work retry files-t1 --agent b` retries it";
     for verb in [&["work", "list"][..], &["status"], &["why", "b/s"]] {
         let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(advice), "{verb:?}: {said}");
@@ -130,7 +133,7 @@ fn item_id_in_two_queues_of_agent_needs_queue_option() {
     }
     let listed = scene.run(&["work", "list"]).stdout;
     assert!(listed.contains("QUEUE") && listed.contains(&queue("qa")), "{listed}");
-    let advice = format!("`cowhand work retry files-t1 --queue '{}'` has it tried again", queue("qt"));
+    let advice = format!("`cowhand work retry files-t1 --queue '{}'` retries it", queue("qt"));
     for verb in [&["work", "list"][..], &["status"], &["why", "a/t"]] {
         let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(&advice), "{verb:?}: {said}");

@@ -22,7 +22,7 @@ fn status_counts_files_that_are_not_items() {
     scene.write("q/bad name.md", "Text.\n");
     scene.write("q/closed.md", "---\n{status: available}\n---\nText.\n");
     let note = format!(
-        "not taken: files {} has 2 files that are no items; `cowhand doctor` says why",
+        "not taken: files {} has 2 files that are not work items; run `cowhand doctor` for the reasons",
         scene.root.join("q").display()
     );
     // With a daemon and without one.
@@ -56,7 +56,7 @@ fn status_and_why_agree_about_files_that_no_schedule_takes() {
     scene.write("q/bad name.md", "Text.\n");
     for verb in [&["status"][..], &["status", "a"], &["why", "a"]] {
         let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(said.matches("has 1 file that is no item").count(), 1, "{verb:?}: {said}");
+        assert_eq!(said.matches("has 1 file that is not a work item").count(), 1, "{verb:?}: {said}");
     }
     assert_eq!(scene.json(&["why", "a"])["skipped_files"][0]["files"], 1);
 }

@@ -169,7 +169,7 @@ fn items_of_another_fleet_are_left_alone() {
     for verb in ["release", "complete"] {
         let said = scene.run(&["work", verb, "files-theirs"]);
         assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
-        assert!(said.stderr.contains("files-theirs was left alone: "), "{}", said.stderr);
+        assert!(said.stderr.contains("files-theirs was not changed: "), "{}", said.stderr);
         assert!(said.stderr.contains("others/job-1"), "{}", said.stderr);
         assert_eq!(read(&scene, "theirs"), claimed);
     }
@@ -187,7 +187,7 @@ fn person_can_claim_release_and_complete_items() {
     assert!(read(&scene, "two").contains("status: claimed"), "{}", read(&scene, "two"));
     let again = scene.run(&["work", "claim", "files-two"]);
     assert_eq!(again.code, Some(5), "once is enough");
-    assert!(again.stderr.contains("`cowhand work release files-two` gives it back"), "{}", again.stderr);
+    assert!(again.stderr.contains("`cowhand work release files-two` releases it"), "{}", again.stderr);
     // The agents do not take the claimed item; they take the other one.
     let job = scene.json(&["trigger", "worker", "poll"]);
     assert_eq!(job["work_item"]["id"], "files-one");
@@ -269,7 +269,7 @@ fn undelivered_results_are_shown() {
     for verb in ["claim", "complete"] {
         let refused = scene.run(&["work", verb, "files-two"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stdout);
-        let why = format!("its source is still to be told how {id} ended");
+        let why = format!("the work source has not received the report on the outcome of {id} yet");
         assert!(refused.stderr.contains(&why) && !refused.stderr.contains("cancel"), "{}", refused.stderr);
     }
     fs::rename(scene.root.join("away"), scene.root.join("tasks")).unwrap();
@@ -290,7 +290,11 @@ fn undelivered_result_of_person_is_shown() {
     });
     let refused = scene.run(&["work", "claim", "files-one"]);
     assert_eq!(refused.code, Some(5), "{}", refused.stdout);
-    assert!(refused.stderr.contains("still to be told what person did with it"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("has not received the report on the action of person yet"),
+        "{}",
+        refused.stderr
+    );
     assert!(refused.stderr.contains("`cowhand work release files-one`"), "{}", refused.stderr);
     assert_eq!(scene.run(&["work", "release", "files-one"]).code, Some(0));
     assert_eq!(scene.json(&["status"])["untold"], serde_json::json!([]));
@@ -309,7 +313,7 @@ fn deleted_given_up_item_is_forgotten() {
     assert_eq!(scene.json(&["status"])["given_up"][0]["id"], "files-hard");
     let gone = scene.run(&["work", "retry", "files-hard"]);
     assert_eq!(gone.code, Some(5), "{}", gone.stdout);
-    assert!(gone.stderr.contains("files-hard is not there any more"), "{}", gone.stderr);
+    assert!(gone.stderr.contains("files-hard no longer exists"), "{}", gone.stderr);
     assert_eq!(scene.json(&["status"])["given_up"], serde_json::json!([]));
     let none = scene.run(&["work", "retry", "files-hard"]);
     assert!(none.stderr.contains("there is no work item files-hard"), "{}", none.stderr);
@@ -344,7 +348,8 @@ fn given_up_items_are_shown_and_can_be_retried() {
     assert_eq!(items[0]["given_up"]["reason"], reason.as_str());
     assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "given_up");
     assert_eq!(scene.json(&["why", "worker/poll"])["given_up"], serde_json::json!(told));
-    let advice = "`cowhand work retry files-hard` has it tried again, once `cowhand trigger worker poll` fires its schedule";
+    let advice =
+        "`cowhand work retry files-hard` retries it, once `cowhand trigger worker poll` fires its schedule";
     for verb in [&["work", "list"][..], &["status"], &["status", "worker"], &["why", "worker/poll"]] {
         let said = scene.run(verb).stdout.replace('\n', " ");
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -399,8 +404,7 @@ fn given_up_item_is_shown_without_schedule_for_its_queue() {
     assert_eq!((&told["id"], &told["taken_by"]), (&"files-hard".into(), &serde_json::json!([])));
     assert_eq!(told["agents"], serde_json::json!(["worker"]));
     assert_eq!(scene.json(&["why", "worker"])["given_up"][0]["id"], "files-hard");
-    let advice =
-        "`cowhand work retry files-hard` has it tried again, once a schedule takes from its queue again";
+    let advice = "`cowhand work retry files-hard` retries it, once a schedule takes from its queue again";
     for verb in [&["status"][..], &["status", "worker"], &["why", "worker"]] {
         let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(advice), "{verb:?}: {said}");
@@ -495,7 +499,7 @@ fn silent_work_source_times_out() {
     scene.write(".env", "SOME_TOKEN=canary-of-the-mine-77\n");
     scene.start();
     let advice =
-        "the source did not answer within 15 seconds; `cowhand doctor` says whether it can be reached";
+        "the source did not answer within 15 seconds; check with `cowhand doctor` whether it can be reached";
     for verb in ["list", "show github-1"] {
         let said = scene.run(&[&["work"][..], &verb.split(' ').collect::<Vec<_>>()].concat());
         assert_ne!(said.code, Some(0), "{}", said.stdout);

@@ -30,7 +30,7 @@ fn settings(url: &str) -> GitHubSettings {
     GitHubSettings {
         api_url: url.to_owned(),
         retry: RetryOptions { base_delay: Duration::from_millis(1), ..RetryOptions::default() },
-        claiming: Claiming::ByMarker { settle: Duration::ZERO },
+        claiming: Claiming::ByMarker { confirm_delay: Duration::ZERO },
         ..GitHubSettings::new(REPO)
     }
 }

@@ -211,7 +211,7 @@ async fn token_is_not_sent_to_other_host() {
     fake.world().moved.insert(format!("/repos/{REPO}/issues/7"), to);
     let error = source.get_work(&id(7)).await.unwrap_err().to_string();
     assert!(
-        error.contains("redirected to another host (127.0.0.1), which does not get our token"),
+        error.contains("redirected to another host (127.0.0.1), which does not get the token"),
         "{error}"
     );
     assert!(stranger.requests().is_empty());

@@ -79,7 +79,7 @@ fn quick(config: &ConfiguredSource, setting: &SourceContext) -> Result<Arc<dyn W
     let ConfiguredSource::Github { auth, .. } = config else { panic!("{config:?}") };
     let settings = GitHubSettings {
         retry: RetryOptions { base_delay: Duration::from_millis(1), ..RetryOptions::default() },
-        claiming: Claiming::ByMarker { settle: Duration::ZERO },
+        claiming: Claiming::ByMarker { confirm_delay: Duration::ZERO },
         ..GitHubWorkSource::from_config(config, setting)?.settings().clone()
     };
     Ok(Arc::new(GitHubWorkSource::new(settings, auth, setting)?))

@@ -39,7 +39,10 @@ async fn result_waits_while_item_is_missing() {
     fs::write(scene.path("go"), "").unwrap();
     let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkDelayed { .. })).await;
     let Fact::WorkDelayed { message, .. } = &seen.last().unwrap().fact else { panic!("delayed") };
-    assert!(message.starts_with("there is no work item files-one; it is looked for until 20"), "{message}");
+    assert!(
+        message.starts_with("there is no work item files-one; cowhand looks for it until 20"),
+        "{message}"
+    );
     fs::remove_dir(scene.path("tasks")).unwrap();
     fs::rename(scene.path("away"), scene.path("tasks")).unwrap();
     let seen = until(&mut events, 1, is_reported).await;
@@ -63,7 +66,10 @@ async fn a_result_is_not_written_into_another_item_of_the_same_name() {
     scene.replace("one", "Something else.\n");
     let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. })).await;
     let Fact::WorkDropped { message, .. } = &seen.last().unwrap().fact else { panic!("dropped") };
-    assert_eq!(message, "the claim of files-one is not ours any more: it is another item by now");
+    assert_eq!(
+        message,
+        "this fleet no longer has the claim of files-one: the id now belongs to another item"
+    );
     until(&mut events, 1, is_reported).await;
     assert_eq!(jobs(&fleet).await.len(), 2, "the other item is work of its own");
     stop(fleet).await;
@@ -237,7 +243,10 @@ async fn a_result_does_not_close_new_work_of_the_same_name() {
     scene.replace("one", NEW_WORK);
     fs::write(scene.path("go"), "").unwrap();
     let told = first_told(&mut events).await;
-    assert_eq!(dropped(&told), "the claim of files-one is not ours any more: it is another item by now");
+    assert_eq!(
+        dropped(&told),
+        "this fleet no longer has the claim of files-one: the id now belongs to another item"
+    );
     let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
     let view: ItemView = client.get("work/files-one").await.unwrap();
     let result = view.dropped_result.expect("the item says that a result was dropped");

@@ -89,7 +89,9 @@ fn codex_is_not_started_with_a_secret_in_its_prompt() {
     assert_eq!(status_and_error(&job), ["failed", "error", "start_failed"], "{job:#}");
     let message = job["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("`system_prompt` holds a secret, and Codex takes it only as an argument"),
+        message.contains(
+            "`system_prompt` contains a secret, and Codex accepts a system prompt only as an argument"
+        ),
         "{message}"
     );
     assert_eq!(watch.over_now().leaks, BTreeSet::new());

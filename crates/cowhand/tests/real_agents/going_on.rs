@@ -66,7 +66,8 @@ fn a_session_that_is_gone_is_replaced(cli: Cli) {
     assert_eq!(second["attempt"], 1);
     assert_ne!(session(&second), session(&first));
     assert!(!remembered(&scene, "And now?"));
-    let note = format!("the session {} is not there any more; this is a fresh one", session(&first));
+    let note =
+        format!("the session {} no longer exists; this attempt starts a fresh session", session(&first));
     assert_eq!(notes(&scene, &second), [note]);
 
     // The fresh session is continued now.
@@ -114,7 +115,8 @@ fn session_of_other_directory_is_not_continued() {
     assert_ne!(session(&second), session(&first));
     let (desk, shelf) = (scene.root.join("desk"), scene.root.join("shelf"));
     let note = format!(
-        "the session {} of {} does not go on: it belongs to {}, and the agent works in {}; this is a fresh one",
+        "the session {} of {} is not continued: it belongs to {}, and the agent works in {}; this attempt starts a \
+         fresh session",
         session(&first),
         first["id"].as_str().unwrap(),
         desk.display(),
@@ -159,7 +161,7 @@ fn session_continues_in_its_workspace_or_starts_fresh() {
     assert_ne!(directory(&third), directory(&first));
     assert!(!remembered(&scene, "And then?"));
     assert!(
-        notes(&scene, &third)[0].ends_with("is gone; this is a fresh one"),
+        notes(&scene, &third)[0].ends_with("is gone; this attempt starts a fresh session"),
         "{:?}",
         notes(&scene, &third)
     );

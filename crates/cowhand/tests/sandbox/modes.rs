@@ -133,8 +133,8 @@ fn closed_parent_folder_is_reported_and_waited_for() {
     let (scene, job) = waiting(User::Nobody, &json!("none"));
     set_mode(&scene, "fleet", 0);
     let advice = format!("restore the mode: `chmod 700 {}`", scene.path("fleet").display());
-    let closed = format!("cannot reach the state folder {}", scene.path("fleet").display());
-    for line in [advice.as_str(), closed.as_str(), "cannot follow it at the moment"] {
+    let closed = format!("cannot open the state folder {}", scene.path("fleet").display());
+    for line in [advice.as_str(), closed.as_str(), "cannot follow the attempt now"] {
         wait_until(line, || log(&scene).contains(line).then_some(()));
     }
     fs::write(scene.path("desk/go"), "").unwrap();

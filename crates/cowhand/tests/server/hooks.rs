@@ -97,7 +97,7 @@ async fn each_delivery_gets_its_status() {
     let why: Value = serde_json::from_str(&scene.run(&["why", "worker/issues", "--json"]).1).unwrap();
     let mut firings = why["firings"].as_array().unwrap().iter();
     let filtered = firings.find(|firing| firing["reason"] == "filtered").unwrap();
-    assert_eq!(filtered["why"], "its `events` did not let it through");
+    assert_eq!(filtered["why"], "its `events` rejected it");
     // A sender that does not know the secret does not learn that the schedule is turned off.
     assert_eq!(answer(scene.deliver("off", "x")).await.0, 401);
     assert_eq!(answer(scene.ask("POST", "/hooks/nobody/hook").body("x")).await.0, 404);
@@ -225,7 +225,7 @@ async fn unsigned_webhook_outside_loopback_is_reported() {
     scene.start_anywhere();
     let (status, _) = answer(scene.deliver("unsigned", BODY)).await;
     assert_eq!(status, 401);
-    let said = "`allow_unsigned` counts only on loopback, and the server listens on 0.0.0.0:";
+    let said = "`allow_unsigned` has an effect only on loopback, and the server listens on 0.0.0.0:";
     wait_until("`why` to say it", || scene.run(&["why", "worker/unsigned"]).1.contains(said).then_some(()));
     let (_, list, _) = scene.run(&["schedule", "list", "--json"]);
     assert!(list.contains(said), "{list}");
@@ -440,8 +440,8 @@ async fn accepted_delivery_runs_after_schedule_is_disabled() {
             (&firing["outcome"], &firing["reason"]) == (&"skipped".into(), &"disabled".into())
         });
         let said = scene.run(&["why", "worker/asking"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
-        let expected = "1 accepted firing of it will start all the same; `cowhand cancel --agent worker --schedule \
-                        asking --status pending` cancels what waits.";
+        let expected = "1 accepted firing of it will still start; `cowhand cancel --agent worker --schedule asking \
+                        --status pending` cancels the waiting jobs and firings.";
         assert!(said.contains("worker/asking is turned off") && said.contains(expected), "{said}");
         std::fs::write(scene.path("cowhand.yaml"), unprepared(!in_file, "true")).unwrap();
         assert_eq!(scene.run(&["reload"]).0, 0);

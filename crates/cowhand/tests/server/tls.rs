@@ -53,7 +53,7 @@ async fn tls_is_served_and_certificate_is_reloaded() {
     let browser = Client::builder().tls_certs_only([trusted]).redirect(reqwest::redirect::Policy::none());
     let entered = browser.build().unwrap().get(link.trim()).send().await.unwrap();
     assert!(entered.headers()["set-cookie"].to_str().unwrap().ends_with("; Secure"), "{entered:?}");
-    assert!(scene.log().contains("the certificate is good until 2090-12-31"), "{}", scene.log());
+    assert!(scene.log().contains("the certificate is valid until 2090-12-31"), "{}", scene.log());
     // Plain HTTP is refused.
     let plain = reqwest::get(scene.url.replace("https", "http")).await;
     assert!(plain.is_err());
@@ -65,7 +65,7 @@ async fn tls_is_served_and_certificate_is_reloaded() {
     assert_eq!(shown(&scene, &first).await.unwrap().1, first);
     let second = certify(&scene, 2091);
     assert_eq!(scene.run(&["reload"]).0, 0);
-    scene.until("read again", || scene.log().contains("the certificate is good until 2091-12-31"));
+    scene.until("read again", || scene.log().contains("the certificate is valid until 2091-12-31"));
     assert_eq!(shown(&scene, &second).await.unwrap().1, second);
     assert!(shown(&scene, &first).await.is_err(), "the old one is gone");
 
@@ -104,7 +104,7 @@ async fn start_refuses_invalid_certificate_files() {
     certify(&scene, 2090);
     let key = fs::read_to_string(scene.path("tls/key.pem")).unwrap();
     fs::write(scene.path("tls/key.pem"), &other).unwrap();
-    start("do not go together");
+    start("does not match the key");
     fs::write(scene.path("tls/key.pem"), "nothing").unwrap();
     start("there is no private key in PEM form in");
     fs::write(scene.path("tls/key.pem"), &key[..key.len() / 2]).unwrap();

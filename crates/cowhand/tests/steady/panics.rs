@@ -20,7 +20,7 @@ async fn attempt_continues_after_panic() {
         let history = store.history(job.id().clone()).await.unwrap().unwrap();
         assert_eq!(history.attempts.len(), 1, "{place}");
         let log = scene.read("log");
-        let told = format!("looking after it panicked: injected fault at {place:?}");
+        let told = format!("the supervision of the job panicked: injected fault at {place:?}");
         assert!(log.contains(&told), "{place}:\n{log}");
     }
 }
@@ -35,10 +35,7 @@ async fn job_fails_after_repeated_panics() {
     let record = JobRecord::from(job.clone());
     let error = record.error.unwrap();
     assert_eq!(error.kind, ErrorKind::Lost);
-    assert!(
-        error.message.contains("went wrong 5 times, and in the end panicked: injected fault"),
-        "{error:?}"
-    );
+    assert!(error.message.contains("failed 5 times; the last time it panicked: injected fault"), "{error:?}");
     assert_eq!(processes(&job), Vec::<String>::new(), "nothing of it is left");
     assert_eq!(scene.starts(), 1);
     scene.stop();

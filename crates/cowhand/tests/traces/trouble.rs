@@ -40,7 +40,7 @@ fn only_temporary_errors_of_collector_are_retried() {
     assert!(collector.heard().iter().all(|heard| heard.path == "/v1/traces"), "our key goes nowhere else");
     collector.turn(Mood::Picky);
     scene.job(&["broken"]);
-    scene.until_logged("the collector has not taken all of a trace: too blue");
+    scene.until_logged("the collector rejected some spans of a trace: too blue");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use cowhand::clock::Clock;
 use cowhand::fleet::Stop;
 use cowhand::trigger::contract::assert_trigger_contract;
 use cowhand::trigger::{
-    EventStrategy, PollingStrategy, Registry, Setting, Task, TaskSource, Timer, TriggerStrategy,
+    EventStrategy, PollingStrategy, Registry, StrategyContext, Task, TaskSource, Timer, TriggerStrategy,
 };
 use cowhand_core::roster::Schedule;
 
@@ -65,21 +65,21 @@ async fn timer_strategies_keep_contract() {
     }
 }
 
-/// The event strategy needs the setting of a fleet, which the test gets through a custom type.
+/// The event strategy needs the context of a fleet, which the test gets through a custom type.
 #[tokio::test]
 async fn event_strategy_keeps_contract() {
     let home = Home::sqlite();
-    let handed: Arc<Mutex<Option<Setting>>> = Arc::default();
+    let handed: Arc<Mutex<Option<StrategyContext>>> = Arc::default();
     let keep = Arc::clone(&handed);
-    let registry = Registry::default().with("keep", move |setting| {
-        *keep.lock().unwrap() = Some(setting.clone());
+    let registry = Registry::default().with("keep", move |context| {
+        *keep.lock().unwrap() = Some(context.clone());
         Ok(Box::new(PollingStrategy::new(Source::Hangs, Duration::from_hours(1))))
     });
     let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"custom","name":"keep"}"#, "x");
     let fleet = home.start(vec![agent], registry).await;
-    becomes("a setting", async || handed.lock().unwrap().is_some()).await;
-    let setting = handed.lock().unwrap().clone().unwrap();
-    assert_trigger_contract(|| Box::new(EventStrategy::new(setting.clone()))).await;
+    becomes("a context", async || handed.lock().unwrap().is_some()).await;
+    let context = handed.lock().unwrap().clone().unwrap();
+    assert_trigger_contract(|| Box::new(EventStrategy::new(context.clone()))).await;
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 

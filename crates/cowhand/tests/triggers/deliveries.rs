@@ -74,7 +74,7 @@ async fn each_delivery_fires_once_if_filter_allows_it() {
     assert_eq!(deliver(&fleet, "chat", message("2", "hello")).await.unwrap(), Delivered::Filtered);
 
     let wrong = deliver(&fleet, "hand", opened()).await.unwrap_err().to_string();
-    assert_eq!(wrong, "a/hand is of type manual, which takes no such deliveries");
+    assert_eq!(wrong, "a/hand is of type manual, which does not accept such deliveries");
     assert!(matches!(deliver(&fleet, "none", opened()).await, Err(FleetError::NoSchedule { .. })));
     fleet.disable(&name("a"), &"hook".parse().unwrap()).await.unwrap();
     let off = deliver(&fleet, "hook", webhook("d9", "issues", &json!({}))).await.unwrap_err().to_string();

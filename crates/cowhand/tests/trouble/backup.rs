@@ -143,7 +143,7 @@ fn restore_refuses_invalid_backup_files() {
     refuse(&["bad.db", "damaged"]);
     fs::remove_file(&bad).unwrap();
     sql_new(&bad, "create table cows (name text)");
-    refuse(&["bad.db", "no store of cowhand"]);
+    refuse(&["bad.db", "not a store of cowhand"]);
     fs::write(&bad, &whole).unwrap();
     sql(
         &bad,

@@ -120,8 +120,10 @@ async fn item_with_expired_claim_is_available_again() {
     let before = tasks.read("a.md");
     let lost = source.renew_claim(&item, &first).await.unwrap_err();
     assert!(matches!(&lost, WorkSourceError::NotHeld { .. }) && !lost.is_retryable());
-    let message =
-        format!("the claim of files-a is not ours any more: it is claimed by home/job-2 until {}", at(9_000));
+    let message = format!(
+        "this fleet no longer has the claim of files-a: the item is claimed by home/job-2 until {}",
+        at(9_000)
+    );
     assert_eq!(lost.to_string(), message);
     let told = source.complete_work(&item, &result(WorkOutcome::Success, "done"), &first).await;
     assert_eq!(told.unwrap_err().to_string(), message);
@@ -178,7 +180,7 @@ async fn list_has_filters_pages_and_totals() {
     assert_eq!((seen, pages), (oldest_first, 3));
     let wrong = FetchOptions { cursor: Some("2".into()), ..FetchOptions::default() };
     let error = source.fetch_available_work(&wrong).await.unwrap_err();
-    assert_eq!(error.to_string(), "\"2\" is no cursor of this source");
+    assert_eq!(error.to_string(), "\"2\" is not a cursor of this source");
     for (labels, priority, count) in [
         (vec!["bug"], vec![], 17),
         (vec!["bug", "UI"], vec![], 8),

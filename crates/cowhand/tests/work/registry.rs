@@ -48,7 +48,10 @@ fn unknown_source_name_lists_known_names() {
     registry.register("board", factory).unwrap();
     let error = registry.create(&custom("jira"), &setting()).unwrap_err();
     assert!(matches!(&error, WorkSourceError::Unknown { available, .. } if available == &["board", "queue"]));
-    assert_eq!(error.to_string(), "there is no work source \"jira\"; there are board, queue");
+    assert_eq!(
+        error.to_string(),
+        "no work source is registered under the name \"jira\"; registered: board, queue"
+    );
 }
 
 #[test]
@@ -100,5 +103,5 @@ async fn a_factory_gets_its_config_and_its_setting() {
         .unwrap();
     registry.create(&custom("mine"), &self::setting()).unwrap();
     let error = FilesWorkSource::from_config(&custom("files"), &self::setting()).unwrap_err();
-    assert_eq!(error.to_string(), "`files` is made by `type: files`, with a `path`");
+    assert_eq!(error.to_string(), "use `type: files` with a `path` to configure `files`");
 }

@@ -19,15 +19,17 @@ use crate::state;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChannelError {
     #[error(
-        "its agent could not speak to the fleet: the folder of the socket of jobs cannot be made in {}: {error}",
+        "the agent needs the job socket to reach the fleet, but the folder of the socket cannot be created in {}: \
+         {error}",
         folder.display()
     )]
     NoFolder { folder: PathBuf, error: io::Error },
     #[error(
-        "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, which `sandbox: {0}` does not give to agents; use `sandbox: bubblewrap`"
+        "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, which `sandbox: {0}` \
+         does not give to agents; use `sandbox: bubblewrap`"
     )]
     NotInSandbox(SandboxKind),
-    #[error("the socket of the fleet cannot be handed to it: {0}")]
+    #[error("cannot bind the folder of the job socket into the sandbox: {0}")]
     NotBound(io::Error),
 }
 
@@ -49,8 +51,8 @@ impl AttemptTask {
         ])
     }
 
-    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have
-    /// it.
+    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or the reason why the
+    /// agent cannot have it.
     pub(super) fn channel_folder(
         &self,
         agent: &Agent,
@@ -94,7 +96,7 @@ impl AttemptTask {
     }
 }
 
-/// Describes the MCP server of the job channel. Its timeout is set, and longer than an answer may take, because many
+/// Describes the MCP server of the job channel. Its timeout is longer than an answer may take. Without a timeout, many
 /// programs give up on a tool after a minute or less.
 fn job_channel_server(
     program: &Path,

@@ -1,4 +1,5 @@
-//! Credentials of providers that stay outside: the agent does not get the key, the proxy of its sandbox adds it.
+//! Credentials of providers that stay outside the sandbox: the agent does not get the key; the proxy of its sandbox
+//! adds the key.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use cowhand_run::sandbox::proxy::{self, ProxyCredentials};
 
 /// Value that replaces a key. Programs require some key before they send a request.
 const WITHHELD: &str = "withheld-by-cowhand";
-/// Keys that are removed for each agent with `credentials: outside`, whichever key it uses.
+/// Variables that are removed for each agent with `credentials: outside`, whichever key it uses.
 const KEYS: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -26,11 +27,13 @@ const KEYS: [&str; 8] = [
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
     #[error(
-        "`credentials: outside` is not supported for `runtime: {0}`: cowhand does not know how to set the address of its provider"
+        "`credentials: outside` is not supported for `runtime: {0}`: cowhand does not know how to set the address \
+         of its provider"
     )]
     Unsupported(&'static str),
     #[error(
-        "`credentials: outside` needs {variable} in the environment of the daemon, in .env or in `env`: where the provider of {model} is"
+        "`credentials: outside` needs {variable}; set it to the address of the provider of {model}, in the \
+         environment of the daemon, in .env or in `env`"
     )]
     NoAddress { variable: &'static str, model: String },
     #[error("`credentials: outside` needs {variables} in the environment of the daemon or in .env")]
@@ -78,7 +81,7 @@ pub(crate) fn withhold_key(
 mod tests {
     use super::*;
 
-    /// Returns the upstream with its header, then argv and environment, for an agent with these settings.
+    /// Returns two texts for an agent with these settings: the upstream with its header, and argv with the environment.
     fn withheld_from(
         settings: &str,
         variables: &[(&str, &str)],
@@ -148,7 +151,8 @@ mod tests {
             (
                 r#"{"runtime": "opencode", "model": "groq/m"}"#,
                 vec![("OPENAI_API_KEY", "k")],
-                "needs OPENAI_BASE_URL in the environment of the daemon, in .env or in `env`: where the provider of groq/m is",
+                "needs OPENAI_BASE_URL; set it to the address of the provider of groq/m, in the environment of the \
+                 daemon, in .env or in `env`",
             ),
         ] {
             let why = withheld_from(settings, &variables).unwrap_err().to_string();

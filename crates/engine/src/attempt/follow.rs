@@ -29,16 +29,17 @@ use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
 
 impl AttemptTask {
-    /// Follows the attempt to its end. After an error it is followed again: the agent continues to run meanwhile.
+    /// Follows the attempt to its end. After an error it is followed again, because the agent continues to run
+    /// meanwhile.
     pub(super) async fn follow_to_end(&mut self, rules: &Rules) -> Stage {
         let mut failures = 0;
         let mut unfollowed = Unfollowed::default();
         loop {
-            // The output is a view and must not block the attempt.
+            // A failure to write the output must not block the attempt.
             match Box::pin(self.follow(rules, failures >= MAX_OUTPUT_FAILURES)).await {
                 Ok(Stage::Settle(settlement)) => {
                     if unwritten::is_unwritten(&self.attempt()) {
-                        self.write_up(rules).await;
+                        self.write_output(rules).await;
                     }
                     workspaces::keep_diff(&self.engine, self.job.id(), &rules.redactor).await;
                     return Stage::Settle(settlement);
@@ -50,10 +51,10 @@ impl AttemptTask {
                         self.lost_settlement(format!("lost: its folder is gone: {error:#}")),
                     );
                 }
-                // A disk may be full for a while, or access to a folder denied. The agent still runs, so the job has
-                // not ended.
+                // A disk may be full for a while, or access to a folder may be denied. The agent still runs, so the job
+                // has not ended.
                 Err(error) => {
-                    warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}");
+                    warn!(job = %self.job.id(), "cannot follow the attempt now; trying again: {error:#}");
                     modes::restore(&[self.attempt().folder()]);
                 }
             }
@@ -66,7 +67,8 @@ impl AttemptTask {
     }
 
     /// Ends the attempt on request although it cannot be followed, for example on a disk that has become read-only.
-    /// Returns whether it is left to the next start: it is to run on, or it has ended and the daemon stops.
+    /// Returns true if the attempt is left to the next start: the daemon detaches, or the attempt has ended and the
+    /// daemon gives up settling it.
     async fn stop_unfollowed(&mut self, rules: &Rules, unfollowed: &mut Unfollowed) -> bool {
         let stop_request = *self.stop_requests.borrow_and_update();
         if stop_request == StopRequest::Detach {
@@ -86,7 +88,7 @@ impl AttemptTask {
         false
     }
 
-    /// Waits before the attempt is followed again: briefly if it is to end, and no longer than to the next request.
+    /// Waits before the attempt is followed again: briefly if it has to end, and at most until the next request.
     async fn wait_unfollowed(&mut self, pause: Duration) {
         let pause = match *self.stop_requests.borrow() {
             StopRequest::Continue => pause,
@@ -184,12 +186,13 @@ impl AttemptTask {
     }
 
     /// Reads the rest of the output of an ended attempt. Returns `None` if the daemon stops meanwhile: the next start
-    /// reads on, and nothing is lost. If the job is cancelled, a long rest is left out, because the caller waits.
+    /// reads on, and nothing is lost. If the job is cancelled, a long rest is left out, because the caller of the
+    /// cancellation waits.
     async fn read_rest(&self, mut output: Output) -> anyhow::Result<Option<Output>> {
         let mut advances = 0;
         while output.tail.is_behind() {
             let stop_request = *self.stop_requests.borrow();
-            if self.engine.ending.load(Ordering::Relaxed) || stop_request == StopRequest::Detach {
+            if self.engine.is_ending.load(Ordering::Relaxed) || stop_request == StopRequest::Detach {
                 warn!(job = %self.job.id(), "its output is not read to its end; the next start of the daemon settles it");
                 self.extend_lease().await;
                 return Ok(None);
@@ -242,9 +245,9 @@ impl AttemptTask {
         let program = self.engine.program.display();
         match attempt.last_keeper_message() {
             Some(message) if shortage::is_named_in(&message) => NotBegun::Shortage(message),
-            Some(message) => NotBegun::Failed(format!("its keeper could not start the agent: {message}")),
+            Some(message) => NotBegun::Failed(format!("the keeper could not start the agent: {message}")),
             None => NotBegun::Failed(format!(
-                "its keeper, {program}, ended without a word before it started the agent"
+                "the keeper, {program}, ended without an error message before it started the agent"
             )),
         }
     }
@@ -262,7 +265,7 @@ impl AttemptTask {
             .await
         {
             Ok(_) => *stored = Some(session),
-            Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
+            Err(error) => warn!(job = %self.job.id(), "cannot store the session of the job yet: {error}"),
         }
     }
 }
@@ -281,19 +284,19 @@ impl Output {
     }
 }
 
-/// What is kept about an attempt that cannot be followed.
+/// State of an attempt that cannot be followed.
 #[derive(Default)]
 struct Unfollowed {
-    /// Set once the attempt is asked to end.
+    /// Deadlines, set once the attempt is asked to end.
     deadlines: Option<Deadlines>,
-    /// Set once the attempt has ended while the daemon stops.
+    /// Time at which the daemon gives up, set once the attempt has ended while the daemon stops.
     gives_up_at: Option<Instant>,
 }
 
-/// Number of failed writes of a job's output after which the attempt is followed without them.
+/// Number of failures to follow an attempt after which its output is kept in its folder.
 const MAX_OUTPUT_FAILURES: u32 = 3;
 
-/// How often output is read, up to its limit, after the end of a cancelled attempt. The rest is left out.
+/// Number of reads of the output after the end of a cancelled attempt. Each read has a limit; the rest is left out.
 const MAX_ADVANCES_IF_CANCELLED: u32 = 1;
 
 /// Lease of an ended attempt whose output is not read when the daemon stops: time for the next start of its node.
@@ -302,7 +305,7 @@ const UNREAD_LEASE: SignedDuration = SignedDuration::from_mins(10);
 const FOLLOW_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));
 
-/// Interval between two looks at an attempt that is to end and cannot be followed.
+/// Interval between two looks at an attempt that has to end and cannot be followed.
 const UNFOLLOWED_POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Interval between two looks at an attempt without activity.
@@ -318,7 +321,8 @@ fn start_shortage(ending: &Ending) -> Option<NotBegun> {
     }
 }
 
-/// Returns the ending of an attempt whose agent and keeper are gone without a record; its last output decides.
+/// Returns the ending of an attempt whose agent and keeper are gone and left no record. Its last output decides its
+/// outcome.
 fn lost_ending(at: Timestamp) -> Ending {
     Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
 }

@@ -137,11 +137,12 @@ impl AttemptTask {
     async fn launch(&self, spec: &LaunchSpec) -> Result<(), StartError> {
         let (attempt, LaunchSpec { agent, launch, prelude, prompt }) = (self.attempt(), spec);
         let (job, number, runtime) = (self.job.id(), self.job.attempts(), agent.runtime().name());
-        match self.engine.store.set_place(job.clone(), number, &agent.directory, runtime).await {
+        match self.engine.store.set_attempt_location(job.clone(), number, &agent.directory, runtime).await {
             Ok(true) => {}
             Ok(false) => return Err(StartError::LeaseLost),
             Err(error) => {
-                warn!(%job, "where it runs is not written, so nobody can go on with it: {error}");
+                warn!(%job, "cannot store the directory of the attempt, so no later job can continue its session: \
+                             {error}");
             }
         }
         let program = &self.engine.program;
@@ -153,7 +154,7 @@ impl AttemptTask {
         // runtime, because the runtime would wait for such a task at shutdown.
         let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
         if let Err(error) = reaper {
-            warn!(%job, "nobody waits for its keeper, which will be a zombie: {error}");
+            warn!(%job, "cannot wait for the keeper, which stays a zombie process until the daemon ends: {error}");
         }
         info!(%job, agent = %self.job.agent(), attempt = number, "started");
         Ok(())
@@ -189,7 +190,7 @@ impl AttemptTask {
         if shortage::is_named_in(&message) {
             return Some(message);
         }
-        // A folder without access is not the job's fault either.
+        // The job is not at fault either if access to its folder is denied.
         closed_folder(self.attempt().folder()).map(|closed| format!("{message}; {}", advice(&closed)))
     }
 

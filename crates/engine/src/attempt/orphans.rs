@@ -107,7 +107,7 @@ fn with_folder(
     Ok(found)
 }
 
-/// Returns attempts without a folder, found by the marks of their processes. They may belong to another fleet.
+/// Returns the attempts without a folder, found by the marks of their processes. They may belong to another fleet.
 fn without_folder(
     state: &StateFolder,
     running: &BTreeSet<String>,

@@ -93,7 +93,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the usage limit for which the job has to wait, if its provider refused it for one.
+    /// Returns the usage limit for whose end the job has to wait, if its provider refused the job because of a usage
+    /// limit.
     fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<UsageLimit> {
         let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();

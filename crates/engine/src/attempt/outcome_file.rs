@@ -1,7 +1,7 @@
 //! The outcome of an attempt, kept in its folder.
 //!
-//! The store has it as well, but a store that was restored from a backup may have the attempt as running. By then the
-//! raw output, from which the outcome was made, has been removed.
+//! The store has the outcome as well. But a store that was restored from a backup may record the attempt as running,
+//! and the raw output, from which the outcome was made, has been removed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,12 +27,12 @@ impl AttemptTask {
         let result = serde_json::to_vec(settlement).map_err(std::io::Error::from);
         let result = result.and_then(|text| write_whole(&file(&self.attempt()), &text));
         if let Err(error) = result {
-            warn!(job = %self.job.id(), "what it came to is in the store only: {error}");
+            warn!(job = %self.job.id(), "cannot write the outcome file; the outcome is only in the store: {error}");
         }
     }
 
-    /// Returns the outcome of an attempt that was settled in a history that the store does not have. Its raw output has
-    /// been removed.
+    /// Returns the outcome of an attempt that was settled although the store does not know it, because a backup was
+    /// restored. The raw output of such an attempt has been removed.
     pub(super) async fn earlier_settlement(&self) -> Option<Settlement> {
         let (attempt, lost) = (self.attempt(), |message| self.lost_settlement(message));
         let state = attempt.on_blocking_thread(Attempt::state).await.ok()?;
@@ -53,7 +53,5 @@ fn lost_message(ending: &Ending) -> String {
         ExitStatus::StartFailed { message } => format!(" before it began: {message}"),
         ExitStatus::Lost => String::new(),
     };
-    format!(
-        "lost: it ended{how} after the backup from which the store was restored was made, and what it came to is not kept"
-    )
+    format!("lost: the attempt ended{how} after the restored backup was made, so its outcome is not known")
 }

@@ -35,14 +35,14 @@ pub(super) struct LaunchSpec {
     pub(super) prompt: String,
 }
 
-/// Prompt of an agent that a usage limit had stopped. It does not say that the limit has ended, because a fallback may
+/// Prompt of an agent that a usage limit stopped. It does not state that the limit has ended, because a fallback may
 /// run, or a person may have ended the wait.
 const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
     left off, and do not repeat what is done.";
 
 impl AttemptTask {
-    /// Ends and removes an attempt with the same number that the store does not know: one from after the backup that
-    /// was restored.
+    /// Ends and removes an attempt with the same number that the store does not know. Such an attempt was started after
+    /// the backup from which the store was restored.
     pub(super) async fn clear_folder(&self) -> Result<(), CannotStart> {
         let attempt = self.attempt();
         if is_missing(attempt.folder()) {
@@ -121,7 +121,10 @@ impl AttemptTask {
             });
             // A process that made its own session has left the process group, but still carries the mark.
             if let Err(error) = attempt.kill_marked_processes() {
-                warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");
+                warn!(
+                    attempt = attempt.name(),
+                    "cannot end the processes that `setup` left running: {error}"
+                );
             }
             result
         });
@@ -148,9 +151,9 @@ impl AttemptTask {
         let mut notes = start.notes;
         if self.fallback.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.program.model);
-            let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
-            let why = if start.continues_task { "" } else { "its provider is used up; " };
-            notes.push(format!("{why}a fallback stands in, with {runtime}{model}"));
+            let model = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
+            let why = if start.continues_task { "" } else { "the usage limit of its provider is reached; " };
+            notes.push(format!("{why}this attempt uses the fallback {runtime}{model}"));
         }
         let resumed = match start.session {
             SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => Some(id),

@@ -38,7 +38,7 @@ impl AttemptTask {
         let is_acp = runtime == Runtime::Acp;
         let command = agent.program.command.first().filter(|_| is_acp);
         let confined = self.job.confined().is_some();
-        let private_home = self.engine.home.state.of_strangers(&agent.name);
+        let private_home = self.engine.home.state.home_for_strangers(&agent.name);
         let files = if confined { loaded.files_and_queues() } else { loaded.files.clone() };
         let input = SandboxInput {
             requested: &requested,

@@ -35,7 +35,7 @@ pub(super) struct SessionStart {
 pub(super) enum NotContinued {
     #[error(transparent)]
     Unsupported(#[from] SessionRefusal),
-    #[error("it is one of `runtime: {0}`")]
+    #[error("it belongs to `runtime: {0}`")]
     OtherRuntime(String),
     #[error("it is on another machine")]
     OtherMachine,
@@ -57,7 +57,7 @@ impl AttemptTask {
     /// the agent. A session continues only in the directory to which it belongs.
     pub(super) async fn choose_session(&self, rules: &Rules) -> Result<SessionStart, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
-        if let Some(start) = self.after_limit(agent).await? {
+        if let Some(start) = self.session_after_limit(agent).await? {
             return Ok(start);
         }
         let forked = match self.job.origin() {
@@ -92,12 +92,12 @@ impl AttemptTask {
     }
 
     /// Continues the session of a job that a usage limit stopped. Returns `None` for all other jobs.
-    async fn after_limit(&self, agent: &Agent) -> Result<Option<SessionStart>, StoreError> {
+    async fn session_after_limit(&self, agent: &Agent) -> Result<Option<SessionStart>, StoreError> {
         let (store, id) = (&self.engine.store, self.job.id());
         if self.job.parks() == 0 {
             return Ok(None);
         }
-        // The session of the last attempt that began: an attempt that could not be started did nothing.
+        // This is the session of the last attempt that began. An attempt that could not be started did nothing.
         let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
         if !stored.outcome.as_ref().is_some_and(Outcome::is_limit) {
             return Ok(None);
@@ -106,15 +106,16 @@ impl AttemptTask {
         if let Some(refusal) = description::refusal(agent.runtime(), &session) {
             return Ok(Some(fresh_start(&stored, &refusal.into())));
         }
-        let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
+        let notes =
+            vec!["a usage limit stopped the previous attempt; this attempt continues its session".to_owned()];
         Ok(Some(match self.directory_of(&stored, agent).await? {
             Ok(directory) => SessionStart { session, directory, notes, continues_task: true },
             Err(why) => fresh_start(&stored, &why),
         }))
     }
 
-    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or why it cannot
-    /// continue.
+    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or the reason why
+    /// the session cannot continue.
     async fn directory_of(
         &self,
         stored: &StoredSession,
@@ -124,7 +125,7 @@ impl AttemptTask {
         if let Some(earlier) = stored.runtime.as_deref().filter(|earlier| *earlier != runtime) {
             return Ok(Err(NotContinued::OtherRuntime(earlier.to_owned())));
         }
-        // Earlier versions did not store the directory and used the agent's own for all jobs.
+        // Earlier versions did not store the directory, and used the agent's own directory for all jobs.
         let Some(directory) = &stored.directory else { return Ok(Ok(None)) };
         if stored.node != self.engine.home.node {
             return Ok(Err(NotContinued::OtherMachine));
@@ -150,17 +151,17 @@ impl AttemptTask {
         // If stderr cannot be read, the attempt is not started again, and its outcome is reported as it is.
         if let Err(error) = stderr.and_then(|stderr| stderr.take(MAX_STDERR_SEARCHED).read_to_end(&mut text))
         {
-            warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
+            warn!(job = %self.job.id(), "cannot check whether the session exists: {error}");
         }
         description::reports_missing_session(runtime, &session, &String::from_utf8_lossy(&text))
     }
 
-    /// Forgets a session that the program did not find, and clears the folder for a start with a fresh one. The program
-    /// did nothing.
+    /// Forgets a session that the program did not find, and clears the folder for a start with a fresh session. The
+    /// program has done nothing yet.
     pub(super) async fn replace_session(&self) -> Result<SessionStart, CannotStart> {
         let attempt = self.attempt();
         let session = attempt.resumed().unwrap_or_default();
-        let note = format!("the session {session} is not there any more; this is a fresh one");
+        let note = format!("the session {session} no longer exists; this attempt starts a fresh session");
         info!(job = %self.job.id(), "{note}");
         self.forget_session(&session).await;
         match attempt.discard() {
@@ -189,14 +190,14 @@ impl AttemptTask {
             Err(error) => Err(error),
         };
         if let Err(error) = result {
-            warn!(job = %self.job.id(), "that its session is gone is not written: {error}");
+            warn!(job = %self.job.id(), "cannot store that the session no longer exists: {error}");
         }
     }
 }
 
 fn fresh_start(stored: &StoredSession, why: &NotContinued) -> SessionStart {
     let note = format!(
-        "the session {} of {} does not go on: {why}; this is a fresh one",
+        "the session {} of {} is not continued: {why}; this attempt starts a fresh session",
         stored.session_id, stored.job
     );
     SessionStart { notes: vec![note], ..SessionStart::default() }

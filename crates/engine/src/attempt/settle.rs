@@ -1,4 +1,5 @@
-//! Settles an attempt. This is retried until it succeeds, so that no outcome is lost while the store is not available.
+//! Settles an attempt. Settling is retried until it succeeds, so that no outcome is lost while the store is
+//! unavailable.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -60,7 +61,7 @@ impl AttemptTask {
                 }
                 // `NoJob`: the job was pruned in the meantime.
                 Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
-                    warn!(job = %self.job.id(), "somebody else has settled it");
+                    warn!(job = %self.job.id(), "the attempt is already settled");
                     return;
                 }
                 Err(StoreError::Closed) => return,
@@ -122,13 +123,13 @@ impl AttemptTask {
         }
     }
 
-    /// Returns whether a stopping daemon gives up. The folder of the attempt contains its outcome, so the
-    /// next start settles it.
+    /// Returns whether a stopping daemon gives up settling the attempt. The folder of the attempt contains everything
+    /// from which its outcome is made, so the next start settles it.
     pub(super) fn gives_up(&self, deadline: &mut Option<Instant>) -> bool {
         let is_store_unreachable =
-            self.engine.store.silence().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);
+            self.engine.store.unanswered_time().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);
         // On a full disk some writes succeed, so the store may seem to be in order.
-        let timeout = if self.engine.ending.load(Ordering::Relaxed) {
+        let timeout = if self.engine.is_ending.load(Ordering::Relaxed) {
             Some(STOPPING_SETTLE_TIMEOUT)
         } else {
             self.engine.store.is_hurried().then_some(SHUTDOWN_STORE_TIMEOUT)
@@ -145,7 +146,7 @@ impl AttemptTask {
     /// Waits, and returns the duration of the next wait. A stopping daemon waits only briefly.
     pub(super) async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
-        let is_stopping = || self.engine.ending.load(Ordering::Relaxed) || self.engine.store.is_hurried();
+        let is_stopping = || self.engine.is_ending.load(Ordering::Relaxed) || self.engine.store.is_hurried();
         while Instant::now() < until && !is_stopping() {
             tokio::time::sleep(FIRST_SETTLE_PAUSE.min(until - Instant::now())).await;
         }

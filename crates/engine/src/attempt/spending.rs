@@ -19,7 +19,7 @@ use cowhand_store::UsageRecorded;
 /// The spending of one attempt that the store has received.
 #[derive(Debug, Default)]
 pub(super) struct ReportedUsage {
-    /// Number of lines of the output when it was last examined.
+    /// Number of lines of the output at its last examination.
     lines: u64,
     usage: Option<JobUsage>,
     breach: Option<(Breach, Instant)>,
@@ -46,7 +46,9 @@ impl AttemptTask {
                         reported.breach = breach.map(|breach| (breach, Instant::now()));
                         (reported.usage, reported.lines) = (Some(usage), tail.lines());
                     }
-                    Err(error) => warn!(job = %self.job.id(), "what it spends is not written yet: {error}"),
+                    Err(error) => {
+                        warn!(job = %self.job.id(), "cannot store the usage of the attempt yet: {error}")
+                    }
                 }
             }
         }
@@ -88,7 +90,7 @@ impl AttemptTask {
 
     async fn store_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
-        Ok(match self.engine.store.hear(id, self.epoch, usage, self.limits()).await? {
+        Ok(match self.engine.store.record_usage(id, self.epoch, usage, self.limits()).await? {
             UsageRecorded::Noted(over) => over,
             UsageRecorded::Fenced => None,
         })
@@ -102,7 +104,7 @@ impl AttemptTask {
         SpendLimits::of(&loaded.roster, &agent, self.now())
     }
 
-    /// Returns the limit for the agent's program: what its budgets leave now.
+    /// Returns the limit for the agent's program: the amount that its budgets leave now.
     pub(super) async fn allowance(&self) -> Option<Budget> {
         let limits = self.limits()?;
         let loaded = self.engine.loaded();
@@ -110,7 +112,8 @@ impl AttemptTask {
             Ok(ledger) => ledger,
             Err(error) => {
                 // The attempt is still stopped once it exceeds its budget.
-                warn!(job = %self.job.id(), "what it may spend is not known: {error}");
+                warn!(job = %self.job.id(), "cannot read the spending, so the allowance of the attempt is not \
+                                             known: {error}");
                 cowhand_core::budget::SpendingLedger::default()
             }
         };

@@ -21,10 +21,10 @@ pub(super) enum StartError {
     #[error("{0}")]
     SetupFailed(String),
     /// The store does not answer: the job waits.
-    #[error("cannot look for its session: {0}")]
+    #[error("cannot read its session: {0}")]
     Store(#[from] StoreError),
     /// Another node has settled the attempt: nothing is to be done.
-    #[error("it is not started: its lease is lost, and somebody else has settled it")]
+    #[error("it is not started: its lease is lost, and the attempt is already settled")]
     LeaseLost,
     /// A stop was requested before the start.
     #[error("it was stopped before its start")]
@@ -38,25 +38,26 @@ pub(super) enum CannotStart {
     FolderNotCleared(io::Error),
     #[error("{note}, but its folder cannot be cleared: {error}")]
     FolderNotClearedAgain { note: String, error: io::Error },
-    #[error("its schedule `{0}` is not in the config any more, and with it what the job may not do")]
+    #[error("its schedule `{0}` is no longer in the config, so the restrictions of the job are not known")]
     ScheduleRemoved(ScheduleName),
     #[error(transparent)]
     Directory(#[from] WorkDirError),
     #[error(
-        "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that"
+        "`system_prompt` contains a secret, and Codex accepts a system prompt only as an argument, which every user \
+         of the machine can read; keep the secret in its variable and name the variable in the prompt"
     )]
     SecretInArgument,
     #[error(transparent)]
     Channel(#[from] ChannelError),
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    #[error("it is of a stranger's words, and its strict sandbox is none")]
+    #[error("the job contains text of a stranger, and its strict sandbox (`trust.sandbox`) has `kind: none`")]
     NoStrictSandbox,
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    #[error("its credentials cannot be handed to its keeper: {0}")]
+    #[error("cannot pass the credentials to the keeper: {0}")]
     CredentialsNotWritten(io::Error),
     #[error("its private files cannot be written: {0}")]
     PrivateFiles(io::Error),

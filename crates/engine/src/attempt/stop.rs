@@ -19,11 +19,11 @@ use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::StopOutcome;
 use cowhand_system::remove::is_missing;
 
-/// Time that a keeper has to end an attempt before the daemon kills it: the grace periods of the agent and of the
-/// processes it leaves, and a margin. A stop without a grace period has a shorter timeout.
+/// Time that a keeper has to end an attempt before the daemon kills the attempt: the grace periods of the agent and of
+/// the processes that it leaves, and a margin. A stop without a grace period has a shorter timeout.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause before processes that could not be listed are searched again.
+/// Pause before the next try to list the processes of an attempt.
 const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reason why the daemon stopped an attempt.
@@ -84,7 +84,7 @@ impl AttemptTask {
         total.map(StopReason::TookTooLong).or(idle.map(StopReason::SilentTooLong))
     }
 
-    /// Returns the times that count for an attempt that is followed from now on.
+    /// Returns the deadlines of an attempt that is followed from now on.
     pub(super) async fn deadlines(&self) -> Deadlines {
         let began = self.began().await;
         let idle = IdleTime::begin(began, self.attempt().last_output(), self.engine.clock.moment());
@@ -97,7 +97,8 @@ impl AttemptTask {
         match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
             Ok(began) => began.unwrap_or_else(|| since.into()),
             Err(error) => {
-                warn!(job = %self.job.id(), "only the wall clock tells when it was started: {error}");
+                warn!(job = %self.job.id(), "cannot read the start of the attempt on the boot clock; using the wall \
+                                             clock: {error}");
                 since.into()
             }
         }
@@ -150,7 +151,7 @@ impl AttemptTask {
                 Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if without_grace => CANCEL_NOW_TIMEOUT,
                 Ok(StopOutcome::Asked | StopOutcome::NoKeeper) => STOP_TIMEOUT,
                 Err(error) => {
-                    warn!(%job, "its keeper cannot be asked to end it: {error}");
+                    warn!(%job, "cannot ask the keeper to end the attempt: {error}");
                     Duration::ZERO
                 }
             };
@@ -159,9 +160,9 @@ impl AttemptTask {
             self.stopped = Some(reason);
         }
         if kill_at.is_some_and(|at| at <= now) {
-            warn!(%job, "it cannot be cancelled in good order and is killed");
+            warn!(%job, "the attempt did not end in time after the request to stop and is killed");
             if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
-                warn!(%job, "it cannot be killed at the moment: {error}");
+                warn!(%job, "cannot kill the attempt now: {error}");
             }
             *kill_at = Some(now + CANCEL_NOW_TIMEOUT);
         }
@@ -172,7 +173,9 @@ impl AttemptTask {
         loop {
             match self.attempt().on_blocking_thread(Attempt::kill_marked_processes).await {
                 Ok(any) => return any,
-                Err(error) => warn!(job = %self.job.id(), "what is left of it cannot be seen now: {error}"),
+                Err(error) => {
+                    warn!(job = %self.job.id(), "cannot list the remaining processes of the attempt: {error}");
+                }
             }
             tokio::time::sleep(STOP_RETRY_PAUSE).await;
         }
@@ -182,13 +185,14 @@ impl AttemptTask {
     fn note_stop(&self, reason: StopReason, attempt: &Attempt) {
         let result = stored_reason(reason).map_or(Ok(()), |stored| attempt.note_stop(stored));
         if let Err(error) = result {
-            warn!(job = %self.job.id(), "why it is stopped is not written: {error}");
+            warn!(job = %self.job.id(), "cannot store why the attempt is stopped: {error}");
         }
     }
 
     fn forget_stop(&self, attempt: &Attempt) {
         if let Err(error) = attempt.forget_stop() {
-            warn!(job = %self.job.id(), "it says that it was stopped, and was not: {error}");
+            warn!(job = %self.job.id(), "the attempt was not stopped, but the note that it was stopped cannot be \
+                                         removed: {error}");
         }
     }
 
@@ -230,8 +234,8 @@ fn stored_reason(reason: StopReason) -> Option<Stopped> {
     }
 }
 
-/// The time since which an attempt has written no output. The files have the time of the last output on the wall clock,
-/// which may be set meanwhile. Therefore only a change of that time counts.
+/// The time since which an attempt has written no output. The files state the time of the last output on the wall
+/// clock, which may be set meanwhile. Therefore only a change of that time counts.
 struct IdleTime {
     last_output: Option<Timestamp>,
     since: Moment,

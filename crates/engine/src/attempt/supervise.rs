@@ -1,4 +1,4 @@
-//! Runs the task of an attempt, and ends it after repeated panics, so that the job is not held forever.
+//! Runs the task of an attempt, and ends the attempt after repeated panics, so that the job does not run forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +29,11 @@ impl AttemptTask {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
         let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PANIC_PAUSE, 0);
         while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {
-            error!(job = %id, "looking after it {panicked}");
+            error!(job = %id, "the supervision of the job {panicked}");
             panics += 1;
             if panics == MAX_PANICS {
-                // If this fails, too, nobody renews the lease, and its expiry ends the job.
+                // If this panics too, nobody renews the lease, and the attempt is settled as lost when the lease
+                // expires.
                 if let Err(panicked) = caught(self.clone().give_up(&panicked)).await {
                     error!(job = %id, "giving it up {panicked}");
                 }
@@ -40,7 +41,7 @@ impl AttemptTask {
             }
             tokio::time::sleep(pause).await;
             if !self.has_lease().await {
-                // The job is settled and no process is left, or another node has it and no process may be left.
+                // The job is settled, or another node has it. In both cases no process may remain here.
                 self.end_processes().await;
                 break;
             }
@@ -70,8 +71,9 @@ impl AttemptTask {
     /// Ends the processes, and settles the attempt as lost.
     async fn give_up(self, panicked: &Panicked) {
         self.end_processes().await;
-        let message =
-            format!("lost: looking after it went wrong {MAX_PANICS} times, and in the end {panicked}");
+        let message = format!(
+            "lost: the supervision of the job failed {MAX_PANICS} times; the last time it {panicked}"
+        );
         self.settle(self.lost_settlement(message), &self.rules()).await;
     }
 
@@ -91,7 +93,7 @@ fn kill_if_running(attempt: &Attempt) -> bool {
         return false;
     }
     if let Err(error) = attempt.kill() {
-        warn!(attempt = attempt.name(), "it cannot be killed at the moment: {error}");
+        warn!(attempt = attempt.name(), "cannot kill the attempt now: {error}");
     }
     true
 }

@@ -21,7 +21,7 @@ use cowhand_run::supervision::AttemptState;
 use cowhand_run::tail::{TailFiles, Tailer};
 use cowhand_system::remove::{absent_is_ok, is_missing};
 
-/// File with the messages that were read while the job's output could not be written. It exists as long as that is so.
+/// File with the messages that were read while the job's output could not be written. It exists until they are written.
 const UNWRITTEN: &str = "unwritten.jsonl";
 const INDEX: &str = "unwritten.index";
 
@@ -55,25 +55,26 @@ pub(crate) fn is_unwritten(attempt: &Attempt) -> bool {
 
 impl AttemptTask {
     /// Tries again to write the output of an ended attempt to the job's JSONL.
-    pub(super) async fn write_up(&self, rules: &Rules) {
+    pub(super) async fn write_output(&self, rules: &Rules) {
         let (attempt, state, redactor) =
             (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
         let now = self.now();
         let result =
-            cowhand_system::blocking::run_blocking(move || write_up(&attempt, &state, &redactor, now)).await;
+            cowhand_system::blocking::run_blocking(move || write_output(&attempt, &state, &redactor, now))
+                .await;
         if let Err(error) = result {
-            warn!(job = %self.job.id(), "its output is not written; the next start tries again: {error:#}");
+            warn!(job = %self.job.id(), "cannot write the output of the job; the next start tries again: {error:#}");
         }
     }
 }
 
-fn write_up(
+fn write_output(
     attempt: &Attempt,
     state: &StateFolder,
     redactor: &Redactor,
     now: Timestamp,
 ) -> anyhow::Result<()> {
-    let job = attempt.job().context("it is no attempt of a job")?;
+    let job = attempt.job().context("it is not an attempt of a job")?;
     let start = attempt.start()?;
     let reader = start.reader.unwrap_or_else(Reader::command);
     let mut tail = Tailer::open(files(attempt, state, &job), reader, redactor.clone(), now)?;
@@ -88,19 +89,19 @@ fn write_up(
 }
 
 /// Writes the output that an earlier daemon could not write. If the job had a later attempt, nothing is written,
-/// because the output of this one would have to come before it.
+/// because the output of this attempt would have to precede that of the later attempt.
 pub(crate) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
     if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {
         return false;
     }
-    match write_up(attempt, state, &redactor_over(loaded, None), now) {
+    match write_output(attempt, state, &redactor_over(loaded, None), now) {
         Ok(()) => {
             info!(%job, "its output is written now");
             true
         }
         Err(error) => {
-            warn!(%job, "its output is still not written: {error:#}");
+            warn!(%job, "still cannot write the output of the job: {error:#}");
             false
         }
     }

@@ -1,4 +1,5 @@
-//! The lifecycle of workspaces: they are made for a job, passed on with a session, and kept or removed afterwards.
+//! Workspaces from creation to removal: they are made for a job, passed on with a session, and kept or removed
+//! afterwards.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,16 +28,16 @@ use cowhand_system::fault;
 #[derive(Debug)]
 pub(super) struct WorkDir {
     pub(super) directory: PathBuf,
-    /// True if `setup` has not run in it.
+    /// True if `setup` has to run before the attempt.
     pub(super) needs_setup: bool,
 }
 
 /// Why a job has no directory to work in. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorkDirError {
-    #[error("cannot look for its workspace: {0}")]
+    #[error("cannot read its workspace from the store: {0}")]
     NotKnown(StoreError),
-    #[error("cannot write down its workspace: {0}")]
+    #[error("cannot store its workspace: {0}")]
     NotWritten(StoreError),
     #[error(transparent)]
     Workspaces(#[from] WorkspacesError),
@@ -91,8 +92,8 @@ pub(super) async fn work_dir(
     make(engine, workspace, below, folder).await
 }
 
-/// Returns the names for a branch: `name`, and for a later attempt a second one, because an earlier attempt may have
-/// left commits on the first.
+/// Returns the possible names of a branch: `name`, and for a later attempt a second name, because an earlier attempt
+/// may have left commits on the first branch.
 fn branches(name: &str, attempt: u32) -> Vec<String> {
     let later = (attempt > 1).then(|| format!("{name}-{attempt}"));
     [name.to_owned()].into_iter().chain(later).collect()
@@ -109,7 +110,7 @@ async fn make(
     store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::point("workspace-noted");
     let stored = workspace.clone();
-    // git reads the records of all worktrees when it makes or removes one, and fails if one of them is incomplete.
+    // git reads the records of all worktrees when it makes or removes a worktree, and fails if a record is incomplete.
     let guard = match workspace.kind {
         IsolationKind::Worktree => Some(engine.workspaces.lock().await),
         IsolationKind::Clone | IsolationKind::Shared => None,
@@ -153,11 +154,11 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
     let workspace = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(stored)) => stored.workspace,
         Ok(None) => return,
-        Err(error) => return warn!(%job, "its diff is not kept: {error}"),
+        Err(error) => return warn!(%job, "cannot keep its diff: {error}"),
     };
     let since = match engine.store.job(job.clone()).await {
         Ok(found) => found.map_or(Timestamp::UNIX_EPOCH, |job| job.created_at()),
-        Err(error) => return warn!(%job, "its diff is not kept: {error}"),
+        Err(error) => return warn!(%job, "cannot keep its diff: {error}"),
     };
     let (state, redactor) = (engine.home.state.clone(), redactor.clone());
     let write = run_git(move || {
@@ -170,50 +171,50 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
         write_whole(&state.diff(&workspace.job), &redactor.redact_bytes(&text))
     });
     if let Err(error) = write.await {
-        warn!(%job, "its diff is not kept: {error}");
+        warn!(%job, "cannot keep its diff: {error}");
     }
     fault::point("diffed");
 }
 
-/// Removes or keeps the workspace after an attempt, as the agent's `cleanup` says, if the job has ended.
+/// Removes or keeps the workspace after an attempt, according to the agent's `cleanup`, if the job has ended.
 pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
-        Ok(Some(stored)) if !stored.is_live() => settle(engine, &stored, true).await,
+        Ok(Some(stored)) if !stored.is_live() => keep_or_remove(engine, &stored, true).await,
         Ok(_) => {}
-        Err(error) => warn!(%job, "its workspace is looked at later: {error}"),
+        Err(error) => warn!(%job, "cannot read its workspace from the store; trying again later: {error}"),
     }
 }
 
-/// Removes what no job on this machine needs any more: remains of a crash, workspaces that were kept long enough or
-/// exceed the limit, and branches with commits that exist elsewhere by now.
+/// Removes everything that no job on this machine needs any more: remains of a crash, workspaces that were kept long
+/// enough or exceed the limit, and branches whose commits exist elsewhere by now.
 pub(crate) async fn sweep(engine: Arc<Engine>) {
     let stored = match engine.store.workspaces(engine.home.node.clone()).await {
         Ok(stored) => stored,
-        Err(error) => return warn!("cannot look at the workspaces: {error}"),
+        Err(error) => return warn!("cannot read the workspaces from the store: {error}"),
     };
     let now = engine.clock.now();
     let mut kept: HashMap<AgentName, Vec<StoredWorkspace>> = HashMap::new();
     for stored in stored.into_iter().filter(|stored| !stored.is_live()) {
         match stored.state {
-            WorkspaceState::Branch => drop_branch(&engine, stored.workspace).await,
+            WorkspaceState::Branch => forget_removed_branch(&engine, stored.workspace).await,
             WorkspaceState::Kept { .. } if stored.job_status.is_none() => remove(&engine, &stored).await,
             WorkspaceState::Kept { until: Some(until) } if until <= now => {
-                settle(&engine, &stored, false).await;
+                keep_or_remove(&engine, &stored, false).await;
             }
             WorkspaceState::Kept { .. } => {
                 kept.entry(stored.workspace.agent.clone()).or_default().push(stored);
             }
             WorkspaceState::Making => remove(&engine, &stored).await,
-            WorkspaceState::Used => settle(&engine, &stored, true).await,
+            WorkspaceState::Used => keep_or_remove(&engine, &stored, true).await,
         }
     }
     for (agent, kept) in kept {
-        limit(&engine, &agent, kept).await;
+        enforce_max_kept(&engine, &agent, kept).await;
     }
 }
 
 /// Keeps the newest workspaces that fit into `max_kept`, and removes the others.
-async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspace>) {
+async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspace>) {
     // The largest limit of the agent and its schedules applies, because their workspaces are counted together.
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(agent);
@@ -224,25 +225,29 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<StoredWorkspac
         let path = stored.workspace.path.clone();
         let size = run_git(move || files::size(&path)).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
-            warn!(job = %stored.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
+            warn!(job = %stored.workspace.job, "cannot measure its workspace, so it does not count towards \
+                                                `max_kept`: {why}");
             0
         }));
         if sum > max_bytes {
-            info!(job = %stored.workspace.job, "its workspace goes: `max_kept` is used up");
+            info!(job = %stored.workspace.job, "removing its workspace: the kept workspaces use more than `max_kept`");
             remove(engine, &stored).await;
         }
     }
 }
 
-/// Keeps or removes the workspace of an ended job. If `for_session` is true, it is kept while its session may continue.
-async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
+/// Keeps or removes the workspace of an ended job. If `for_session` is true, the workspace is kept while its session
+/// may continue.
+async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
     let Some(status) = stored.job_status else { return remove(engine, stored).await };
     let roster = Arc::clone(&engine.loaded().roster);
     // For an agent that was removed from the config, the workspaces of failed jobs are kept.
     let agent = roster.agent(&stored.workspace.agent);
     let job = match engine.store.job(stored.workspace.job.clone()).await {
         Ok(job) => job,
-        Err(error) => return warn!(job = %stored.workspace.job, "its workspace is looked at later: {error}"),
+        Err(error) => {
+            return warn!(job = %stored.workspace.job, "cannot decide about its workspace yet: {error}");
+        }
     };
     let schedule = job.as_ref().and_then(Job::schedule);
     let rules = agent.map(|agent| agent.isolation_of(schedule)).unwrap_or_default();
@@ -262,11 +267,11 @@ async fn settle(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: boo
     }
     let state = WorkspaceState::Kept { until };
     if let Err(error) = engine.store.keep_workspace(&stored.workspace, state, now).await {
-        warn!(job = %stored.workspace.job, "its workspace is looked at later: {error}");
+        warn!(job = %stored.workspace.job, "cannot store that its workspace is kept; trying again later: {error}");
     }
 }
 
-/// Returns until when the job's session may continue, for which it needs its directory.
+/// Returns the time until which the job's session may continue. A session needs its directory to continue.
 fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
     if agent.session.policy == SessionPolicy::Fresh {
         return None;
@@ -278,30 +283,30 @@ fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
 async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {
     let _guard = engine.workspaces.lock().await;
     let workspace = stored.workspace.clone();
-    // Another job may have taken it meanwhile.
+    // Another job may have taken the workspace meanwhile.
     match engine.store.workspace_of(workspace.node.clone(), workspace.job.clone()).await {
         Ok(Some(current)) if current.workspace.path == workspace.path && !current.is_live() => {}
         _ => return,
     }
     let (store, state) = (&engine.store, &engine.home.state);
     if let Err(why) = removal::remove(store, state, &workspace, engine.clock.now()).await {
-        warn!(job = %workspace.job, "its workspace is looked at again later: {why}");
+        warn!(job = %workspace.job, "cannot remove its workspace now; trying again later: {why}");
     }
 }
 
 /// Removes the workspaces of jobs that were pruned or deleted.
-pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
+pub(crate) async fn remove_workspaces_of(engine: Arc<Engine>, jobs: Vec<JobId>) {
     match removal::workspaces_of(&engine.store, engine.home.node.clone(), jobs).await {
         Ok(stored) => {
             for stored in stored.iter().filter(|stored| stored.job_status.is_none()) {
                 remove(&engine, stored).await;
             }
         }
-        Err(error) => warn!("the workspaces of removed jobs are looked at later: {error}"),
+        Err(error) => warn!("cannot read the workspaces of removed jobs; trying again later: {error}"),
     }
 }
 
-async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
+async fn forget_removed_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let is_removed = {
         let workspace = workspace.clone();
         run_git(move || workspace::branch_is_removed(&workspace)).await
@@ -309,10 +314,10 @@ async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let result = match is_removed {
         Ok(true) => engine.store.forget_workspace(&workspace).await,
         Ok(false) => return,
-        Err(why) => return warn!(job = %workspace.job, "cannot look at its branch: {why}"),
+        Err(why) => return warn!(job = %workspace.job, "cannot check its branch: {why}"),
     };
     if let Err(error) = result {
-        warn!(job = %workspace.job, "its branch is looked at again later: {error}");
+        warn!(job = %workspace.job, "cannot store that its branch is removed; trying again later: {error}");
     }
 }
 

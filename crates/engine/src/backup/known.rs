@@ -1,5 +1,5 @@
-//! The rows of a restored store. Files of jobs and attempts that it does not have belong to another history: they are
-//! removed, so that they are not taken for later jobs and attempts with the same names.
+//! The rows of a restored store. Files of jobs and attempts that the store does not have were written after the backup.
+//! They are removed, so that they are not taken for later jobs and attempts with the same names.
 
 use std::fs;
 use std::path::Path;

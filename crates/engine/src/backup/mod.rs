@@ -1,6 +1,6 @@
 //! Backups of a fleet on SQLite: one file, which is a database with the store and the output of jobs.
 //!
-//! The lock, the node's id, the key of job tokens, the folders of attempts and the views are not part of it: they
+//! The lock, the node's id, the key of job tokens, the folders of attempts and the views are not part of a backup: they
 //! belong to processes on this machine, or are generated.
 
 mod known;
@@ -60,9 +60,9 @@ async fn make_in(
     state: &StateFolder,
     with_output: bool,
 ) -> anyhow::Result<File> {
-    let folder = folder.context("no room for the backup")?;
+    let folder = folder.context("cannot create a folder for the backup")?;
     let path = folder.path().join("store.db");
-    file::create(&path).context("no room for the backup")?;
+    file::create(&path).context("cannot create the file of the backup")?;
     store.copy_to(&path).await?;
     let mut backup = BackupFile::open(&path).await?;
     backup.add_table().await?;
@@ -132,12 +132,12 @@ pub async fn inspect(path: &Path) -> anyhow::Result<BackupCounts> {
         bail!("it is empty");
     }
     let mut backup = BackupFile::open(path).await?;
-    let contents = look_into(&mut backup).await;
+    let contents = count_contents(&mut backup).await;
     backup.close().await?;
     contents
 }
 
-async fn look_into(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
+async fn count_contents(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
     let jobs = backup.check().await?;
     let mut outputs = 0;
     for name in backup.names().await?.unwrap_or_default() {

@@ -17,7 +17,7 @@ use cowhand_system::remove::absent_is_ok;
 /// Maximum length of a line that separates the output of two attempts.
 const MAX_BORDER: usize = 4096;
 
-/// Returns the folder, beside a replaced store, for the output files that were replaced with it.
+/// Returns the folder beside a replaced store that contains the output files that were replaced with it.
 pub(super) fn folder_of(store: &Path) -> PathBuf {
     beside(store, ".jobs")
 }
@@ -31,8 +31,8 @@ pub(super) struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// Replaces the existing files with those of a folder. The file of a job that was running at the backup is kept,
-    /// because the rest of its output is appended to it.
+    /// Replaces the existing output files with the files of a folder. The file of a job that was running at the backup
+    /// is kept, because the rest of its output is appended to it.
     pub(super) fn take(&self, from: &Path) -> io::Result<()> {
         for new in paths(from) {
             let Some(name) = output_name(&new) else { continue };
@@ -77,7 +77,7 @@ impl Outputs<'_> {
     fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
         if let (Some(replaced), Some(name), true) = (&self.replaced, path.file_name(), path.exists()) {
             fs::create_dir_all(replaced)?;
-            // The link exists if the file was replaced before it is cut.
+            // The link exists already if `take` has replaced the file before `cut` replaces it again.
             match fs::hard_link(path, replaced.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 linked => linked?,
@@ -158,7 +158,8 @@ fn is_same(first: &Path, second: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// The fleet has a job that has not begun, one with one attempt, and one with a running attempt.
+    /// The store has three jobs: the first has not begun, the second has one attempt, and the third has a running
+    /// attempt.
     #[test]
     fn output_of_unknown_attempts_is_set_aside() {
         let [waits, ended, runs, unknown] =

@@ -1,4 +1,4 @@
-//! Restores a backup: it is checked first, and the replaced store is kept.
+//! Restores a backup. The backup is checked first, and the replaced store is kept.
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,8 +22,8 @@ pub struct Restored {
     pub contents: BackupCounts,
     /// Path of the replaced store.
     pub replaced: Option<PathBuf>,
-    /// Error because of which the output of some job does not match the store.
-    pub trouble: Option<io::Error>,
+    /// Error that prevented the output of a job from matching the store.
+    pub output_error: Option<io::Error>,
 }
 
 /// Replaces the store by the backup `from`. The caller must hold the lock of the state folder. If the backup is not
@@ -61,14 +61,14 @@ async fn restore_by(
     let rows = RestoredRows(backup.known_rows().await?);
     backup.close().await?;
     let replaced = swap(copy, &state.database(), now)?;
-    // The cursors belong to another event log.
+    // The cursors belong to the event log of the replaced store.
     for cursor in ["views", "traces"] {
         absent_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
     rows.remove_unknown(state);
     let outputs = Outputs { state, rows: &rows.0, replaced: replaced.as_deref().map(folder_of) };
     let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());
-    Ok(Restored { contents, replaced, trouble: matched.err() })
+    Ok(Restored { contents, replaced, output_error: matched.err() })
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-/// Limit of the notes about invalid lines. A file with other contents would have one for each line.
+/// Largest number of notes about invalid lines. Without this limit, a file of another format would get a note for each
+/// line.
 const MAX_NOTES: usize = 10;
 
 /// Returns the variables, and a note about each line that is not an assignment.
@@ -32,7 +33,10 @@ pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
         rest = after;
     }
     if invalid_lines > MAX_NOTES {
-        notes.push(format!("so are {} more lines of .env", invalid_lines - MAX_NOTES));
+        notes.push(format!(
+            "{} more lines of .env are not NAME=value and are ignored",
+            invalid_lines - MAX_NOTES
+        ));
     }
     (variables, notes)
 }
@@ -84,7 +88,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// Removes a comment. A `#` begins one only after a blank, so that `a#b` is a value.
+/// Removes a comment. A `#` begins a comment only after a blank, so that `a#b` is a value.
 fn without_comment(line: &str) -> &str {
     let comment = line.match_indices('#').find(|(at, _)| line[..*at].ends_with([' ', '\t']) || *at == 0);
     comment.map_or(line, |(at, _)| &line[..at])
@@ -139,6 +143,6 @@ mod tests {
     fn a_large_invalid_file_is_read_quickly() {
         let (variables, notes) = parse(&"A\n".repeat(1_000_000));
         assert_eq!((variables.len(), notes.len()), (0, 11));
-        assert_eq!(notes[10], "so are 999990 more lines of .env");
+        assert_eq!(notes[10], "999990 more lines of .env are not NAME=value and are ignored");
     }
 }

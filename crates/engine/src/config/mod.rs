@@ -1,4 +1,4 @@
-//! Finding and reading the files of the config. Core interprets their contents.
+//! Finds and reads the files of the config. Core interprets their contents.
 
 mod env_file;
 mod watch;
@@ -28,7 +28,7 @@ pub struct Found {
 }
 
 /// Finds the config file. `requested` is a file, or a directory to search from; the default is `current_dir`. The
-/// search goes up to the root.
+/// search continues in each parent directory, up to the root.
 pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Found> {
     let from = requested.map_or_else(|| current_dir.to_owned(), |requested| current_dir.join(requested));
     if let Some(requested) = requested.filter(|_| !from.is_dir()) {
@@ -42,7 +42,7 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
         );
         return Ok(Found { file: from, note: None });
     }
-    // Resolve `..` first: otherwise the search would take the part of the path before it for a parent directory.
+    // Resolve `..` first: otherwise the search would take the part of the path before `..` for a parent directory.
     let from = from.canonicalize().unwrap_or(from);
     let in_directory = |directory: &Path| {
         let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
@@ -52,7 +52,8 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
     let running_without_config = |directory: &Path| {
         let file = directory.join(NAMES[0]);
         let note = format!(
-            "there is no config in {}, but the daemon of the one that was there runs; `cowhand stop` ends it",
+            "there is no config in {}, but a daemon that was started with a removed config still runs; `cowhand \
+             stop` stops it",
             directory.display()
         );
         StateFolder::beside(&file).is_locked().then_some(Found { file, note: Some(note) })
@@ -62,7 +63,7 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
             return Ok(found);
         }
         refuse_closed(&directory.join(NAMES[0]))?;
-        // Stop here: the user does not mean the fleet of a folder above.
+        // Do not search further: the user does not mean the fleet of a parent directory.
         if let Some(not_regular) = NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists()) {
             bail!("{} is not a regular file", not_regular.display());
         }
@@ -72,7 +73,7 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
     })
 }
 
-/// Fails if a folder on the path may not be searched: what is below it is not missing.
+/// Fails if access to a folder on the path is denied. Otherwise a file below that folder would seem to be missing.
 fn refuse_closed(path: &Path) -> anyhow::Result<()> {
     match closed_folder(path) {
         Some(folder) => bail!("cannot reach {}: permission denied; {}", path.display(), advice(&folder)),
@@ -82,12 +83,12 @@ fn refuse_closed(path: &Path) -> anyhow::Result<()> {
 
 fn ignored(ignored_file: &Path, file: &Path) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    format!("{} is ignored, because {} stands beside it", name(ignored_file), name(file))
+    format!("{} is ignored, because {} is in the same folder", name(ignored_file), name(file))
 }
 
-/// Returns the configs in the folders above that include this file, under `fleets` or `agents`, the nearest first. A
-/// file that cannot be read includes nothing.
-pub fn listing(file: &Path) -> Vec<PathBuf> {
+/// Returns the configs in the parent directories that include this file under `fleets` or `agents`, the nearest first.
+/// A config that cannot be read counts as one that includes nothing.
+pub fn including_configs(file: &Path) -> Vec<PathBuf> {
     let Ok(file) = file.canonicalize() else { return Vec::new() };
     let in_directory =
         |directory: &Path| NAMES.iter().map(|name| directory.join(name)).find(|file| file.is_file());
@@ -101,7 +102,7 @@ fn is_file(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
-/// Returns the files that would be used instead of this one if they existed.
+/// Returns the config files that would be used instead of this file if they existed.
 fn preferred_files(file: &Path) -> impl Iterator<Item = PathBuf> {
     let files = NAMES.iter().map(|name| file.with_file_name(name));
     files.take_while(move |candidate| candidate != file)
@@ -121,7 +122,8 @@ pub struct FromDisk {
     pub files: Vec<PathBuf>,
 }
 
-/// Loads a fleet with the real environment and, below it, the `.env` beside the root file.
+/// Loads a fleet with the environment of this process and the `.env` beside the root file. A variable of the
+/// environment takes precedence over the same variable of the `.env`.
 pub fn load(file: &Path) -> FromDisk {
     let dotenv = file.with_file_name(".env");
     let (variables, env_notes) = match read(&dotenv) {
@@ -152,7 +154,7 @@ pub fn load(file: &Path) -> FromDisk {
     FromDisk { loaded, variables, notes, env_notes, files }
 }
 
-/// Returns a note if agents get the daemon's whole environment, as herdctl passes it on.
+/// Returns a note if agents get the daemon's whole environment, as they do under herdctl.
 fn inherited_environment(loaded: &LoadedConfig) -> Option<String> {
     let inherits = loaded.roster.agents.iter().any(|agent| agent.inherits_environment);
     inherits.then(|| {
@@ -170,8 +172,8 @@ pub fn left_by_herdctl(file: &Path) -> Option<String> {
     let has_begun = StateFolder::beside(file).path().join("node").exists();
     (!of_herdctl && !has_begun && folder.is_dir()).then(|| {
         format!(
-            "{} holds state of herdctl, which a fleet in {} does not take over: schedules that are disabled there would run; \
-             to import it, name the file herdctl.yaml for the first start",
+            "{} contains the state of herdctl, which is not imported for a fleet in {}: schedules that are disabled \
+             in herdctl would run; to import the state, name the config herdctl.yaml for the first start",
             folder.display(),
             file.file_name().unwrap_or_default().to_string_lossy()
         )

@@ -1,6 +1,6 @@
 //! Notices changes in the files of a config.
 //!
-//! Folders are watched, not files, because an editor replaces the old file by a new one. Nothing is polled: if the
+//! Folders are watched, not files, because an editor replaces the old file by a new file. Nothing is polled: if the
 //! system has no watcher, or drops an event, the user has to call `cowhand reload`.
 
 use std::collections::HashSet;
@@ -14,8 +14,8 @@ use tracing::warn;
 
 use cowhand_system::blocking::run_blocking;
 
-/// Time without further events after which a change is complete: an editor, or a checkout of a branch, writes several
-/// times.
+/// Time without further events after which a change counts as complete. An editor, or a checkout of a branch, writes
+/// several times.
 const CHANGE_SETTLES_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl ConfigWatch {
         Self { root: root.to_owned(), changed, _watcher: watcher }
     }
 
-    /// Waits for a change and until it is complete. Returns a new watch, because the config may now have other files.
+    /// Waits until a change is complete. Returns a new watch, because the config may now have other files.
     pub async fn change(self) -> Self {
         self.changed.notified().await;
         while tokio::time::timeout(CHANGE_SETTLES_AFTER, self.changed.notified()).await.is_ok() {}

@@ -1,4 +1,4 @@
-//! Removes containers without supervision. They belong to attempts whose keeper was killed, together with all other
+//! Removes containers without a keeper. They belong to attempts whose keeper was killed, together with all other
 //! processes that would have ended the container.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::context::Engine;
 use cowhand_run::sandbox::docker::{self, leftover};
 use cowhand_run::supervision::is_watched;
 
-/// Removes containers without supervision. A fleet without containers does not contact a container engine.
+/// Removes containers without a keeper. A fleet without containers does not contact a container engine.
 pub(super) async fn sweep(engine: Arc<Engine>) {
     let loaded = engine.loaded();
     // Containers are labelled with the canonical path.
@@ -22,8 +22,8 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
     for socket in sockets(&loaded.roster) {
         match leftover::sweep(&socket, &state, is_watched).await {
             Ok(0) => {}
-            Ok(ended) => info!(ended, "removed containers that nobody watched over"),
-            Err(why) => warn!("cannot look for containers that were left: {why}"),
+            Ok(ended) => info!(ended, "removed containers that have no keeper"),
+            Err(why) => warn!("cannot list the containers without a keeper: {why}"),
         }
     }
 }

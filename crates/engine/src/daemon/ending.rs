@@ -29,14 +29,14 @@ pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::
     if lifecycle.wait_for(|lifecycle| *lifecycle != Lifecycle::Running).await.is_err() {
         return;
     }
-    // Agents that still work may finish, even if the store is away meanwhile.
+    // Agents that still work may finish, even if the store is unavailable meanwhile.
     while matches!(*lifecycle.borrow(), Lifecycle::Draining { until } if Instant::now() < until)
         && any_agent_works(&engine).await
     {
         tokio::time::sleep(POLL_EVERY).await;
     }
-    engine.store.hurry();
-    while engine.store.silence().is_none_or(|waited| waited < SILENT_STORE_WARNING_AFTER) {
+    engine.store.limit_waits();
+    while engine.store.unanswered_time().is_none_or(|waited| waited < SILENT_STORE_WARNING_AFTER) {
         tokio::time::sleep(POLL_EVERY).await;
     }
     let seconds = SHUTDOWN_STORE_TIMEOUT.as_secs();
@@ -46,8 +46,8 @@ pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::
     );
 }
 
-/// Returns whether an attempt of this daemon has not ended. The files of the attempts decide, because a task that waits
-/// for the store does not know yet that its attempt has ended.
+/// Returns whether any attempt of this daemon still runs. The files of the attempts decide this, because a task that
+/// waits for the store does not know yet that its attempt has ended.
 async fn any_agent_works(engine: &Engine) -> bool {
     let attempts = engine.attempts();
     run_blocking(move || attempts.iter().any(|attempt| !matches!(attempt.ending(), Ok(Some(_))))).await
@@ -71,15 +71,18 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        // What cannot be written is due for ever, and the wait for the store may be over already.
-        let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.silence().unwrap_or_default());
+        // An entry that cannot be written stays due, so the wait has a limit. The time already spent on waiting for the
+        // store counts.
+        let timeout = FINISH_TIMEOUT.saturating_sub(self.engine.store.unanswered_time().unwrap_or_default());
         let (outbox, hooks) =
             tokio::join!(tokio::time::timeout(timeout, outbox), tokio::time::timeout(timeout, hooks));
         if outbox.is_err() {
-            warn!("a work source could not be told everything; it will be at the next start");
+            warn!(
+                "not all reports to the work sources were delivered; they are delivered after the next start"
+            );
         }
         if hooks.is_err() {
-            warn!("not all hooks have come to their end; they are seen to at the next start");
+            warn!("some hooks have not ended; the next start continues with them");
         }
         self.background.shutdown().await;
     }
@@ -92,19 +95,19 @@ impl Daemon {
             for (job, _) in self.engine.running_jobs() {
                 if let Err(error) = store.note_cancelling(job.clone(), CancelReason::DaemonStopped, now).await
                 {
-                    warn!(%job, "why it is cancelled is not written: {error}");
+                    warn!(%job, "cannot store why the job is cancelled: {error}");
                 }
             }
         };
         if tokio::time::timeout(RECORD_TIMEOUT, record).await.is_err() {
-            warn!("the store does not answer; why jobs are cancelled is not written");
+            warn!("the store does not answer; the reason why jobs are cancelled is not stored");
         }
     }
 
     pub(super) async fn end(mut self, mut lifecycle: watch::Receiver<Lifecycle>) {
         self.triggers.stop().await;
         self.pruning.stop();
-        self.engine.ending.store(true, Ordering::Relaxed);
+        self.engine.is_ending.store(true, Ordering::Relaxed);
         let keep_agents = *lifecycle.borrow_and_update() == Lifecycle::Leaving;
         let stop_request = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
         if !keep_agents {

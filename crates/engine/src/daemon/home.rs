@@ -1,5 +1,5 @@
-//! Checks that the state folder still belongs to this daemon. If somebody removes or moves it, nothing can be written,
-//! and another daemon can start in its place.
+//! Checks that the state folder still belongs to this daemon. If somebody removes or moves the folder, nothing can be
+//! written, and another daemon can start at the same path.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,8 @@ use crate::state::modes::Modes;
 /// Time between two checks.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// Waits until the folder is missing in two checks in a row. A folder that is put back at once does not count.
+/// Waits until the folder is missing in two checks in a row. A folder that is put back at once does not count as
+/// missing.
 pub(super) async fn wait_until_lost(engine: Arc<Engine>) {
     let (mut was_missing, mut modes) = (false, Modes::default());
     loop {

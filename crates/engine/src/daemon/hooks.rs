@@ -1,5 +1,5 @@
-//! Runs the hooks of ended jobs, which are in the store. The loop can be stopped and started again at any time, and it
-//! blocks no agent's place and no schedule.
+//! Runs the hooks of ended jobs, which are in the store. The loop can be stopped and started again at any time. A hook
+//! uses no place of an agent and delays no schedule.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use cowhand_system::panic::{self, caught};
 /// Time for which the lease of a hook run is valid without a renewal, and the interval of the renewals.
 const HOOK_LEASE: SignedDuration = SignedDuration::from_mins(2);
 const HOOK_RENEWAL: Duration = Duration::from_secs(30);
-/// Number of hooks that run at the same time, each of another job.
+/// Number of hooks that run at the same time, each of a different job.
 const PARALLEL_HOOKS: usize = 16;
 /// Longest and shortest time between two looks, unless something wakes the loop.
 const MAX_POLL_WAIT: SignedDuration = SignedDuration::from_mins(1);
 const MIN_POLL_WAIT: SignedDuration = SignedDuration::from_secs(1);
 const HOOK_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(5);
-/// Number of attempts to write the end of a hook run; after that, the next node that takes the run writes it.
+/// Number of tries to write the end of a hook run; after that, the next node that takes the run writes it.
 const MAX_WRITES: u32 = 10;
 const WRITE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(10));
@@ -37,7 +37,7 @@ const HOOK_BACKOFF: Backoff =
     Backoff::quadrupling(SignedDuration::from_secs(1), SignedDuration::from_secs(256));
 
 pub(super) async fn run_hooks(engine: Arc<Engine>) {
-    // Hook runs that an earlier daemon began, or this loop before it panicked.
+    // These hook runs were begun by an earlier daemon, or by this loop before it panicked.
     if let Err(error) = engine.store.take_up_hooks(engine.home.node.clone(), engine.clock.now()).await {
         warn!("hooks that were begun before wait until their time is over: {error}");
     }
@@ -49,7 +49,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
         let wake_at = match begin_due(&engine, &mut running).await {
             Ok(wake_at) => wake_at,
             Err(error) => {
-                warn!("cannot see which hooks are to run: {error}");
+                warn!("cannot read the pending hooks: {error}");
                 in_future(&engine, HOOK_RETRY_AFTER)
             }
         };
@@ -85,7 +85,7 @@ async fn supervise(engine: Arc<Engine>, taken: TakenHook) {
     if taken.run.tries < MAX_PANICKED_TRIES {
         return renew(&engine, &taken, HOOK_RETRY_AFTER).await;
     }
-    settle(&engine, &taken, HookResult::failed(panicked.to_string())).await;
+    store_result(&engine, &taken, HookResult::failed(panicked.to_string())).await;
 }
 
 async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
@@ -99,7 +99,7 @@ async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
                 }
             };
             fault::point("hook_ended");
-            settle(engine, taken, result).await;
+            store_result(engine, taken, result).await;
         }
         // Somebody removed the job, and its hooks with it.
         Ok(None) => {}
@@ -110,14 +110,14 @@ async fn run_hook(engine: &Arc<Engine>, taken: &TakenHook) {
 async fn renew(engine: &Engine, taken: &TakenHook, time: SignedDuration) {
     match engine.store.renew_hook(taken, in_future(engine, time)).await {
         Ok(true) => {}
-        Ok(false) => warn!(job = %taken.job, "its {} is somebody else's by now", taken.run.label()),
+        Ok(false) => warn!(job = %taken.job, "another node has taken over its {}", taken.run.label()),
         Err(error) => {
-            warn!(job = %taken.job, "its {} takes longer, which is not written: {error}", taken.run.label());
+            warn!(job = %taken.job, "cannot extend the lease of its {}: {error}", taken.run.label());
         }
     }
 }
 
-async fn settle(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
+async fn store_result(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
     for failures in 1..=MAX_WRITES {
         match write(engine, taken, &result).await {
             Ok(()) => {
@@ -126,7 +126,7 @@ async fn settle(engine: &Arc<Engine>, taken: &TakenHook, result: HookResult) {
                 return;
             }
             Err(error) => {
-                warn!(job = %taken.job, "the end of its {} is not written yet: {error}", taken.run.label());
+                warn!(job = %taken.job, "cannot store the end of its {} yet: {error}", taken.run.label());
             }
         }
         tokio::time::sleep(WRITE_BACKOFF.pause_after(failures)).await;
@@ -160,7 +160,7 @@ async fn write(engine: &Engine, taken: &TakenHook, result: &HookResult) -> Resul
     engine.store.end_hook(taken.clone(), end, output, ends_the_rest, engine.clock.now()).await
 }
 
-/// Returns whether a failure of this hook ends the remaining ones (`continue_on_error: false`).
+/// Returns whether a failure of this hook ends the remaining hooks (`continue_on_error: false`).
 fn ends_the_rest(engine: &Engine, taken: &TakenHook) -> bool {
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(&taken.agent);

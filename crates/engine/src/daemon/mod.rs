@@ -151,8 +151,8 @@ impl Daemon {
         let mut folder_lost = Box::pin(home::wait_until_lost(Arc::clone(&self.engine)));
         let limiter = tokio::spawn(ending::limit_store_wait(Arc::clone(&self.engine), lifecycle.clone()));
         loop {
-            // The heartbeat runs before the plan and uses the same time. Otherwise, if the machine was suspended,
-            // even between the two, the plan would treat the jobs of this node as jobs of a dead node.
+            // The heartbeat runs before the plan and uses the same time. Otherwise, after a suspension of the machine,
+            // even between heartbeat and plan, the plan would treat the jobs of this node as jobs of a dead node.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;
@@ -214,12 +214,12 @@ impl Daemon {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
-        let (node, holds) = (&engine.home.node, |job: &JobId| engine.holds(job));
+        let (node, supervises) = (&engine.home.node, |job: &JobId| engine.supervises(job));
         let at_once = ImmediateStarter {
             node,
             lease: JOB_LEASE,
             prewarm_cgroup: &prewarm_cgroup,
-            holds: &holds,
+            supervises: &supervises,
             begin: &mut begin,
         };
         let tick = match tick::tick(&engine.store, &loaded.roster, now, &self.uptime, Some(at_once)).await {
@@ -243,7 +243,7 @@ impl Daemon {
         }
         for start in tick.start {
             // The previous attempt is settled, but its task still cleans up. The end of that task wakes the loop.
-            if self.engine.holds(&start.job) {
+            if self.engine.supervises(&start.job) {
                 continue;
             }
             if let Err(error) = self.start(start, now).await {
@@ -315,21 +315,21 @@ impl Daemon {
         self.engine.seen_by_views.store(self.views.cursor(), Ordering::Relaxed);
         let removed = self.views.take_removed();
         if !removed.is_empty() {
-            self.background.spawn(workspaces::jobs_removed(Arc::clone(&self.engine), removed));
+            self.background.spawn(workspaces::remove_workspaces_of(Arc::clone(&self.engine), removed));
         }
         fault::point("viewed");
     }
 
     async fn repair_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
-        if let Err(error) = self.views.mend(&self.engine.store, &loaded, now).await {
+        if let Err(error) = self.views.repair(&self.engine.store, &loaded, now).await {
             warn!("cannot update the views: {error:#}");
         }
     }
 }
 
-/// Starts the grace period that the kernel needs before a process changes its cgroup, which the next keeper does. So
-/// the keeper has to wait less.
+/// Starts the wait that the kernel needs before a process changes its cgroup. The next keeper changes its cgroup, and
+/// then has to wait less.
 fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
     drop(tokio::task::spawn_blocking(cgroup::trigger_grace_period));

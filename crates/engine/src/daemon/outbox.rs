@@ -1,7 +1,7 @@
 //! The outbox: delivers results and releases to work sources, and renews claims.
 //!
-//! Everything is in the store, so this is one loop that can be stopped and started again at any time. A source may
-//! receive the same delivery twice; sources have to accept that.
+//! The whole state is in the store, so the loop can be stopped and started again at any time. A source may receive the
+//! same delivery twice; sources have to accept that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Outbox {
         let error = match guarded(within(DELIVERY_TIMEOUT, self.send(&entry))).await {
             Ok(()) => {
                 fault::point("told");
-                info!(%item, holder = entry.holder, "its source knows how it ended");
+                info!(%item, holder = entry.holder, "the report was delivered to the work source");
                 let (actor, delivered) = (actor.clone(), store.outbox_entry_delivered(entry, self.now()));
                 return match actor {
                     Some(actor) => audit::by(actor, delivered).await,
@@ -106,9 +106,9 @@ impl Outbox {
             Err(error) => error,
         };
         let kept_until = Self::kept_until(&entry);
-        if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
-            warn!(%item, "there is nothing to tell its source: {error}");
-            // Failures with the old text of the item say nothing about the new text.
+        if error.is_claim_lost() || (error.is_missing() && kept_until <= self.now()) {
+            warn!(%item, "the report to the work source is dropped: {error}");
+            // Failures with the old text of the item do not count for the new text.
             if matches!(error, WorkSourceError::Replaced(_)) {
                 store.forget_failures(entry.queue.clone(), item).await?;
             }
@@ -118,17 +118,17 @@ impl Outbox {
         let retry_after =
             error.retry_after().and_then(|retry_after| SignedDuration::try_from(retry_after).ok());
         let retry_at = self.in_future(retry_after.unwrap_or(pause));
-        warn!(%item, "its source could not be told, which is tried again at {retry_at}: {error}");
+        warn!(%item, "the report to the work source failed; next try at {retry_at}: {error}");
         let message = if error.is_missing() {
-            format!("{error}; it is looked for until {kept_until:.0}")
+            format!("{error}; cowhand looks for it until {kept_until:.0}")
         } else {
             error.to_string()
         };
         store.postpone(entry, message, retry_at, self.now()).await
     }
 
-    /// Returns until when the outbox looks for a missing item. An item that is to be released becomes available anyway
-    /// when its claim expires.
+    /// Returns the time until which the outbox looks for a missing item. An item that has to be released becomes
+    /// available anyway when its claim expires.
     fn kept_until(entry: &HeldItem) -> Timestamp {
         let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &entry.state else {
             return entry.until;
@@ -152,7 +152,7 @@ impl Outbox {
                     self.current_id(source.as_ref(), entry, &claimant).await?
                 };
                 let ReleaseResult { success, message } = source.release_work(&id, options, &claimant).await?;
-                let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+                let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
                 if success { Ok(()) } else { Err(WorkSourceError::NotReleased { item: id, why }) }
             }
         }
@@ -207,12 +207,12 @@ impl Outbox {
                 self.engine.nudge.notify_one();
                 Ok(())
             }
-            Err(error) if error.is_moot() || (error.is_missing() && held.until <= self.now()) => {
+            Err(error) if error.is_claim_lost() || (error.is_missing() && held.until <= self.now()) => {
                 self.cancel_lost(&held, &error).await
             }
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
-                // Tried again at the next look.
+                // The renewal is tried again at the next look.
                 Ok(())
             }
         }
@@ -246,13 +246,13 @@ impl Outbox {
     }
 }
 
-/// Returns an error if the item in the source is a different one with the same id. That can be so if the item was
-/// missing before, or if it no longer shows the claim of this fleet, because a person has put new work in its place.
-/// The result of the job does not apply to that new work.
+/// Returns an error if the source has a different item with the same id. That is possible if the item was missing
+/// before, or if it no longer shows the claim of this fleet, because a person has put new work in its place. The result
+/// of the job does not apply to that new work.
 async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
-    let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);
-    // A source with items that do not show their claim checks that itself.
+    let is_claimed = |item| source.claim_owner(item).is_some_and(|owner| owner.holder == held.holder);
+    // A source whose items do not show their claim checks this itself.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());
     }

@@ -21,12 +21,12 @@ pub(super) struct Pruning {
 }
 
 impl Pruning {
-    /// Returns whether pruning is due, which it also is after the clock was set back.
+    /// Returns whether pruning is due. It is also due after the clock was set back.
     fn is_due(&self, now: Timestamp) -> bool {
         self.last.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY)
     }
 
-    /// Stops pruning; the next one finishes what is incomplete.
+    /// Stops pruning. The next pruning completes it.
     pub(super) fn stop(&self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -66,7 +66,7 @@ async fn prune_now(engine: Arc<Engine>, now: Timestamp) {
     };
     match pruned.await {
         Ok(jobs) if jobs.is_empty() => {}
-        Ok(jobs) => info!(jobs = jobs.len(), "pruned, as `retention` says"),
+        Ok(jobs) => info!(jobs = jobs.len(), "pruned according to `retention`"),
         Err(error) => warn!("cannot prune: {error:#}"),
     }
 }

@@ -1,5 +1,5 @@
-//! Recovery after a restart: running attempts continue, ended ones are settled, attempts that never began are requeued,
-//! and orphans are ended.
+//! Recovery after a restart: running attempts continue, ended attempts are settled, attempts that never began are
+//! requeued, and orphans are ended.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,7 +22,7 @@ use cowhand_run::attempt::Attempt;
 use cowhand_store::ProviderAndRuntime;
 
 impl Daemon {
-    /// Gives each attempt that this node started and nobody settled an attempt task, before the first plan.
+    /// Creates an attempt task for each attempt that this node started and that is not settled, before the first plan.
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
         for lease in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
@@ -62,8 +62,8 @@ impl Daemon {
     }
 }
 
-/// Removes raw output of settled attempts, because the daemon that settled them may have died before. Output that is
-/// not yet in the job's file is first written by `write`, which returns whether it succeeded.
+/// Removes the raw output of settled attempts, because the daemon that settled them may have died before it removed the
+/// output. Output that is not yet in the job's file is first written by `write`, which returns whether it succeeded.
 fn remove_output(
     state: &StateFolder,
     held: &HashSet<JobId>,

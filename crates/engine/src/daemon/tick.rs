@@ -1,7 +1,7 @@
 //! One plan and its execution.
 //!
-//! A tick takes no input but the time. It may be run twice and needs no retry of its own: each of its actions is a verb
-//! of the store that refuses to do the same thing twice, and the next tick plans again what failed.
+//! A tick may be run twice and does not retry failed actions. Each of its actions is a verb of the store that does not
+//! do the same thing twice, and the next tick plans a failed action again.
 
 use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::duration;
@@ -39,14 +39,14 @@ pub struct Startable {
     pub job: JobId,
     pub agent: AgentName,
     pub max_concurrent: u32,
-    /// Session key; of the jobs with the same key, one runs at a time.
+    /// Session key. Of the jobs with the same key, only one runs at a time.
     pub session_key: Option<String>,
     /// Index of the fallback to start with.
     pub fallback: Option<usize>,
 }
 
-/// The means of a caller that starts a job as soon as it is fired. Without them, the tick leaves all starts to its
-/// caller.
+/// Values and callbacks with which the tick claims a job as soon as it is fired. Without them, the tick leaves all
+/// starts to its caller.
 pub struct ImmediateStarter<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
@@ -54,7 +54,7 @@ pub struct ImmediateStarter<'a> {
     pub prewarm_cgroup: &'a (dyn Fn() + Sync),
     /// Callback that returns whether this process has an attempt task for a job. Such a job is not lost, even if its
     /// lease has expired: the process may have been suspended between two ticks.
-    pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
+    pub supervises: &'a (dyn Fn(&JobId) -> bool + Sync),
     /// Callback for each claimed job, with its epoch, before the next plan.
     pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
 }
@@ -100,7 +100,7 @@ pub async fn tick(
         }
         fired = tick.fired;
     }
-    warn!("more is due than {MAX_PLANS} looks could decide; going on in the next tick");
+    warn!("more firings are due than {MAX_PLANS} plans could handle; continuing in the next tick");
     Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 
@@ -129,7 +129,7 @@ async fn act(
         Action::CancelPrevious { job } => {
             store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
         }
-        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|at_once| (at_once.holds)(&job)) => {
+        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|at_once| (at_once.supervises)(&job)) => {
             Ok(false)
         }
         Action::Expire { job, epoch } => {
@@ -212,7 +212,7 @@ async fn act(
     }
 }
 
-/// Returns the note of a firing that was missed and runs all the same.
+/// Returns the note of a missed firing that runs because of the misfire policy.
 fn make_up_note(misfire: Misfire) -> String {
     let policy = misfire.as_str();
     format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")
@@ -222,7 +222,7 @@ fn make_up_note(misfire: Misfire) -> String {
 fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
     match schedule.timing.closed_by(due, schedule.zone.time_zone()) {
         Some(_) => format!("{AFTER_HOURS} to open"),
-        None => format!("{AFTER_HOURS}, which has been changed and does not close the time any more"),
+        None => format!("{AFTER_HOURS}, which was changed and no longer excludes this time"),
     }
 }
 
@@ -230,7 +230,7 @@ fn calendar_wait_note(schedule: &Schedule, due: Timestamp) -> String {
 fn missed_note(timing: &Timing) -> String {
     match timing.latest().filter(|_| timing.misfire != Misfire::Skip) {
         Some(latest) => format!("it was late by more than `max_lateness` ({})", duration::in_words(latest)),
-        None => "`misfire: skip` does not make up for it".to_owned(),
+        None => "`misfire: skip` drops missed firings".to_owned(),
     }
 }
 

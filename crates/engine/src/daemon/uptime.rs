@@ -6,7 +6,7 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use crate::error::FleetError;
-use cowhand_store::{Joined, NodePresence, Store};
+use cowhand_store::{NodeJoined, NodePresence, Store};
 
 /// Records the start of the daemon. Due times since the start of the oldest running daemon of the fleet were not
 /// missed.
@@ -15,8 +15,8 @@ pub(super) async fn begin(
     node: &str,
     reading: ClockReading,
 ) -> Result<(Uptime, NodePresence), FleetError> {
-    let presence = store.appear(node).await?;
-    let Joined { step, others_since } = store.join(node.to_owned(), reading.now.wall).await?;
+    let presence = store.announce_node(node).await?;
+    let NodeJoined { step, others_since } = store.join(node.to_owned(), reading.now.wall).await?;
     if let Some(step) = step {
         log_clock_step(step);
     }
@@ -49,20 +49,20 @@ impl Daemon {
             match store.others_since(node).await {
                 Ok(Some(since)) => self.uptime.add_daemon(since, reading.now),
                 Ok(None) => {}
-                Err(error) => warn!("cannot tell whether other nodes watched the clock: {error}"),
+                Err(error) => warn!("cannot check whether other nodes watched the clock: {error}"),
             }
         }
-        self.stay_present().await;
+        self.renew_presence().await;
     }
 
-    /// Appears again if the database was restarted or the connection to it was lost.
-    async fn stay_present(&mut self) {
-        if self.presence.is_seen().await {
+    /// Registers this node in the database again if the database was restarted or the connection to it was lost.
+    async fn renew_presence(&mut self) {
+        if self.presence.is_connected().await {
             return;
         }
-        match self.engine.store.appear(&self.engine.home.node).await {
+        match self.engine.store.announce_node(&self.engine.home.node).await {
             Ok(presence) => self.presence = presence,
-            Err(error) => warn!("other nodes cannot see that this one runs: {error}"),
+            Err(error) => warn!("cannot announce to other nodes that this node runs: {error}"),
         }
     }
 }
@@ -71,7 +71,8 @@ fn log_clock_step(step: SignedDuration) {
     let time = whole_seconds(step.abs());
     let direction = if step.is_negative() { "back" } else { "forward" };
     warn!(
-        "the wall clock was set {direction} by {time:#}; intervals and timeouts go on as before, cron times follow the new time"
+        "the wall clock was set {direction} by {time:#}; intervals and timeouts are not affected, cron times follow \
+         the new time"
     );
 }
 

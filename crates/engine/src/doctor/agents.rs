@@ -16,10 +16,10 @@ use super::Finding;
 use cowhand_run::acp::{self, Introduction, IntroductionError};
 use cowhand_run::runtime::description::{Description, description};
 
-/// Time limit for the version of a program. Some take a second, and more on a busy machine.
+/// Time limit for a program to print its version. Some programs take a second, and longer on a busy machine.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The version text of a program, or why it is not known.
+/// The version text of a program, or the reason why it is not known.
 type VersionResult = Result<String, VersionError>;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -43,7 +43,7 @@ pub(super) enum ProgramError {
     NotOnPath(String),
     #[error("{} is a folder, not a program", .0.display())]
     IsFolder(PathBuf),
-    #[error("{} is not executable; `chmod +x` makes it so", .0.display())]
+    #[error("{path} is not executable; run `chmod +x {path}`", path = .0.display())]
     NotExecutable(PathBuf),
     #[error("{} is not a program", .0.display())]
     NotAProgram(PathBuf),
@@ -57,9 +57,9 @@ pub(super) enum ProgramError {
     Introduction(#[from] IntroductionError),
     #[error(transparent)]
     Version(#[from] VersionError),
-    #[error("its version is unknown: it says {0:?}")]
+    #[error("its version is unknown: it printed {0:?}")]
     StrangeVersion(String),
-    #[error("version {version} is too old to rely on; {oldest} is the oldest that is known to work")]
+    #[error("version {version} is not supported; use {oldest} or newer")]
     TooOld { version: String, oldest: String },
 }
 
@@ -181,7 +181,7 @@ pub(super) async fn version_of<'a>(
     }
 }
 
-/// Returns the version number, or why it may not work.
+/// Returns the version number, or the reason why the program may not work.
 fn judge(about: &Description, version: VersionResult) -> Result<String, ProgramError> {
     let text = version?;
     let Some(version) = version_in(&text) else {
@@ -277,9 +277,9 @@ mod tests {
         assert_eq!(version_of_text("2.1.325 (Claude Code)"), Ok("2.1.325".to_owned()));
         assert_eq!(
             version_of_text("1.0.9").unwrap_err(),
-            "version 1.0.9 is too old to rely on; 2.0.0 is the oldest that is known to work"
+            "version 1.0.9 is not supported; use 2.0.0 or newer"
         );
-        assert_eq!(version_of_text("moo").unwrap_err(), "its version is unknown: it says \"moo\"");
+        assert_eq!(version_of_text("moo").unwrap_err(), "its version is unknown: it printed \"moo\"");
         let silent = judge(about, Err(VersionError::Silent)).unwrap_err().to_string();
         assert_eq!(silent, "`--version` did not answer within 20 seconds");
     }

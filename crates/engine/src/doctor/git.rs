@@ -8,7 +8,7 @@ use cowhand_core::roster::Roster;
 use super::Finding;
 use super::agents::{find, version_in, version_of};
 
-/// First version with `worktree list -z`; everything else that is used is older.
+/// First version with `worktree list -z`. All other features that cowhand uses are older.
 const OLDEST_GIT: [u32; 3] = [2, 36, 0];
 
 /// Checks `git`; returns `None` if no job has its own workspace.
@@ -31,7 +31,7 @@ pub(super) async fn check(roster: &Roster) -> Option<Finding> {
     Some(Finding { warning, ..Finding::works("git", format!("{} at {}", detail, path.display())) })
 }
 
-/// Describes the version, and returns whether it may not work.
+/// Describes the version, and returns true if the version may not work.
 fn judge(output: Result<String, impl Display>) -> (String, bool) {
     let text = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
     match output.map(|output| (version_in(&output), output)) {
@@ -40,7 +40,7 @@ fn judge(output: Result<String, impl Display>) -> (String, bool) {
             let needed = text(OLDEST_GIT);
             (format!("{} is too old for workspaces, which need {needed},", text(version)), true)
         }
-        Ok((None, output)) => (format!("unknown version (it says {output:?})"), true),
+        Ok((None, output)) => (format!("unknown version (it printed {output:?})"), true),
         Err(why) => (format!("unknown version ({why})"), true),
     }
 }
@@ -55,7 +55,7 @@ mod tests {
             (Ok("git version 2.39.5"), ("2.39.5", false)),
             (Ok("git version 2.50.1 (Apple Git-155)"), ("2.50.1", false)),
             (Ok("git version 2.25.1"), ("2.25.1 is too old for workspaces, which need 2.36.0,", true)),
-            (Ok("moo"), ("unknown version (it says \"moo\")", true)),
+            (Ok("moo"), ("unknown version (it printed \"moo\")", true)),
             (Err("`--version` hung"), ("unknown version (`--version` hung)", true)),
         ] {
             let (detail, warning) = judge(output.map(str::to_owned));

@@ -1,4 +1,4 @@
-//! Checks that hooks have what they need, before one fails after a job.
+//! Checks that the variables and addresses of hooks can be used, before a hook fails after a job.
 
 use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
@@ -10,7 +10,7 @@ use cowhand_work::WorkSources;
 
 /// Returns only problems, because a fleet may have many hooks.
 pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
-    let is_set = |name: &str| sources.setting().variable(name).is_some();
+    let is_set = |name: &str| sources.context().variable(name).is_some();
     let findings_of = |agent: &Agent| {
         let lists = [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)];
         let hooks = lists.into_iter().flat_map(|(list, hooks)| {

@@ -35,7 +35,7 @@ const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Finding {
     pub what: String,
     pub ok: bool,
-    /// True if it works but should be changed.
+    /// True for a warning: the checked part works but should be changed.
     pub warning: bool,
     pub detail: String,
 }
@@ -106,7 +106,7 @@ fn certificate(files: &TlsConfig) -> Finding {
     }
 }
 
-/// Checks that the secrets of webhooks are set, and that those without a secret can be used.
+/// Checks that the secrets of webhooks are set, and that webhooks without a secret can be used.
 fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>) -> Vec<Finding> {
     let schedules =
         roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |schedule| (agent, schedule)));
@@ -114,17 +114,17 @@ fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>)
         let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
             return None;
         };
-        let is_missing = |name: &&str| sources.setting().variable(name).is_none();
+        let is_missing = |name: &&str| sources.context().variable(name).is_none();
         let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
         let missing = missing.join(", ");
         let found = if secret.is_none() && secret_env.is_none() && !allow_unsigned {
-            Err("it has no secret, so every delivery is refused; `secret_env` names the variable that holds one, or \
-                 `allow_unsigned: true` takes deliveries without"
+            Err("it has no secret, so every delivery is refused; set `secret_env` to the name of the variable with \
+                 the secret, or `allow_unsigned: true` to accept unsigned deliveries"
                 .to_owned())
         } else if let (true, Some(listen)) = (schedule.trigger.is_unsigned(), outside) {
             Err(format!(
-                "every delivery is refused: `allow_unsigned` counts only on loopback, and the server listens on \
-                 {listen}; set `secret_env`, or let `server.listen` be 127.0.0.1"
+                "every delivery is refused: `allow_unsigned` has an effect only on loopback, and the server listens \
+                 on {listen}; set `secret_env`, or set `server.listen` to 127.0.0.1"
             ))
         } else if secret.is_none() && secret_env.is_none() {
             Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
@@ -155,12 +155,12 @@ fn untaken(sources: &WorkSources, roster: &Roster, queue: &queues::Queue) -> Opt
 /// Checks that the configured work sources can be used.
 async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (agent, config) in queues::named(roster) {
+    for (agent, config) in queues::configured_sources(roster) {
         let found = match sources.source(agent, config) {
             Ok(source) => tokio::time::timeout(SOURCE_TIMEOUT, source.check()).await.unwrap_or_else(|_| {
                 vec![work::SourceFinding::problem(
                     "answer",
-                    format!("none within {} seconds", SOURCE_TIMEOUT.as_secs()),
+                    format!("no answer within {} seconds", SOURCE_TIMEOUT.as_secs()),
                 )]
             }),
             Err(error @ WorkSourceError::GitHubAuth(_)) => {

@@ -41,11 +41,11 @@ struct Machine<'a> {
     variables: &'a HashMap<String, String>,
     files: &'a [PathBuf],
     program: PathBuf,
-    /// Folder for files that a start makes; removed afterwards.
+    /// Folder for the files that a start creates. It is removed afterwards.
     folder: TempDir,
 }
 
-/// Returns only problems, each message of an agent once.
+/// Returns only problems. A message is returned once for each agent.
 pub(super) fn check(
     roster: &Roster,
     state: &StateFolder,
@@ -75,14 +75,14 @@ impl Machine<'_> {
                     continue;
                 }
                 let of = schedule.map(|schedule| format!("/{}", schedule.name)).unwrap_or_default();
-                let suffix = if confined { ", of strangers" } else { "" };
+                let suffix = if confined { ", for jobs of strangers" } else { "" };
                 findings.push(Finding::of(format!("start of {}{of}{suffix}", agent.name), Err(why)));
             }
         }
         findings
     }
 
-    /// Tries a start. The error is the one with which a job would fail.
+    /// Tries a start. Returns the error with which a job would fail.
     fn start(&self, agent: &Agent, schedule: Option<&Schedule>, confined: bool) -> Result<(), TrialError> {
         let name = schedule.map(|schedule| &schedule.name);
         let requested = agent.sandbox(name, confined);
@@ -100,7 +100,7 @@ impl Machine<'_> {
         let mut argv = launch.start.with_program(&self.program).argv;
         let work_dir = self.work_dir(agent, isolated, &mut argv)?;
         let about = description(agent.program.known_runtime());
-        // The check must not create a folder in anybody's home.
+        // The check must not create a folder in the home directory of a user.
         let homes = if confined { about.homes } else { &[] };
         let about = Description { homes, ..*about };
         let is_acp = agent.runtime() == Runtime::Acp;
@@ -131,7 +131,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Returns the working directory. A workspace is an empty folder here, and the program is taken from the agent's
+    /// Returns the working directory. For a workspace, it is an empty folder, and the program is taken from the agent's
     /// directory.
     fn work_dir(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, TrialError> {
         if !isolated {
@@ -146,7 +146,7 @@ impl Machine<'_> {
     }
 }
 
-/// Builds a job, of which only the environment is used.
+/// Builds a job for the environment of the start. Its other fields are not used.
 fn job(agent: &Agent, schedule: Option<&ScheduleName>) -> Job {
     let new = NewJob {
         agent: agent.name.clone(),

@@ -15,10 +15,10 @@ pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     schedules
         .filter_map(|(agent, schedule)| {
             let error =
-                sources.people().check(&permission_access(agent, schedule)?, sources.setting()).err()?;
+                sources.author_permissions().check(&permission_access(agent, schedule)?, sources.context()).err()?;
             let what = format!("trust of {}/{}", agent.name, schedule.name);
             let why = format!(
-                "{error}; `min_permission` needs it, and until it is there nothing of this schedule runs"
+                "{error}; `min_permission` needs access to GitHub, and no job of this schedule starts without it"
             );
             Some(Finding::of(what, Err(why)))
         })
@@ -40,7 +40,7 @@ fn permission_access(agent: &Agent, schedule: &Schedule) -> Option<RepositoryAcc
         (None, TriggerConfig::Webhook { .. }) => {
             let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
             let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();
-            // A delivery names the repository; the credentials are the same for all.
+            // A delivery names the repository; the credentials are the same for all repositories.
             Some(RepositoryAccess { repo: "owner/name".to_owned(), api_url, auth })
         }
         (None, _) => None,

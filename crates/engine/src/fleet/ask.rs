@@ -35,7 +35,7 @@ const OWN_TOOLS: &str = "mcp__cowhand__";
 /// Largest ask in bytes; no person reads more before an approval.
 const MAX_ASK_SIZE: usize = 256 << 10;
 
-/// Longest stored name of a tool. Real names are shorter; a longer one could only fill the tables.
+/// Longest stored name of a tool. Real names are shorter; a longer name would only use space in the tables.
 const MAX_TOOL_NAME: usize = 200;
 
 impl Fleet {
@@ -44,7 +44,7 @@ impl Fleet {
         Ok(job_token::job_of(&self.engine.home.job_key, self.store(), token).await?)
     }
 
-    /// Decides an ask of an attempt. `key` is the attempt's own id for it: the same question with the same key is a
+    /// Decides an ask of an attempt. `key` is the attempt's own id of the ask: the same question with the same key is a
     /// repetition after a lost connection. An approval never applies to a different question.
     pub async fn ask(
         &self,
@@ -66,7 +66,7 @@ impl Fleet {
         let agent = loaded.roster.agent(job.agent());
         let subject = redacted(subject, &self.redactor_of(&job));
         if serde_json::to_string(&subject).is_ok_and(|text| text.len() > MAX_ASK_SIZE) {
-            let message = "it is too large for a person to look at, so nobody was asked".to_owned();
+            let message = "the tool call is too large to show to a person, so nobody was asked".to_owned();
             return Ok(AskDecision::Denied { message });
         }
         let timeout = agent.map_or(ASK_TIMEOUT, |agent| agent.ask_timeout);
@@ -111,7 +111,7 @@ impl Fleet {
         redactor_over(&loaded, loaded.roster.agent(job.agent())).and([token])
     }
 
-    /// Applies the permission rules of the current config, as far as it has the job's agent and schedule.
+    /// Applies the permission rules of the current config, if it has the job's agent and schedule.
     fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> ToolVerdict {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };
@@ -128,7 +128,7 @@ impl Fleet {
         if verdict == ToolVerdict::Ask && tool.starts_with(OWN_TOOLS) { ToolVerdict::Allow } else { verdict }
     }
 
-    /// Waits until the ask is no longer open, at most for `patience`, and returns it.
+    /// Waits until the ask is no longer open, at most for `timeout`, and returns the ask.
     pub async fn wait_for_ask(&self, id: &AskId, timeout: SignedDuration) -> Result<Ask, FleetError> {
         let deadline = tokio::time::Instant::now() + timeout.unsigned_abs();
         loop {

@@ -19,15 +19,15 @@ pub enum Delivered {
     Preparing,
     /// An earlier delivery had the same key.
     Duplicate,
-    /// The schedule rejected it; the ledger has a row for it.
+    /// The schedule rejected the delivery; the ledger has a row for it.
     Filtered,
     /// The sender only tests the connection.
     Ping,
 }
 
 impl Delivered {
-    /// Returns whether something happened outside that was not known before.
-    pub const fn is_news(&self) -> bool {
+    /// Returns whether the delivery reports something that was not known before.
+    pub const fn is_new(&self) -> bool {
         match self {
             Self::New(_) | Self::Preparing | Self::Filtered => true,
             Self::Duplicate | Self::Ping => false,
@@ -36,7 +36,7 @@ impl Delivered {
 }
 
 impl Fleet {
-    /// Accepts a delivery. The caller must have verified that it is genuine.
+    /// Accepts a delivery. The caller must have verified the sender of the delivery.
     pub async fn deliver(
         &self,
         agent: &AgentName,
@@ -91,7 +91,8 @@ impl Fleet {
         })
     }
 
-    /// Returns whether the schedule accepts deliveries. A paused one does: they wait for the end of the pause.
+    /// Returns whether the schedule accepts deliveries. A paused schedule does: its deliveries wait for the end of the
+    /// pause.
     async fn is_on(&self, schedule: &Schedule) -> Result<bool, FleetError> {
         let record = self.store().schedule(schedule.id).await?;
         Ok(schedule.enabled

@@ -1,4 +1,4 @@
-//! Enabling and disabling of schedules by a person.
+//! Enables and disables schedules on request of a person.
 
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::roster::Schedule;
@@ -7,8 +7,9 @@ use cowhand_core::schedule::DisabledBy;
 use super::{Fleet, FleetError};
 
 impl Fleet {
-    /// Enables a schedule and returns whether it was disabled. Due times and events of that time do not fire later. A
-    /// trigger that gave up is started again. A schedule that is disabled in its file, or finished, cannot be enabled.
+    /// Enables a schedule and returns whether it was disabled. Due times and events that passed while the schedule was
+    /// disabled do not fire later. A trigger that gave up is started again. A schedule that is disabled in its file, or
+    /// finished, cannot be enabled.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let configured = self.find(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());

@@ -1,4 +1,4 @@
-//! Finding the one item that a person names.
+//! Finds the item that a person names.
 
 use cowhand_core::roster::Roster;
 use cowhand_core::work::WorkItemId;
@@ -41,7 +41,7 @@ pub async fn find_item(
             }
             ItemPlace { agent: None, .. } => Err(FleetError::NoItem(id.clone())),
             ItemPlace { agent: Some(agent), .. } => {
-                // A queue of another agent that cannot be read is not what was asked for.
+                // The caller did not ask for the queues of other agents, so an error while reading them is ignored.
                 let others = holders(queues(sources, roster, None), id, store).await.unwrap_or_default();
                 let elsewhere = others.into_iter().filter_map(|(queue, _)| queue.agents.into_iter().next());
                 let (item, agent, elsewhere) = (id.clone(), agent.clone(), elsewhere.collect());

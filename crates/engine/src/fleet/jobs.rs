@@ -26,15 +26,15 @@ impl Fleet {
         self.store().job(job.clone()).await?.ok_or_else(|| FleetError::NoJob(job.clone()))
     }
 
-    /// Returns at most `limit` jobs, the newest first; `after` in the filter continues with older ones.
+    /// Returns at most `limit` jobs, the newest first; `after` in the filter continues with older jobs.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, FleetError> {
         Ok(self.store().jobs(filter, limit).await?)
     }
 
-    /// Cancels a job. A waiting job ends at once; the whole process tree of a running one is asked to end.
+    /// Cancels a job. A waiting job ends at once; the whole process tree of a running job is asked to end.
     pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, FleetError> {
         let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
-        // Also sent directly, because a draining fleet makes no more plans.
+        // The request is also sent directly, because a draining fleet makes no more plans.
         self.engine.request_stop(&job, StopRequest::Cancel);
         self.nudge();
         self.engine.outbox.notify_one();
@@ -42,8 +42,8 @@ impl Fleet {
         Ok(answer)
     }
 
-    /// Cancels the accepted firings without a job, of one agent or schedule or of all, and returns those that were
-    /// cancelled. Their schedules may have left the config.
+    /// Cancels the accepted firings without a job, of one agent or schedule or of all, and returns the cancelled
+    /// firings. Their schedules may have been removed from the config.
     pub async fn cancel_firings(
         &self,
         agent: Option<&AgentName>,

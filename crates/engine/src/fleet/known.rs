@@ -36,8 +36,8 @@ pub async fn missing_agent(store: &Store, roster: &Roster, agent: &AgentName) ->
     }
 }
 
-/// Returns an error if the schedule, of this agent or of any, is unknown. A schedule that was removed from the config
-/// is known as long as it has jobs or firings that wait for their jobs.
+/// Returns an error if the schedule is unknown. Without an agent, the schedules of all agents are searched. A schedule
+/// that was removed from the config is known as long as it has jobs or firings that wait for their jobs.
 pub async fn known_schedule(
     store: &Store,
     roster: &Roster,

@@ -71,7 +71,7 @@ pub struct Options {
     pub clock: Clock,
     /// Path of the `cowhand` program, which is the keeper of each attempt.
     pub program: PathBuf,
-    /// Kinds of work sources: the built-in ones and those that the caller adds.
+    /// Kinds of work sources: the built-in kinds and those that the caller adds.
     pub work_sources: SourceRegistry,
     /// Trigger types that are not built in.
     pub triggers: Triggers,
@@ -87,19 +87,19 @@ pub enum AgentSource {
     Given(Roster),
 }
 
-/// A fleet that runs in this process. It holds the state folder until it has ended and is dropped. If it is dropped
-/// earlier, it leaves its agents to their keepers.
+/// A fleet that runs in this process. It holds the lock of the state folder until it has ended and is dropped. If it is
+/// dropped earlier, it leaves its agents to their keepers.
 #[derive(Debug)]
 pub struct Fleet {
     engine: Arc<Engine>,
-    source_parts: SourceParts,
+    source_parts: SourceInputs,
     config: Option<PathBuf>,
     lifecycle: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
     /// Signal of requested reloads of the config.
     reloads: watch::Sender<()>,
     config_refused_at: watch::Sender<Option<Timestamp>>,
-    /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer one.
+    /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer config.
     config_lock: Arc<Mutex<()>>,
     started_at: Moment,
     last_check: ready::LastCheck,
@@ -119,9 +119,9 @@ pub struct FleetState {
     pub status: FleetStatus,
     /// Start of the fleet, on the wall clock as it is set now.
     pub started_at: Timestamp,
-    /// Number of checks of what is due.
+    /// Number of checks for due work.
     pub check_count: u64,
-    /// Number of jobs that these checks have made, and of jobs that were requested.
+    /// Number of jobs that these checks made, plus the number of requested jobs.
     pub trigger_count: u64,
     pub last_check_at: Option<Timestamp>,
     pub running_jobs: usize,
@@ -151,7 +151,7 @@ impl Options {
 }
 
 impl Fleet {
-    /// Takes the state folder, opens the store, recovers running attempts and starts the daemon.
+    /// Locks the state folder, opens the store, recovers running attempts and starts the daemon.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
         let Options { agents, state, clock, program, work_sources, triggers, fresh } = options;
         // Keepers run in another working directory.
@@ -160,7 +160,8 @@ impl Fleet {
         let (config, base, contents) = match agents {
             AgentSource::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
-                // On this thread, because memory that a blocking thread frees would stay with that thread's allocator.
+                // The config is loaded on this thread, because memory that a blocking thread frees stays with that
+                // thread's allocator.
                 let loaded = load(&file)?;
                 (Some(file), base, loaded)
             }
@@ -169,7 +170,7 @@ impl Fleet {
                 (None, PathBuf::new(), contents)
             }
         };
-        let source_parts = SourceParts { base, clock: clock.clone(), registry: Arc::new(work_sources) };
+        let source_parts = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
         let loaded = source_parts.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
         let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
@@ -216,7 +217,7 @@ impl Fleet {
         &self.engine.clock
     }
 
-    /// Returns the id of this node among those that share the store.
+    /// Returns the id of this node among the nodes that share the store.
     pub fn node(&self) -> &str {
         &self.engine.home.node
     }
@@ -257,9 +258,9 @@ impl Fleet {
         }
     }
 
-    /// Records where the server listens, on which the use of unsigned webhooks depends.
+    /// Records the address on which the server listens. This address decides whether unsigned webhooks are accepted.
     pub fn listens_at(&self, listen: SocketAddr) {
-        // A second server of the same fleet does not change it.
+        // A second server of the same fleet does not change the address.
         if self.engine.listens_at.set(listen).is_ok() {
             let engine = Arc::clone(&self.engine);
             tokio::spawn(async move {
@@ -276,7 +277,7 @@ impl Fleet {
     }
 
     pub fn status(&self) -> FleetStatus {
-        // A daemon task that ended without a signal has stopped, too.
+        // A daemon task that ended without a signal has also stopped.
         if *self.ended.borrow() || self.ended.has_changed().is_err() {
             FleetStatus::Stopped
         } else if *self.lifecycle.borrow() == Lifecycle::Running {
@@ -298,8 +299,8 @@ impl Fleet {
         }
     }
 
-    /// Replaces the agents. Running attempts keep the rules they started with. A schedule that is no longer in the
-    /// roster does not fire, and keeps its history in case it comes back.
+    /// Replaces the agents. Running attempts keep the rules with which they started. A schedule that is no longer in
+    /// the roster does not fire. It keeps its history, because it may be added again.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let roster = check_names(Roster { agents, ..Roster::clone(&self.roster()) })?;
@@ -307,14 +308,14 @@ impl Fleet {
         self.apply(ConfigContents { roster, variables, ..ConfigContents::default() }, guard).await
     }
 
-    /// Reads the config again. A config with errors is refused as a whole, and the old one stays.
+    /// Reads the config again. A config with errors is refused as a whole, and the old config stays in force.
     pub async fn reload(&self) -> Result<Reloaded, FleetError> {
         let Some(config) = &self.config else {
             return Err(FleetError::Config(
-                "this fleet was given its agents; there is no file to read".to_owned(),
+                "this fleet was built from agents in memory, so there is no config to reload".to_owned(),
             ));
         };
-        // Sent even if the config is refused, because the certificate does not depend on it.
+        // The signal is sent even if the config is refused, because the certificate does not depend on the config.
         self.reloads.send_replace(());
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let file = config.clone();
@@ -342,7 +343,7 @@ impl Fleet {
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
         self.apply(contents, guard).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
-        // Changes of schedules have their own events; this one also tells pages that an earlier refusal is over.
+        // Changes of schedules have their own events. This event also informs pages that an earlier refusal is over.
         if was_refused || audit::current().is_some() {
             self.note(Fact::FleetReloaded { agents: reloaded.agents, schedules }).await;
         }
@@ -353,16 +354,16 @@ impl Fleet {
     async fn note(&self, fact: Fact) {
         let name = fact.type_name();
         if let Err(error) = self.store().note(fact, self.engine.clock.now()).await {
-            warn!("the event {name} is not written: {error}");
+            warn!("cannot store the event {name}: {error}");
         }
     }
 
-    /// Returns when the config on disk was refused, if the last read refused it.
+    /// Returns the time at which the config on disk was refused; `None` if the last read accepted it.
     pub fn config_refused_at(&self) -> Option<Timestamp> {
         *self.config_refused_at.borrow()
     }
 
-    /// Returns a signal of reloads, for other files that are read again with the config.
+    /// Returns a signal of reloads, for other files that are read again together with the config.
     pub fn reloads(&self) -> watch::Receiver<()> {
         self.reloads.subscribe()
     }
@@ -406,7 +407,8 @@ impl Fleet {
         })
     }
 
-    /// Records that the agent is to start over (`agent:cleared`), for the schedules that this event triggers.
+    /// Forgets the sessions of the agent, and records the event `agent:cleared`, which fires the schedules that follow
+    /// it.
     pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
         let roster = self.roster();
         if roster.agent(agent).is_none() {
@@ -422,7 +424,7 @@ impl Fleet {
         self.engine.nudge.notify_one();
     }
 
-    /// Requests the end without waiting for it. A repeated request speeds it up.
+    /// Requests the stop of the fleet without waiting for its end. A repeated request makes the stop faster.
     pub fn begin_stop(&self, how: Stop) {
         self.lifecycle.send_if_modified(|lifecycle| {
             let next = lifecycle.after(how, Instant::now());
@@ -469,13 +471,13 @@ impl Fleet {
 
 /// The values from which work sources are made; they do not change while the fleet runs.
 #[derive(Debug)]
-struct SourceParts {
+struct SourceInputs {
     base: PathBuf,
     clock: Clock,
     registry: Arc<SourceRegistry>,
 }
 
-impl SourceParts {
+impl SourceInputs {
     /// Builds the loaded config with new work sources, because variables and folders may have changed.
     fn loaded(&self, contents: ConfigContents) -> Loaded {
         let ConfigContents { roster, variables, shown, files } = contents;

@@ -33,7 +33,7 @@ pub struct OutputStream {
 }
 
 impl Fleet {
-    /// Returns all messages of a job, and new ones until it has ended.
+    /// Returns all messages of a job, and new messages until the job has ended.
     pub async fn output(&self, job: &JobId) -> Result<OutputStream, FleetError> {
         self.output_after(job, 0).await
     }
@@ -56,8 +56,8 @@ impl Fleet {
         self.engine.growth.subscribe_all()
     }
 
-    /// Returns the result that the job's agent has stated, or its last message; for a running job, so far. Returns
-    /// `None` if there is no message, or if the job ran on another machine.
+    /// Returns the result that the job's agent has stated, or its last message. For a running job, this is the last
+    /// message so far. Returns `None` if there is no message, or if the job ran on another machine.
     pub async fn result(&self, job: &JobId) -> Result<Option<String>, FleetError> {
         let job = self.job(job).await?.id().clone();
         result(self.state_folder(), job).await
@@ -66,10 +66,10 @@ impl Fleet {
 
 impl OutputStream {
     /// Returns the next message; `None` once the job has ended and everything is read, or once the fleet has ended,
-    /// because nothing else follows the job. The future can be dropped while it waits; the next call continues at the
+    /// because then nobody follows the job. The future can be dropped while it waits; the next call continues at the
     /// same message.
     ///
-    /// A line that is not a message, which only a person can have written, is returned as `system`.
+    /// A line that is not a message is returned as `system`. Only a person can have written such a line.
     pub async fn next(&mut self) -> Result<Option<JobMessage>, FleetError> {
         loop {
             if let Some(message) = self.page.pop_front() {

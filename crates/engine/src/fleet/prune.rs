@@ -1,4 +1,4 @@
-//! Removal of jobs with all their files: those that `retention` does not keep, or one by its id.
+//! Removal of jobs with all their files: all jobs that `retention` does not keep, or one job by its id.
 
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Job;
@@ -49,7 +49,7 @@ pub struct PrunedJob {
 }
 
 impl Fleet {
-    /// Removes the jobs beyond the limits now. A fleet with limits also does so by itself.
+    /// Removes the jobs beyond the limits now. A fleet with limits also removes them every hour.
     pub async fn prune(&self, request: PruneRequest) -> Result<PruneView, FleetError> {
         let (roster, now) = (self.roster(), self.clock().now());
         let pruned = prune(self.store(), self.state_folder(), &roster, request, now).await;
@@ -110,7 +110,7 @@ pub async fn prune(
     Ok(PruneView { dry_run, unlimited, jobs, bytes })
 }
 
-/// Removes the workspaces of removed jobs, where no daemon runs. A daemon does it by itself.
+/// Removes the workspaces of removed jobs if no daemon runs. A daemon removes them by itself.
 pub async fn remove_workspaces(
     store: &Store,
     state: &StateFolder,

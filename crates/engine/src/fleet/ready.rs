@@ -12,7 +12,7 @@ use cowhand_store::StoreError;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::disk::DiskProblem;
 
-/// Time for which a result is reused, however often it is requested.
+/// Time for which a result is reused.
 const RESULT_REUSED_FOR: Duration = Duration::from_secs(1);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -20,7 +20,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) type LastCheck = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
 
 impl Fleet {
-    /// Writes to the store and to the state folder, and returns whether that works.
+    /// Writes to the store and to the state folder, and returns an error if that fails.
     pub async fn ready(&self) -> Result<(), Unready> {
         if !self.is_running() {
             return Err(Unready::Stopping);
@@ -41,13 +41,13 @@ impl Fleet {
 
     /// Describes why no work is accepted, with the details that the store has, for the owner of the fleet.
     pub fn unready_reason(&self, unready: Unready) -> String {
-        self.store().trouble().unwrap_or_else(|| unready.with_path(self.state_folder().path()))
+        self.store().write_problem().unwrap_or_else(|| unready.with_path(self.state_folder().path()))
     }
 
     /// Returns an error if new work cannot be accepted, because the fleet stops or the state folder cannot be written.
-    /// The last result decides, so that no test write is made while all is well, and nobody waits for a test in
-    /// progress. After a failure the test is repeated. Errors of the store are ignored here: the write that follows
-    /// fails with a more precise error.
+    /// The last result of the readiness check decides, so that no test write is made without a failure, and no caller
+    /// waits for a check in progress. After a failure the check is repeated. Errors of the store are ignored here,
+    /// because the write that follows fails with a more precise error.
     pub(super) async fn accept(&self) -> Result<(), FleetError> {
         if !self.is_running() {
             return Err(FleetError::Stopping);

@@ -11,7 +11,7 @@ use super::{Fleet, FleetError};
 use cowhand_store::ReportOutcome;
 
 impl Fleet {
-    /// Stores the report of a running attempt; the last one counts.
+    /// Stores the report of a running attempt. A later report replaces it.
     pub async fn report(
         &self,
         job: &JobId,
@@ -21,14 +21,14 @@ impl Fleet {
         artifacts: &[String],
     ) -> Result<Report, FleetError> {
         let job = self.job(job).await?;
-        // Checked before the artifacts.
+        // This is checked before the artifacts.
         if job.status() != JobStatus::Running || job.attempts() != attempt {
             return Err(FleetError::NoAttempt { job: job.id().clone(), attempt });
         }
         let redactor = self.redactor_of(&job);
         let names = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
         let names = self.artifact_names(job.id(), attempt, names).await?;
-        // A mask can be longer than the secret, but not by so much that it matters for the limit.
+        // A mask can be longer than the secret, but the difference is too small to matter for the limit.
         let summary = report::summary(&redactor.redact(summary)).map_err(FleetError::ReportRefused)?;
         let artifacts = names.iter().map(|artifact| redactor.redact(artifact).into_owned()).collect();
         let now = self.engine.clock.now();
@@ -70,7 +70,7 @@ fn artifact_name(artifact: Artifact, directory: Option<&Path>) -> Result<String,
     }
 }
 
-/// Returns the path relative to the directory. Links are resolved first, so that none leads outside.
+/// Returns the path relative to the directory. Links are resolved first, so that no link leads outside.
 fn inside(directory: &Path, path: &str) -> Option<String> {
     let directory = fs::canonicalize(directory).ok()?;
     let found: PathBuf = fs::canonicalize(directory.join(path)).ok()?;

@@ -21,7 +21,7 @@ use cowhand_store::Fired;
 #[serde(default, deny_unknown_fields)]
 pub struct Trigger {
     pub schedule: Option<ScheduleName>,
-    /// Prompt instead of that of the schedule or agent; used literally, not as a template.
+    /// Prompt that replaces the prompt of the schedule or agent. It is used literally, not as a template.
     pub prompt: Option<String>,
     /// Key of the request: the same key for the same schedule gives the same job.
     pub idempotency_key: Option<String>,
@@ -37,7 +37,7 @@ pub enum Triggered {
     Before(Job),
 }
 
-/// The differences of a job from the one it is made from.
+/// Changes for a job that is made from another job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Changes")]
@@ -112,7 +112,8 @@ impl Fleet {
         loop {
             let row = self.store().firing(schedule.id, key.clone()).await?;
             match row.map(|row| (row.outcome, row.job, row.note)) {
-                // The firing is kept in case the schedule comes back, but nobody has to wait for that.
+                // The firing is kept, because the schedule may be added again, but the caller does not have to wait for
+                // that.
                 Some((FiringOutcome::Preparing, None, _))
                     if self.roster().schedule(schedule.id).is_none() =>
                 {
@@ -133,7 +134,7 @@ impl Fleet {
         }
     }
 
-    /// Makes a new job from one that has ended.
+    /// Makes a new job from a job that has ended.
     pub async fn retry(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
         let (earlier, roster) = (self.job(job).await?, self.roster());
         let (agent, schedule) = self.find_for(&roster, &earlier, &changes).await?;

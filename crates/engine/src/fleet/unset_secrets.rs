@@ -1,5 +1,5 @@
-//! Notes for `why` about webhooks that cannot be used, because the variable of their secret is not set, or because
-//! they have none and the server listens outside of loopback.
+//! Notes for `why` about webhooks that cannot be used: the variable of their secret is not set, or they have no secret
+//! and the server listens outside of loopback.
 
 use std::net::SocketAddr;
 
@@ -23,12 +23,12 @@ pub(super) async fn note_webhook_problems(engine: &Engine) -> Result<(), StoreEr
                 continue;
             }
         }
-        engine.store.note_trouble(schedule, problem, engine.clock.now()).await?;
+        engine.store.set_delay_reason(schedule, problem, engine.clock.now()).await?;
     }
     Ok(())
 }
 
-/// Returns the problem of each webhook, or `None` for a webhook without one.
+/// Returns the problem of each webhook; `None` for a webhook without a problem.
 fn webhook_problems(
     loaded: &Loaded,
     public_address: Option<SocketAddr>,
@@ -38,14 +38,14 @@ fn webhook_problems(
         for schedule in &agent.schedules {
             let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else { continue };
             let names: Vec<&str> = schedule.trigger.secret_names().collect();
-            let is_set = |name: &&str| loaded.sources.setting().variable(name).is_some();
+            let is_set = |name: &&str| loaded.sources.context().variable(name).is_some();
             let is_unsigned = names.is_empty() && *allow_unsigned;
             let is_usable =
                 names.iter().any(is_set) || secret.is_some() || (is_unsigned && public_address.is_none());
             let detail = if let (true, Some(listen)) = (is_unsigned, public_address) {
-                format!("`allow_unsigned` counts only on loopback, and the server listens on {listen}")
+                format!("`allow_unsigned` has an effect only on loopback, and the server listens on {listen}")
             } else if names.is_empty() {
-                "`secret_env` names the variable that holds one".to_owned()
+                "set `secret_env` to the name of the variable with the secret".to_owned()
             } else {
                 names.join(", ")
             };

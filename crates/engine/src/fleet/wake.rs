@@ -1,4 +1,4 @@
-//! Looks out of turn at a repository that a delivery reports as changed, instead of at the next poll.
+//! Looks out of turn at a repository that a delivery reports as changed, without waiting for the next poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +45,10 @@ fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
     is_repository && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
 }
 
-/// Runs `search` until the fleet stops, because a stopping fleet takes no more work and no task may keep it alive.
+/// Runs `search` until the fleet stops. A stopping fleet takes no more work, and no task may keep it alive.
 async fn run_until_stop(mut lifecycle: watch::Receiver<Lifecycle>, search: impl Future<Output = ()>) {
     tokio::select! {
-        // The stop is checked first, so that a firing that is about to happen does not.
+        // The stop is checked first, so that nothing fires after a stop.
         biased;
         // An error means that the fleet was dropped, which also ends the wait.
         _ = lifecycle.wait_for(|lifecycle| *lifecycle != Lifecycle::Running) => {}
@@ -63,7 +63,7 @@ async fn look_for_work(engine: Arc<Engine>, schedule: ScheduleId, delivery: Stri
         match try_to_fire(&engine, schedule, &delivery).await {
             Ok(true) => return,
             Ok(false) => wait = MIN_WAKE_INTERVAL,
-            Err(error) => return warn!("cannot look for work out of turn: {error}"),
+            Err(error) => return warn!("cannot start an early poll: {error}"),
         }
     }
 }
@@ -84,7 +84,7 @@ async fn try_to_fire(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<
     let firing = Dispatch { agent, schedule, due: None }.firing(key, FiringContext::default(), now);
     engine.store.fire_once(firing, now).await?;
     engine.nudge.notify_one();
-    info!(agent = %agent.name, schedule = %schedule.name, "looks for work out of turn");
+    info!(agent = %agent.name, schedule = %schedule.name, "polls before the next poll is due");
     Ok(true)
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::fleet::Stop;
 
-    /// A waiting task holds the engine, and with it the state folder.
+    /// A waiting task keeps the engine, and with it the lock of the state folder.
     #[tokio::test]
     async fn a_waiting_search_ends_with_its_fleet() {
         for stopped in [true, false] {

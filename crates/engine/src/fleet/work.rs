@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::{Fleet, FleetError, find_item};
 use crate::queues::{self, ItemPlace, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
-use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
-use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
+use cowhand_store::{HeldItem, NewItemClaim, TakeConditions, TakeResult};
+use cowhand_work::{ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
 impl Fleet {
     /// Claims an item for a person, so that no agent takes it.
@@ -33,11 +33,11 @@ impl Fleet {
             agent: queue.agents.first().cloned().ok_or_else(|| FleetError::NoItem(id.clone()))?,
             schedule: None,
             until,
-            unless: Unless::default(),
+            unless: TakeConditions::default(),
         };
         match self.store().take_item(claim, Some(holder.clone()), now).await? {
-            Taken::Ours(_) => {}
-            Taken::Held | Taken::TooOften { .. } | Taken::PutBack | Taken::Released => {
+            TakeResult::Ours(_) => {}
+            TakeResult::Held | TakeResult::TooOften { .. } | TakeResult::PutBack | TakeResult::Released => {
                 if let Some(error) = undelivered_error(&view) {
                     return Err(error);
                 }
@@ -67,7 +67,7 @@ impl Fleet {
     }
 
     /// Releases an item that a person holds, that a label marks as claimed although nobody in this fleet works on it,
-    /// or that was given up. The count of its failures starts again.
+    /// or that was given up. The count of its failures starts at zero.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
@@ -110,13 +110,14 @@ impl Fleet {
         Ok(self.store().forget_failures(queue.name.clone(), view.item.id.clone()).await?)
     }
 
-    /// Offers an item again that was given up. The count of its failures starts again.
+    /// Offers an item again that was given up. The count of its failures starts at zero.
     pub async fn retry_item(&self, id: &WorkItemId, scope: ItemPlace<'_>) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_or_forget(id, scope, "retry").await?;
         match view.held_by {
             Some(holder) if view.status == ItemStatus::Closing => {
-                let why =
-                    format!("its source has not been told yet how {holder} ended; try again when it is");
+                let why = format!(
+                    "the outcome of {holder} has not been reported to the work source yet; try again later"
+                );
                 Err(FleetError::ItemNotOffered { item: id.clone(), why })
             }
             Some(holder) => Err(held_error(&queue, id, holder)),
@@ -134,7 +135,7 @@ impl Fleet {
         let ReleaseResult { success, message } =
             self.change_source(queue, queue.source.offer_work(id)).await?;
         if !success {
-            let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+            let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
             return Err(FleetError::ItemNotOffered { item: id.clone(), why });
         }
         let offered = Some("offered again".to_owned());
@@ -145,8 +146,8 @@ impl Fleet {
         Ok(ItemView { not_taken, ..view })
     }
 
-    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work. Returns why
-    /// none of them does.
+    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work. If no schedule
+    /// will take the item, returns the reason.
     async fn reset_failures(&self, queue: &Queue, id: &WorkItemId) -> Result<Option<String>, FleetError> {
         self.store().forget_failures(queue.name.clone(), id.clone()).await?;
         let loaded = self.engine.loaded();
@@ -198,7 +199,7 @@ impl Fleet {
             Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
             None => false,
         };
-        // Nobody holds the item, perhaps only since a moment ago.
+        // Nobody holds the item, or its holder has just released it.
         if !is_owed {
             let claimant = self.claimant_of(queue, &view.item, now).await?;
             match closing {
@@ -206,7 +207,7 @@ impl Fleet {
                     let ReleaseResult { success, message } =
                         self.change_source(queue, queue.source.release_work(id, &options, &claimant)).await?;
                     if !success {
-                        let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+                        let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
                         return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
                     }
                     let fact = Fact::WorkReleased { item: id.clone(), reason: options.reason };
@@ -215,8 +216,8 @@ impl Fleet {
                 Closing::Complete(result) => {
                     match self.change_source(queue, queue.source.complete_work(id, &result, &claimant)).await
                     {
-                        Err(WorkSourceError::NotHeld { item, stands }) => {
-                            let why = cannot_complete(queue, &item, &stands).await;
+                        Err(WorkSourceError::NotHeld { item, state }) => {
+                            let why = cannot_complete(queue, &item, &state).await;
                             return Err(FleetError::ItemLeftAlone { item, why });
                         }
                         reported => {
@@ -241,7 +242,7 @@ impl Fleet {
         within(SOURCE_CHANGE_TIMEOUT, change).await.map_err(|error| error.of_queue(&queue.name))
     }
 
-    /// Retries soon the results that could not be delivered before, if their items are in the queue again.
+    /// Requests early retries of results that could not be delivered and whose items are in the queue again.
     pub async fn retry_undelivered(&self, queue: &Queue) -> Result<(), WorkSourceError> {
         self.engine.retry_undelivered(&queue.name, queue.source.as_ref()).await
     }
@@ -260,8 +261,8 @@ impl Fleet {
         now: Timestamp,
     ) -> Result<Claimant, FleetError> {
         let fleet = self.store().fleet_id().await?;
-        let claimer = queue.source.claimer(item).filter(|claimer| claimer.fleet == fleet);
-        if let Some(Claimer { holder, .. }) = claimer {
+        let owner = queue.source.claim_owner(item).filter(|owner| owner.fleet == fleet);
+        if let Some(ClaimOwner { holder, .. }) = owner {
             if let Ok(job) = holder.parse::<JobId>()
                 && self
                     .store()
@@ -273,7 +274,8 @@ impl Fleet {
             }
             return Ok(Claimant { fleet, holder, until: now });
         }
-        // Each action has its own claimant, so that an earlier action with the same result does not count as this one.
+        // Each action has its own claimant, so that an earlier action with the same result does not count as this
+        // action.
         let holder = format!("person@{}@{}", item.id, now.as_millisecond());
         Ok(Claimant { fleet, holder, until: now })
     }
@@ -315,8 +317,8 @@ impl Fleet {
         find_item(&loaded.sources, &loaded.roster, self.store(), (id, scope), verb).await
     }
 
-    /// Returns the name under which a person holds an item. A holder has one item, so if the person holds an item of
-    /// the same id in another queue, the name contains the agent, and a number if that is taken too.
+    /// Returns the name under which a person holds an item. A holder has one item. If the person holds an item with the
+    /// same id in another queue, the name contains the agent. If that name is also taken, it contains a number too.
     async fn holder(&self, person: &str, queue: &Queue, id: &WorkItemId) -> Result<String, FleetError> {
         let items = self.store().items().await?;
         let is_free =
@@ -339,28 +341,28 @@ fn held_error(queue: &Queue, id: &WorkItemId, holder: String) -> FleetError {
 fn undelivered_error(view: &ItemView) -> Option<FleetError> {
     let (id, holder) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
     let action = match holder.strip_suffix(&format!("@{id}")) {
-        Some(person) => format!("what {person} did with it"),
-        None => format!("how {holder} ended"),
+        Some(person) => format!("the action of {person}"),
+        None => format!("the outcome of {holder}"),
     };
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
-    let named = view.named();
+    let named = view.command_words();
     let why = format!(
-        "its source is still to be told {action}{why}, which is tried again by itself; `cowhand work release {named}` drops \
-         that and puts it back, or forgets it if its source does not have it any more"
+        "the work source has not received the report on {action} yet{why}; cowhand tries again. `cowhand work \
+         release {named}` drops the report and releases the item, or forgets the item if the source no longer has it"
     );
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }
 
-/// Explains why an item cannot be completed, and what makes it possible.
-async fn cannot_complete(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
+/// Explains why an item cannot be completed, and how it can be completed.
+async fn cannot_complete(queue: &Queue, item: &WorkItemId, state: &str) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {
             let named = queue.needed.command_words(item);
             format!(
-                "it {stands}; `cowhand work retry {named}` makes it available, and then it can be completed"
+                "the item {state}; `cowhand work retry {named}` makes it available, and then it can be completed"
             )
         }
-        _ => format!("it {stands}"),
+        _ => format!("the item {state}"),
     }
 }
 

@@ -1,20 +1,20 @@
-//! Why a file of herdctl cannot be imported.
+//! The errors of files of herdctl that cannot be imported.
 
 use std::io;
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::RecordError;
 
-/// What is wrong with a file of herdctl. The message is for people.
+/// Reason why a file of herdctl cannot be imported. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HerdctlFileError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it is gone")]
+    #[error("it no longer exists")]
     Gone,
     #[error("line {line}: {message}")]
     Yaml { line: u32, message: String },
-    #[error("it is no YAML")]
+    #[error("it is not YAML")]
     NotYaml,
     #[error(transparent)]
     Json(#[from] serde_json::Error),
@@ -26,9 +26,9 @@ pub(super) enum HerdctlFileError {
     OtherJob(JobId),
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("{0:?} is no name of an agent")]
+    #[error("{0:?} is not a valid name of an agent")]
     NotAnAgent(String),
-    #[error("{0:?} is no name of a schedule")]
+    #[error("{0:?} is not a valid name of a schedule")]
     NotASchedule(String),
     #[error("agents.{agent}.schedules.{name}: {why}")]
     InSchedule { agent: String, name: String, why: Box<Self> },

@@ -1,4 +1,4 @@
-//! Imports the state of herdctl at the first start of a fleet that herdctl ran.
+//! Imports the state of herdctl at the first start of a fleet that ran under herdctl.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -18,7 +18,7 @@ use cowhand_system::fault;
 /// The treatment of herdctl's state at a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Import {
-    /// There is no such state.
+    /// There is no state of herdctl.
     Nothing,
     /// The state is ignored, because the name of the config file is not herdctl's.
     Ignored(HerdctlFolder),
@@ -38,7 +38,7 @@ impl Import {
         }
     }
 
-    /// Returns an error while herdctl runs: both would run the same schedules.
+    /// Returns an error while herdctl runs, because herdctl and cowhand would run the same schedules.
     pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
         match self {
             Self::Nothing => Ok(()),
@@ -80,7 +80,8 @@ impl Import {
     }
 }
 
-/// Reads the history and copies the output of its jobs, with a view of each. Output that cannot be read is left out.
+/// Reads the history, copies the output of its jobs, and writes a view of each job. Output that cannot be read is left
+/// out.
 fn read_and_copy(
     folder: &HerdctlFolder,
     state: &StateFolder,
@@ -96,7 +97,7 @@ fn read_and_copy(
                 let copied = copy_output(output, &state.output(id), redactor);
                 copied.map_err(|source| HerdctlError::State { folder: state_path.clone(), source })?;
             }
-            Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
+            Err(error) => history.notes.push(format!("the output of {id} is not imported: {error}")),
         }
         let record = JobRecord::from(past.job.clone());
         view::write_job(state, &record, redactor).map_err(|error| HerdctlError::State {

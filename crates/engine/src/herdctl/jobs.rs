@@ -14,7 +14,7 @@ use super::{HerdctlFolder, field, yaml};
 use cowhand_run::redact::Redactor;
 use cowhand_store::{History, PastJob};
 
-/// Adds every job that can be read, and a note for every one that cannot.
+/// Adds every job that can be read, and a note for every job that cannot be read.
 pub(super) fn read(folder: &HerdctlFolder, redactor: &Redactor, history: &mut History) {
     let files = match folder.files("jobs", "yaml") {
         Ok(files) => files,
@@ -26,7 +26,7 @@ pub(super) fn read(folder: &HerdctlFolder, redactor: &Redactor, history: &mut Hi
     for file in files {
         match job(folder, redactor, &file) {
             Ok(job) => history.jobs.push(PastJob { job, session: None }),
-            Err(why) => history.notes.push(format!("{} is left out: {why}", file.display())),
+            Err(why) => history.notes.push(format!("{} is not imported: {why}", file.display())),
         }
     }
 }
@@ -114,7 +114,7 @@ fn end(node: &Node) -> Result<End, HerdctlFileError> {
             Some(ExitReason::MaxTurns) => {
                 failed(ExitReason::MaxTurns, ErrorKind::Reported, "it reached its limit of turns")
             }
-            _ => failed(ExitReason::Error, ErrorKind::Reported, "it failed; herdctl wrote down no reason"),
+            _ => failed(ExitReason::Error, ErrorKind::Reported, "it failed; herdctl recorded no reason"),
         },
         JobStatus::Pending | JobStatus::Running => {
             failed(ExitReason::Error, ErrorKind::Lost, "lost: herdctl ended before this job did")

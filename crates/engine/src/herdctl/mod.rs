@@ -6,8 +6,8 @@
 //! .herdctl/sessions/*.json  the conversation that each agent had last             → the job that had it
 //! ```
 //!
-//! Without `state.yaml` disabled schedules would run, so one that cannot be read stops the start. A job or session file
-//! that cannot be read is left out, with a note.
+//! A `state.yaml` that cannot be read stops the start, because disabled schedules would run without it. A job or
+//! session file that cannot be read is left out, with a note.
 
 mod error;
 mod import;
@@ -53,7 +53,7 @@ pub enum HerdctlError {
     Store(#[from] StoreError),
     #[error("cannot use the state folder {folder}: {source}")]
     State { folder: String, source: io::Error },
-    #[error("the import from herdctl has ended in a way that nobody meant; the log says more")]
+    #[error("the import from herdctl panicked; read the log for the reason")]
     Died,
 }
 
@@ -71,7 +71,8 @@ impl HerdctlFolder {
         (Self::beside(config).is_none() && folder.is_dir()).then_some(Self(folder))
     }
 
-    /// Returns an error while the process in herdctl's PID file lives: two programs would run the same schedules.
+    /// Returns an error while the process in herdctl's PID file lives, because two programs would run the same
+    /// schedules.
     pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
         let file = self.0.join("herdctl.pid");
         let pid = match named_file::read_text(&file, MAX_BYTES) {
@@ -108,7 +109,7 @@ impl HerdctlFolder {
         text.map_err(|_| io::Error::other("it is not UTF-8 text"))
     }
 
-    /// Lists the files of a folder below this one that have this extension, by name.
+    /// Lists the files with this extension in a subfolder, sorted by name.
     fn files(&self, folder: &str, extension: &str) -> io::Result<Vec<PathBuf>> {
         let listed = Root::open(&self.0).and_then(|root| root.directory(Path::new(folder))?.entries());
         let names = none_if_missing(listed)?.into_iter().flatten().map(|(name, _)| PathBuf::from(name));
@@ -131,7 +132,7 @@ fn none_if_missing<T>(opened: Result<T, NotOpened>) -> io::Result<Option<T>> {
     }
 }
 
-/// Returns the command line of a living process. A zombie has none, and has ended.
+/// Returns the command line of a living process. A zombie has no command line and counts as ended.
 fn command_of(pid: u32) -> Option<String> {
     let raw = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let parts: Vec<_> = raw.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();

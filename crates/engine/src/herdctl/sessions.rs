@@ -37,7 +37,7 @@ pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
     for file in files {
         match session_file(folder, &file) {
             Ok(session_file) => attach(history, session_file),
-            Err(why) => history.notes.push(format!("{} is left out: {why}", file.display())),
+            Err(why) => history.notes.push(format!("{} is not imported: {why}", file.display())),
         }
     }
 }
@@ -81,7 +81,7 @@ fn session_job(session_file: SessionFile) -> Result<Job, HerdctlFileError> {
         finished_at: Some(last_used_at.max(created_at)),
         duration_seconds: None,
         prompt: None,
-        summary: Some("A session of herdctl whose job is gone.".to_owned()),
+        summary: Some("A session of herdctl whose job no longer exists.".to_owned()),
         output_file: None,
         work_item: None,
         usage: None,

@@ -14,7 +14,7 @@ use super::webhook::value;
 use super::{HookCall, HookResult};
 
 const CHAT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limit of the text. Discord takes 4096 characters, Slack 3000 without a cut.
+/// Longest text. Discord accepts 4096 characters; Slack accepts 3000 characters without cutting them.
 const TEXT_CAP: usize = 2_800;
 
 pub(super) async fn discord(
@@ -34,7 +34,7 @@ pub(super) async fn discord(
                 answer["retry_after"].as_f64().and_then(|pause| Duration::try_from_secs_f64(pause).ok());
             let retry_after =
                 retry_after.map(|pause| pause.min(Duration::from_mins(5))).or(reply.retry_after);
-            let reason = "Discord wants it slower".to_owned();
+            let reason = "Discord's rate limit is reached".to_owned();
             Ok(HookResult::Retry {
                 reason,
                 output: Some(reply.body),
@@ -83,7 +83,7 @@ fn slack_result(reply: &Reply) -> HookResult {
     HookResult::Failed { reason, output }
 }
 
-/// Characters that are percent-encoded: everything but letters, digits and `-`, `_`, `.`.
+/// Characters that are percent-encoded: everything except letters, digits and `-`, `_`, `.`.
 const PERCENT_ENCODED: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
@@ -185,7 +185,7 @@ fn to_discord(message: &Message) -> Value {
 }
 
 fn to_slack(channel: &str, message: &Message) -> Value {
-    // Escaped, so that text of an agent mentions nobody and makes no links.
+    // The text is escaped, so that text of an agent mentions nobody and makes no links.
     let plain = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     json!({
         "channel": channel,

@@ -17,13 +17,13 @@ pub struct MetadataLocations<'a> {
     pub file: &'a str,
     /// Working directory of the agent.
     pub directory: &'a Path,
-    /// Folder of all workspaces. In a workspace, the agent can write everything, also above its directory.
+    /// Folder of all workspaces. In its workspace, the agent can write everywhere, also above its working directory.
     pub workspaces: &'a Path,
     /// Directories in which sandboxed agents may write.
     pub writable: &'a [PathBuf],
 }
 
-/// Reads the metadata. Returns `None` if there is no such file, or if it cannot be used, which is logged.
+/// Reads the metadata. Returns `None` if there is no such file. A file that cannot be used is logged and ignored.
 pub fn read(locations: &MetadataLocations<'_>, job: &JobId) -> Option<Value> {
     match contents(locations) {
         Ok(metadata) => metadata,
@@ -141,7 +141,7 @@ mod tests {
             let found = read_in(file, &at(directory), &at("workspaces"));
             assert_eq!(found, expected.map(|text| Some(text.into())).map_err(Clone::clone), "{file}");
         }
-        // The agent works below the top of its workspace, and can replace everything in between.
+        // The agent works below the top of its workspace, and can replace every folder in between.
         fs::remove_dir(at("workspaces/job/sub")).unwrap();
         symlink(at("outside"), at("workspaces/job/sub")).unwrap();
         assert_eq!(read_in("m.json", &at("workspaces/job/sub"), &at("workspaces")), Err(link));

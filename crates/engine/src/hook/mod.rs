@@ -92,9 +92,9 @@ struct HookCall<'a> {
 }
 
 impl HookCall<'_> {
-    /// Returns an environment variable, or one of `.env`.
+    /// Returns a variable of the environment or of `.env`.
     fn variable(&self, name: &str) -> Result<String, HookResult> {
-        let found = self.loaded.sources.setting().variable(name);
+        let found = self.loaded.sources.context().variable(name);
         found.ok_or_else(|| HookResult::failed(format!("the environment variable {name} is not set")))
     }
 }
@@ -115,20 +115,20 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResu
     let context = match context(engine, job, agent).await {
         Ok(context) => context,
         Err(error) => {
-            let (reason, output) = (format!("cannot say what it is about: {error:#}"), None);
+            let (reason, output) = (format!("cannot read the job of the hook: {error:#}"), None);
             return HookResult::Retry { reason, output, retry_after: None, max_tries: HOOK_RETRIES + 1 }
                 .redacted(&redactor);
         }
     };
     if let Some(path) = hook.when.as_deref().filter(|path| !is_truthy(&context, path)) {
-        return HookResult::skipped(format!("`when: {path}` does not hold"));
+        return HookResult::skipped(format!("`when: {path}` is not true"));
     }
     let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
-    call.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
+    call.run_action(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
 }
 
 impl HookCall<'_> {
-    async fn go(&self, hook: &Hook) -> HookResult {
+    async fn run_action(&self, hook: &Hook) -> HookResult {
         let result = match &hook.action {
             HookAction::Shell { command, timeout } => shell::run(self, command, *timeout).await,
             HookAction::Webhook { .. } => webhook::send(self, &hook.action).await,

@@ -13,7 +13,7 @@ use cowhand_system::http;
 
 const MAX_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
-/// Longest pause between tries, even if the server asks for a longer one.
+/// Longest pause between tries, even if the server asks for a longer pause.
 const MAX_REQUEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Request {
         let addresses = address::addresses(url, self.allow_private && is_configured_host).await.map_err(
             |unreachable| match unreachable {
                 Unreachable::Refused(why) | Unreachable::Private(why) if is_redirected => {
-                    Unsent::Refused(format!("it redirects to where it may not: {why}"))
+                    Unsent::Refused(format!("it redirects to an address that is not allowed: {why}"))
                 }
                 Unreachable::Refused(why) => Unsent::Refused(why),
                 Unreachable::Private(why) => {
@@ -122,15 +122,15 @@ fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
     http::connect_only_to(http::client().user_agent(http::USER_AGENT), addresses).build()
 }
 
-/// Returns the target of a redirect. `See Other` asks for a GET of another page instead of repeating the request, so it
-/// is not followed, and fails as every answer but 2xx does.
+/// Returns the target of a redirect. `See Other` asks for a GET of another page instead of a repeated request. It is
+/// not followed, and fails like every answer other than 2xx.
 fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
     if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
         return Ok(None);
     }
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let to = to.and_then(|to| from.join(to).ok());
-    to.map(Some).ok_or_else(|| Unsent::Refused("it redirects to nowhere".to_owned()))
+    to.map(Some).ok_or_else(|| Unsent::Refused("it redirects without a valid `Location`".to_owned()))
 }
 
 async fn reply(mut response: Response) -> Result<Reply, Unsent> {
@@ -149,8 +149,8 @@ async fn reply(mut response: Response) -> Result<Reply, Unsent> {
     Ok(Reply { status, retry_after, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
-/// Describes an error without the URL, which may contain a secret, and with its cause, which says more than "error
-/// sending request".
+/// Describes an error without the URL, which may contain a secret, and with its cause, which is more precise than
+/// "error sending request".
 fn error_text(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;

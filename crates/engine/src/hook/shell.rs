@@ -1,5 +1,5 @@
-//! Hooks that are shell commands. Each has a keeper, as attempts have: the keeper ends it in time with all its
-//! processes, even while no daemon runs, and records how it ended.
+//! Hooks that are shell commands. Each hook has a keeper, like an attempt. The keeper ends the hook with all its
+//! processes when its time is over, even while no daemon runs, and records how the hook ended.
 
 use std::fs;
 use std::io;
@@ -7,11 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use cowhand_core::hook::{HookKind, SHELL_HOOK_TIMEOUT};
+use cowhand_core::moment::Moment;
 use jiff::SignedDuration;
 use tracing::warn;
 
 use super::{HookCall, HookResult};
 use crate::context::Engine;
+use crate::state::modes;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::launch;
@@ -25,19 +27,20 @@ use cowhand_system::remove::is_missing;
 
 /// Time from the stop signal to the kill.
 const GRACE_MS: u64 = 2_000;
-/// Limit for each stream. Less is stored, so that no secret is cut in two and therefore not recognised.
+/// Limit for the captured output of each stream. It is larger than the stored output, so that a secret at the end of
+/// the stored output is complete and can be recognised.
 const OUTPUT_BYTES: u64 = 64 << 10;
-/// Interval between two looks without activity.
+/// Interval between two reads of the state without activity.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Time beyond the hook's limit after which the daemon kills the hook itself.
 const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
-/// Follows a hook that was already started. It is never started again, because nobody knows how far it came. Returns
-/// `None` if it never began.
+/// Follows a hook that was already started. It is never started again, because nobody knows what it has done already.
+/// Returns `None` if the hook never began.
 pub(super) async fn follow_begun(engine: &Engine, taken: &TakenHook) -> Option<HookResult> {
     let node = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
     if *node != engine.home.node {
-        return Some(HookResult::failed(format!("lost: the node {node} ran it and is gone")));
+        return Some(HookResult::failed(format!("lost: the node {node} ran it and no longer runs")));
     }
     let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
     if is_missing(attempt.folder()) {
@@ -60,7 +63,7 @@ pub(super) async fn run(
     let environment = launch::environment(call.agent, call.job, inherited, &call.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
     let start = StartSpec {
-        // From a file, not as an argument: a variable that the config put into the command may be a secret.
+        // The command is in a file and not in an argument, because the config may have put a secret into the command.
         argv: vec!["sh".to_owned(), attempt.private().join(COMMAND).display().to_string()],
         directory: call.agent.directory.clone(),
         stop_signal: StopSignal::Terminate,
@@ -75,9 +78,10 @@ pub(super) async fn run(
         .and_then(|()| attempt.launch(&engine.program, &start, &call.context.to_string(), &environment));
     let mut keeper = launched.map_err(|error| not_launched(&error))?;
     fault::point("hook_launched");
-    // Reaped when it ends, however long that takes.
+    // This thread reaps the keeper when it ends, however long that takes.
     if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
-        warn!(job = %taken.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");
+        warn!(job = %taken.job, "cannot wait for the keeper of its hook, which stays a zombie process until the \
+                                 daemon ends: {error}");
     }
     Ok(follow(engine, taken, &attempt).await)
 }
@@ -86,7 +90,7 @@ const COMMAND: &str = "command";
 /// Number of tries for a hook that the machine cannot start for lack of resources; the last tries are minutes apart.
 const SHORTAGE_TRIES: u32 = 20;
 
-/// Returns the result of a hook that never began. If the machine has run out of something, it is tried again.
+/// Returns the result of a hook that never began. If the machine has run out of a resource, the hook is tried again.
 fn not_launched(error: &io::Error) -> HookResult {
     let reason = format!("cannot start a keeper for it: {error}");
     if shortage::is_named_in(&reason) {
@@ -99,40 +103,53 @@ fn to_millis(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Follows a hook to its end. If its state cannot be read, for example because the daemon has no file descriptors left,
+/// it is read again, because the hook continues to run meanwhile.
 async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookResult {
     let wake = engine.watch.folder(attempt.folder());
     let limits = attempt.start().ok().and_then(|start| start.limits);
     let limit = limits.map_or_else(|| to_millis(SHELL_HOOK_TIMEOUT), |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
+    // The keeper ends the hook in time. This limit is for a keeper that cannot do that, so it is enough to count from
+    // now, also after a restart of the daemon.
+    let since = engine.clock.moment();
+    let mut is_killed = false;
     loop {
         let state = attempt.on_blocking_thread(Attempt::state).await;
-        let ending = match state {
-            Ok(AttemptState::Ended(ending)) => ending,
+        match &state {
+            Ok(AttemptState::Ended(ending)) => return result_of(attempt, Some(ending), limit),
             Ok(AttemptState::Gone) => return result_of(attempt, None, limit),
-            Ok(AttemptState::Kept | AttemptState::Unkept) => {
-                let began = taken.run.started_at.unwrap_or_else(|| engine.clock.now());
-                let age = engine.clock.now().duration_since(began);
-                if let Ok(AttemptState::Unkept) = state
-                    && let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await
-                {
-                    warn!(job = %taken.job, "what its hook has left cannot be ended at the moment: {error}");
+            Ok(AttemptState::Kept) => {}
+            Ok(AttemptState::Unkept) => {
+                if let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await {
+                    warn!(job = %taken.job, "cannot end the remaining processes of its hook now: {error}");
                 }
-                if age > limit.saturating_add(KILL_AFTER_TIMEOUT) {
-                    // The keeper hangs or has ended. The next look shows whether a process was left.
-                    if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
-                        warn!(job = %taken.job, "its hook cannot be killed at the moment: {error}");
-                    }
-                }
-                tokio::select! {
-                    () = wake.changed() => {}
-                    () = tokio::time::sleep(POLL_EVERY) => {}
-                }
-                continue;
             }
-            Err(error) => return HookResult::failed(format!("lost: its folder cannot be read: {error}")),
-        };
-        return result_of(attempt, Some(&ending), limit);
+            Err(error) if is_killed || is_missing(attempt.folder()) => {
+                return HookResult::failed(format!("lost: its folder cannot be read: {error}"));
+            }
+            Err(error) => {
+                warn!(job = %taken.job, "cannot read the state of its hook; trying again: {error}");
+                modes::restore(&[attempt.folder()]);
+            }
+        }
+        if is_overdue(since, engine.clock.moment(), limit) {
+            // The keeper hangs or has ended. The next read of the state shows whether a process is left.
+            match attempt.on_blocking_thread(Attempt::kill).await {
+                Ok(()) => is_killed = true,
+                Err(error) => warn!(job = %taken.job, "cannot kill its hook now: {error}"),
+            }
+        }
+        tokio::select! {
+            () = wake.changed() => {}
+            () = tokio::time::sleep(POLL_EVERY) => {}
+        }
     }
+}
+
+/// Returns whether a hook that is followed since a moment has to be killed. A clock that was set does not change this.
+fn is_overdue(since: Moment, now: Moment, limit: SignedDuration) -> bool {
+    now.since(since) > limit.saturating_add(KILL_AFTER_TIMEOUT)
 }
 
 fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) -> HookResult {
@@ -148,7 +165,7 @@ fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) 
     };
     let failed = |reason: String| HookResult::Failed { reason: with_note(reason), output: output.clone() };
     match ending.map(|ending| (&ending.status, ending.stopped)) {
-        None | Some((ExitStatus::Lost, _)) => failed("lost: nobody saw how it ended".to_owned()),
+        None | Some((ExitStatus::Lost, _)) => failed("lost: its exit status is not known".to_owned()),
         Some((ExitStatus::StartFailed { message }, _)) => failed(message.clone()),
         Some((_, Some(_))) => failed(format!("it ran longer than {limit:#} and was ended")),
         Some((ExitStatus::Code { code: 0 }, None)) => HookResult::Done { output, note: leftover_note },
@@ -157,7 +174,34 @@ fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) 
     }
 }
 
-/// Returns the text of a file, or nothing if it cannot be read: the exit status is what counts.
+/// Returns the text of a file, or an empty text if it cannot be read, because only the exit status is necessary.
 fn read_text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::moment::BootTime;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_does_not_make_a_hook_overdue() {
+        let moment = |wall: i64, boot: i64| Moment {
+            wall: Timestamp::from_second(wall).unwrap(),
+            boot: Some(BootTime::new(Uuid::from_u128(1), boot * 1_000_000)),
+        };
+        let (since, limit) = (moment(1_000, 50), SignedDuration::from_secs(30));
+        for (case, now, expected) in [
+            ("within its limit", moment(1_010, 60), false),
+            ("within the time that its keeper has", moment(1_050, 100), false),
+            ("set forward", moment(90_000, 60), false),
+            ("overdue", moment(1_051, 101), true),
+            ("overdue, set back", moment(10, 101), true),
+        ] {
+            assert_eq!(is_overdue(since, now, limit), expected, "{case}");
+        }
+    }
 }

@@ -11,14 +11,14 @@ use super::request::{Reply, Request, Unsent};
 use super::{HookCall, HookResult};
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
-/// Header with an id that is the same for each try, so that a receiver can distinguish a repetition from another job.
+/// Header with an id that is the same for each try, so that a receiver recognises a repetition.
 const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
 
 pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<HookResult, HookResult> {
     let HookAction::Webhook { url, method, headers, timeout, secret, secret_env, retries, allow_private } =
         action
     else {
-        return Err(HookResult::failed("it is no webhook"));
+        return Err(HookResult::failed("it is not a webhook"));
     };
     let body = call.context.to_string().into_bytes();
     let secret = match (secret, secret_env) {
@@ -44,7 +44,7 @@ pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Hoo
             HookMethod::Post => Method::POST,
         },
         url: Url::parse(url)
-            .map_err(|error| HookResult::failed(format!("`url` is no web address: {error}")))?,
+            .map_err(|error| HookResult::failed(format!("`url` is not a web address: {error}")))?,
         headers: public_headers,
         own_headers,
         body,

@@ -39,7 +39,7 @@ pub fn size(path: &Path) -> io::Result<u64> {
     entries(path)?.try_fold(0, |sum: u64, entry| Ok(sum.saturating_add(size(&entry?.path())?)))
 }
 
-/// Lists a folder; a missing folder is empty.
+/// Lists a folder. A missing folder counts as empty.
 pub fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
     match fs::read_dir(folder) {
         Ok(entries) => Ok(Some(entries).into_iter().flatten()),
@@ -53,8 +53,8 @@ fn job_of(entry: &DirEntry) -> Option<JobId> {
     entry.file_name().to_str()?.split('.').next()?.parse().ok()
 }
 
-/// Removes all files of a job that no longer exists. May be repeated. If an attempt still runs, its files stay and an
-/// error is returned: its node has lost the job and is about to end it.
+/// Removes all files of a job that no longer exists. The removal may be repeated. If an attempt still runs, its files
+/// stay and an error is returned: its node has lost the job and is about to end the attempt.
 pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()> {
     for number in 1..=attempts {
         let attempt = Attempt::new(state.path(), job, number);
@@ -113,7 +113,7 @@ mod tests {
         assert!(elsewhere.exists() && state.jobs().join("notes.txt").exists());
     }
 
-    /// A check of an attempt's state takes its lock, and the views and a prune remove the same job.
+    /// A check of an attempt's state takes the lock of the attempt. The views and a prune can remove the same job.
     #[test]
     fn a_job_can_be_removed_several_times_at_once() {
         let folder = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ mod tests {
                     scope.spawn(|| {
                         barrier.wait();
                         for _ in 0..20 {
-                            // The attempt may or may not exist: the check must not disturb the removal.
+                            // The attempt may have been removed already. The check must not disturb the removal.
                             attempt.state().ok();
                             fs::write(attempt.folder().join("keeper.log"), "last words").ok();
                         }

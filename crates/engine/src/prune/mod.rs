@@ -1,8 +1,8 @@
 //! Removes jobs that `retention` does not keep.
 //!
-//! Rows are removed first, in one transaction with their event, and then the files: at once, and again when the views
-//! reach that event. So nothing is left if the process is killed in between, a node on another machine removes its
-//! files of the job, too, and nothing comes back.
+//! Rows are removed first, in one transaction with their event. Then the files are removed: at once, and again when the
+//! views reach that event. So no file is left if the process is killed in between, a node on another machine also
+//! removes its files of the job, and no removed file is written again.
 
 pub mod files;
 pub(crate) mod workspaces;
@@ -24,7 +24,7 @@ const MAX_JOBS_PER_TRANSACTION: usize = 100;
 /// The jobs to consider, and the limits.
 #[derive(Debug, Clone, Default)]
 pub struct PruneScope {
-    /// Agent of the jobs; unset means all agents, including those that were removed from the config.
+    /// Agent of the jobs; `None` means all agents, including agents that were removed from the config.
     pub agent: Option<AgentName>,
     /// Limits for this call, with precedence over the config.
     pub limits: Retention,
@@ -68,7 +68,7 @@ impl PruneScope {
     }
 }
 
-/// Removes these jobs and returns those that were removed. A job from which a new job was made meanwhile stays.
+/// Removes these jobs and returns the removed jobs. A job from which a new job was made meanwhile stays.
 pub async fn prune(
     store: &Store,
     state: &StateFolder,
@@ -83,7 +83,7 @@ pub async fn prune(
         fault::point("pruned");
         let is_removed = |excess: &&Excess| removed.iter().any(|job| *job.id() == excess.job.id);
         pruned.extend(part.iter().filter(is_removed).cloned());
-        // A job with files that cannot be removed does not prevent the removal of others.
+        // A job with files that cannot be removed does not prevent the removal of other jobs.
         result = result.and(remove_files(state, removed).await);
     }
     result.map(|()| pruned)

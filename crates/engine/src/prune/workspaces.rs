@@ -16,7 +16,8 @@ use cowhand_run::workspace::{self, Left, WorkspaceError};
 use cowhand_store::{Store, StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::fault;
 
-/// Returns the directories that this machine has for these jobs. A branch without a directory is not among them.
+/// Returns the workspaces of these jobs that have a directory on this machine. A branch without a directory is left
+/// out.
 pub(crate) async fn workspaces_of(
     store: &Store,
     node: String,
@@ -29,7 +30,8 @@ pub(crate) async fn workspaces_of(
     Ok(workspaces)
 }
 
-/// Returns the size of the workspace of each of these jobs on this machine. One that cannot be measured counts as 0.
+/// Returns the size of the workspace of each of these jobs on this machine. A workspace that cannot be measured counts
+/// as 0.
 pub(crate) async fn sizes(
     store: &Store,
     state: &StateFolder,
@@ -67,7 +69,7 @@ pub(crate) enum WorkspacesError {
     StillThere { job: JobId, why: Box<Self> },
 }
 
-/// Removes the workspaces of these removed jobs, where no daemon runs that would do it.
+/// Removes the workspaces of these removed jobs if no daemon runs. A daemon removes them by itself.
 pub(crate) async fn remove_all(
     store: &Store,
     state: &StateFolder,
@@ -91,7 +93,7 @@ pub(crate) async fn remove_all(
     result
 }
 
-/// Removes the directory of a workspace, and its branch if that has no commits of its own.
+/// Removes the directory of a workspace, and its branch if the branch has no commits of its own.
 pub(crate) async fn remove(
     store: &Store,
     state: &StateFolder,
@@ -108,15 +110,15 @@ pub(crate) async fn remove(
     Ok(result?)
 }
 
-/// Returns the folder of all workspaces, without links in its path, because git prints such paths.
+/// Returns the folder of all workspaces, with all links in its path resolved, because git prints resolved paths.
 pub(crate) fn folder(state: &StateFolder) -> Result<PathBuf, WorkspacesError> {
     let folder = state.workspaces();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.and_then(|()| folder.canonicalize()).map_err(|error| WorkspacesError::Folder { folder, error })
 }
 
-/// Runs a function that calls git on a blocking thread. A panic there is an error, because a workspace must not end the
-/// caller.
+/// Runs a function that calls git on a blocking thread. A panic of the function becomes an error, because an error of a
+/// workspace must not end the caller.
 pub(crate) async fn run_git<T, E>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, WorkspacesError>

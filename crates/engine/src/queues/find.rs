@@ -1,4 +1,5 @@
-//! The queues that have an item of some id, and how a command or request names one of these items.
+//! The queues that have an item with a given id, and the names with which a command or request selects one of these
+//! items.
 
 use std::path::Path;
 

@@ -23,7 +23,7 @@ pub struct GivenUp {
     pub reason: Option<String>,
     pub job: Option<JobId>,
     pub at: Option<Timestamp>,
-    /// Schedule that has to be triggered after a retry, because the clock fires none that takes from the queue.
+    /// Schedule to trigger by hand after a retry; set if the clock fires no schedule that takes from the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_trigger: Option<TakenBy>,
 }
@@ -34,7 +34,7 @@ pub struct GivenUpItem {
     pub id: WorkItemId,
     pub title: String,
     pub given_up: GivenUp,
-    /// Whose work it would be; nobody's if no schedule takes from its queue any more.
+    /// Schedules that take from the queue of the item; empty if there are none any more.
     pub taken_by: Vec<TakenBy>,
     /// The agents that have its queue.
     #[serde(default)]
@@ -44,7 +44,7 @@ pub struct GivenUpItem {
 }
 
 impl GivenUpItem {
-    /// Returns a sentence with the reason why it was given up, and the command that has it tried again.
+    /// Returns a sentence with the reason why the item was given up, and the command with which it is tried again.
     pub fn sentence(&self) -> String {
         let (id, why) = (&self.id, self.given_up.sentence());
         let condition = if self.taken_by.is_empty() {
@@ -53,7 +53,7 @@ impl GivenUpItem {
             self.given_up.condition()
         };
         let named = self.needed.command_words(id);
-        format!("{id} {why}; `cowhand work retry {named}` has it tried again{condition}")
+        format!("{id} {why}; `cowhand work retry {named}` retries it{condition}")
     }
 }
 
@@ -82,7 +82,7 @@ impl GivenUp {
         }
     }
 
-    /// Returns what a retry needs in addition, such as `, once ... fires it`; empty if it needs nothing.
+    /// Returns the condition of a retry, such as `, once ... fires its schedule`; empty if there is no condition.
     pub fn condition(&self) -> String {
         let Some(TakenBy { agent, schedule }) = &self.to_trigger else { return String::new() };
         format!(", once `cowhand trigger {agent} {schedule}` fires its schedule")
@@ -90,7 +90,7 @@ impl GivenUp {
 }
 
 /// Returns the schedule that has to be triggered so that an item of the queue is taken. Returns `None` if the clock
-/// fires one that takes from the queue, or if no schedule does.
+/// fires a schedule that takes from the queue, or if no schedule takes from it.
 pub(super) fn to_trigger(roster: &Roster, base: &Path, queue: &str) -> Option<TakenBy> {
     let takes = |owner: &SourceOwner<'_>| owner.config().is_some_and(|config| config.queue(base) == queue);
     let schedules: Vec<(&Agent, &Schedule)> = roster
@@ -109,7 +109,7 @@ pub(super) fn to_trigger(roster: &Roster, base: &Path, queue: &str) -> Option<Ta
 pub async fn given_up(
     store: &Store,
     roster: &Roster,
-    setting: &SourceContext,
+    context: &SourceContext,
 ) -> Result<Vec<GivenUpItem>, StoreError> {
     let failed = store.item_failures().await?;
     if failed.is_empty() {
@@ -120,13 +120,13 @@ pub async fn given_up(
         held.iter().any(|held| held.queue == failed.queue && held.item.id == failed.id)
     };
     let mut items = Vec::new();
-    let names = QueueAgents::of(roster, &setting.base);
+    let names = QueueAgents::of(roster, &context.base);
     for failed in failed.iter().filter(|failed| !is_held(failed)) {
         let (mut max_failures, mut taken_by, mut agents) = (0, Vec::new(), Vec::new());
         for agent in &roster.agents {
             for owner in source_owners(agent) {
                 let Some(config) = owner.config() else { continue };
-                if config.queue(&setting.base) == failed.queue {
+                if config.queue(&context.base) == failed.queue {
                     max_failures = max_failures.max(config.rules().max_attempts());
                     if !agents.contains(&agent.name) {
                         agents.push(agent.name.clone());
@@ -139,7 +139,7 @@ pub async fn given_up(
         }
         if !agents.is_empty() && failed.is_given_up(max_failures) {
             let title = failed.item.as_ref().map(|item| item.title.clone()).unwrap_or_default();
-            let to_trigger = to_trigger(roster, &setting.base, &failed.queue);
+            let to_trigger = to_trigger(roster, &context.base, &failed.queue);
             let (id, given_up) = (failed.id.clone(), GivenUp { to_trigger, ..failed.into() });
             let needed = names.needed_for(&failed.queue);
             items.push(GivenUpItem { id, title, given_up, taken_by, agents, needed });

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
-use cowhand_work::{Claimer, QueueState, SourceOwner, WorkSource, WorkSourceError, WorkSources};
+use cowhand_work::{ClaimOwner, QueueState, SourceOwner, WorkSource, WorkSourceError, WorkSources};
 pub use find::{ItemPlace, NeededNames};
 pub(crate) use find::{QueueAgents, holders};
 use given_up::{GivenUp, TakenBy};
@@ -39,7 +39,8 @@ pub struct Queue {
     pub max_attempts: u32,
     /// Names that a request about its items has to give, because another queue may have an item with the same id.
     pub needed: NeededNames,
-    /// Schedule that has to be triggered so that an item is taken, if the clock fires none.
+    /// Schedule that has to be triggered so that an item is taken, if the clock fires no schedule that takes from the
+    /// queue.
     pub to_trigger: Option<TakenBy>,
 }
 
@@ -83,7 +84,7 @@ pub struct ItemView {
 
 impl ItemView {
     /// Returns the words with which a command names the item.
-    pub fn named(&self) -> String {
+    pub fn command_words(&self) -> String {
         self.needed.command_words(&self.item.id)
     }
 }
@@ -126,14 +127,14 @@ impl ItemStatus {
     }
 }
 
-/// Returns all queues from which the fleet's agents take items, or those of one agent.
+/// Returns all queues from which the fleet's agents take items, or the queues of one agent.
 pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
-    let names = QueueAgents::of(roster, &sources.setting().base);
+    let names = QueueAgents::of(roster, &sources.context().base);
     for agent in roster.agents.iter().filter(|agent| agent_filter.is_none_or(|name| agent.name == *name)) {
         for owner in source_owners(agent) {
             let Some(config) = owner.config() else { continue };
-            let name = config.queue(&sources.setting().base);
+            let name = config.queue(&sources.context().base);
             match queues.iter_mut().find(|queue| queue.name == name) {
                 Some(queue) => {
                     queue.max_attempts = queue.max_attempts.max(config.rules().max_attempts());
@@ -143,7 +144,7 @@ pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&Agen
                 }
                 None => queues.push(Queue {
                     needed: names.needed_for(&name),
-                    to_trigger: given_up::to_trigger(roster, &sources.setting().base, &name),
+                    to_trigger: given_up::to_trigger(roster, &sources.context().base, &name),
                     name,
                     max_attempts: config.rules().max_attempts(),
                     config: config.clone(),
@@ -161,14 +162,14 @@ pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&Agen
 
 /// Returns the schedules that take items from a queue.
 pub fn takers(sources: &WorkSources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
-    let base = &sources.setting().base;
+    let base = &sources.context().base;
     let takes = |owner: &SourceOwner<'_>| owner.config().is_some_and(|config| config.queue(base) == queue);
     let owners = roster.agents.iter().flat_map(source_owners).filter(takes);
     owners.filter_map(|owner| owner.schedule.map(|schedule| schedule.id)).collect()
 }
 
 /// Returns each work source of the config once, with an agent that uses it.
-pub fn named(roster: &Roster) -> Vec<(&AgentName, &ConfiguredSource)> {
+pub fn configured_sources(roster: &Roster) -> Vec<(&AgentName, &ConfiguredSource)> {
     let mut sources: Vec<(&AgentName, &ConfiguredSource)> = Vec::new();
     for agent in &roster.agents {
         for config in source_owners(agent).filter_map(SourceOwner::config) {
@@ -185,7 +186,7 @@ fn source_owners(agent: &Agent) -> impl Iterator<Item = SourceOwner<'_>> {
     [SourceOwner::agent(agent)].into_iter().chain(schedules)
 }
 
-/// Returns the available and given-up items of a queue; with `claimed`, also those that somebody holds.
+/// Returns the available and given-up items of a queue; with `claimed`, also the items that somebody holds.
 pub async fn items(
     queue: &Queue,
     sources: &WorkSources,
@@ -215,7 +216,7 @@ pub async fn items(
             continue;
         }
         if let Some(held) = rows.held.iter().find(|held| held.item.id == failed.id) {
-            // Until its source has been told, it is given up in our store only.
+            // Until the result is delivered to the source, only the store has the item as given up.
             if matches!(held.state, ItemState::Closing { .. }) {
                 let item = queue.source.get_work(&failed.id).await.ok().flatten();
                 let item = item.unwrap_or_else(|| held.item.clone());
@@ -225,11 +226,11 @@ pub async fn items(
         }
         match queue.source.queue_state(&failed.id).await? {
             QueueState::Withdrawn => {
-                // The store has it as it was when it was claimed.
+                // The store has the item as it was at its claim.
                 let item = queue.source.get_work(&failed.id).await?.or_else(|| failed.item.clone());
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &rows)));
             }
-            // Somebody holds it, has completed it, or has just put it back.
+            // Somebody holds the item, has completed it, or has just put it back.
             QueueState::Available | QueueState::Claimed | QueueState::Done => {}
         }
     }
@@ -237,7 +238,7 @@ pub async fn items(
 }
 
 /// Returns the items of a queue that this fleet holds, for a source that cannot be reached.
-pub async fn in_hand(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
+pub async fn held_items(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
     let rows = ItemRows::read(store).await?.of(&queue.name);
     let items = rows.held.iter().map(|held| held.item.clone());
     Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &rows)).collect())
@@ -262,7 +263,7 @@ pub struct UndeliveredItem {
 const UNDELIVERED_LISTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns the results that could not be delivered yet, without a request to the sources.
-pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UndeliveredItem>, StoreError> {
+pub async fn undelivered(store: &Store, now: Timestamp) -> Result<Vec<UndeliveredItem>, StoreError> {
     let is_late = |since: Option<Timestamp>| {
         since.is_some_and(|since| now.duration_since(since) >= UNDELIVERED_LISTED_AFTER)
     };
@@ -282,8 +283,8 @@ pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UndeliveredItem
     Ok(items.collect())
 }
 
-/// Returns the holders of items with an undelivered result that are now in the queue. Contacts the source only if there
-/// is an undelivered result.
+/// Returns the holders of items that have an undelivered result and are now in the queue. The source is read only if
+/// there is an undelivered result.
 pub(crate) async fn seen_again(
     queue: &str,
     source: &dyn WorkSource,
@@ -303,9 +304,9 @@ pub(crate) async fn seen_again(
     Ok(undelivered.into_iter().map(|held| held.holder).collect())
 }
 
-/// Returns whether the item itself names the holder as its claimer. Its id may have changed since it was claimed.
+/// Returns whether the item itself names the holder as its owner. Its id may have changed since it was claimed.
 fn names_holder(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
-    source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder)
+    source.claim_owner(item).is_some_and(|owner| owner.holder == held.holder)
 }
 
 /// The rows of the store about items.
@@ -355,8 +356,8 @@ impl Queue {
         let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
         let given_up = given_up.map(|why| GivenUp { to_trigger: self.to_trigger.clone(), ..why });
         let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
-        let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
-        let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
+        let owner = is_foreign.then(|| self.source.claim_owner(&item)).flatten();
+        let claimed_by = owner.map(|ClaimOwner { fleet, holder }| format!("{fleet}/{holder}"));
         let (agents, queue, needed) = (self.agents.clone(), self.name.clone(), self.needed.clone());
         ItemView {
             item,

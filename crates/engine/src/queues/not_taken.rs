@@ -4,19 +4,19 @@ use cowhand_core::id::ScheduleId;
 
 use crate::schedule_view::{ScheduleStatus, ScheduleView};
 
-/// Returns why none of the schedules that take from a queue does so now, and what changes that. Returns `None` if one
-/// of them does.
+/// Returns the reasons why no schedule takes from a queue now, and the commands that change this. Returns `None` if a
+/// schedule takes from it.
 pub(crate) fn not_taken(takers: &[ScheduleId], schedules: &[ScheduleView]) -> Option<String> {
     let takers: Vec<&ScheduleView> = schedules.iter().filter(|view| takers.contains(&view.id)).collect();
     let reasons: Option<Vec<String>> = takers.iter().map(|view| obstacle(view)).collect();
     let reasons = reasons?;
     if reasons.is_empty() {
-        return Some("no schedule takes from its queue, so nothing takes it until there is one".to_owned());
+        return Some("no schedule takes from its queue, so it is not taken until there is one".to_owned());
     }
-    Some(format!("nothing takes it before that changes: {}", reasons.join("; ")))
+    Some(format!("no schedule takes it now: {}", reasons.join("; ")))
 }
 
-/// Returns why a schedule does not fire until a person acts, or until the end of its pause.
+/// Returns the reason why a schedule does not fire until a person acts or its pause ends.
 fn obstacle(view: &ScheduleView) -> Option<String> {
     let name = format!("{}/{}", view.agent, view.schedule);
     let enable = format!("`cowhand schedule enable {name}`");

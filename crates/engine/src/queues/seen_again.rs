@@ -1,14 +1,14 @@
-//! Undelivered results with items that are in their source again.
+//! Undelivered results whose items are in their source again.
 //!
-//! Code that reads a source reports the holders here. The outbox takes them between two deliveries, when it has no
-//! delivery under way, so that nothing is delivered twice at the same time.
+//! Code that reads a source reports the holders here. The outbox takes the holders while it makes no delivery, so that
+//! no result is delivered twice at the same time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Time before the same result is reported again, so that one that cannot be delivered is not tried at every poll.
+/// Time before the same result is reported again, so that a result that cannot be delivered is not tried at every poll.
 const REPORT_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Debug, Default)]
@@ -16,15 +16,15 @@ pub struct SeenAgain(Mutex<Holders>);
 
 #[derive(Debug, Default)]
 struct Holders {
-    /// Holders with a result to be tried.
+    /// Holders whose results have to be delivered.
     to_try: HashSet<String>,
     /// Time of the last report of each holder.
     reported_at: HashMap<String, Timestamp>,
 }
 
 impl SeenAgain {
-    /// Records that the item of this holder is in its source. Returns whether its result is to be delivered now.
-    pub fn see(&self, holder: String, now: Timestamp) -> bool {
+    /// Records that the item of this holder is in its source. Returns whether its result has to be delivered now.
+    pub fn report(&self, holder: String, now: Timestamp) -> bool {
         let mut holders = self.lock();
         holders.reported_at.retain(|_, at| now.duration_since(*at).abs() < REPORT_AGAIN_AFTER);
         if holders.reported_at.contains_key(&holder) {
@@ -52,11 +52,14 @@ mod tests {
     fn a_holder_is_reported_again_only_after_a_pause() {
         let seen = SeenAgain::default();
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
-        let see = |holder: &str, seconds| seen.see(holder.to_owned(), at(seconds));
-        assert_eq!([see("a", 0), see("a", 1), see("b", 1), see("a", 14)], [true, false, true, false]);
+        let report = |holder: &str, seconds| seen.report(holder.to_owned(), at(seconds));
+        assert_eq!(
+            [report("a", 0), report("a", 1), report("b", 1), report("a", 14)],
+            [true, false, true, false]
+        );
         assert_eq!(seen.take().len(), 2);
         assert!(seen.take().is_empty());
-        assert!(see("a", 15), "the pause is over");
-        assert!(see("a", -3600), "the clock was set back");
+        assert!(report("a", 15), "the pause is over");
+        assert!(report("a", -3600), "the clock was set back");
     }
 }

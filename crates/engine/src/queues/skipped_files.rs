@@ -1,4 +1,4 @@
-//! Files in the folders of work sources that are no items, so that nobody takes them.
+//! Files in the folders of work sources that are not items, so that no agent takes them.
 
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;
@@ -26,14 +26,15 @@ impl SkippedFiles {
     /// Returns a sentence with the number of files, and the command that explains them.
     pub fn sentence(&self) -> String {
         let files = match self.files {
-            1 => "1 file that is no item".to_owned(),
-            more => format!("{more} files that are no items"),
+            1 => "1 file that is not a work item".to_owned(),
+            more => format!("{more} files that are not work items"),
         };
-        format!("{} has {files}; `cowhand doctor` says why", self.queue)
+        format!("{} has {files}; run `cowhand doctor` for the reasons", self.queue)
     }
 }
 
-/// Returns the queues with files that are no items. A source that cannot be read is left out: others report that.
+/// Returns the queues with files that are not items. A source that cannot be read is left out, because other code
+/// reports that error.
 pub async fn skipped_files(sources: &WorkSources, roster: &Roster) -> Vec<SkippedFiles> {
     let mut found = Vec::new();
     for queue in queues(sources, roster, None) {
@@ -41,7 +42,7 @@ pub async fn skipped_files(sources: &WorkSources, roster: &Roster) -> Vec<Skippe
         if files == 0 {
             continue;
         }
-        let base = &sources.setting().base;
+        let base = &sources.context().base;
         let owners = roster.agents.iter().flat_map(source_owners);
         let owners =
             owners.filter(|owner| owner.config().is_some_and(|config| config.queue(base) == queue.name));

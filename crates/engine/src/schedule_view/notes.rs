@@ -15,9 +15,9 @@ use super::{ScheduleStatus, ScheduleView};
 use cowhand_store::LedgerRow;
 
 impl ScheduleView {
-    /// Adds the explanation of what holds the schedule back: a pause, a budget, a provider's limit, a requeue, a slot
-    /// or a calendar. A schedule that already waits for something else gets the note, too, because it has to wait for
-    /// this afterwards.
+    /// Adds the explanation of the hold of the schedule: a pause, a budget, a provider's limit, a requeue, a slot or a
+    /// calendar. A schedule that already waits for something else also gets the note, because it has to wait for this
+    /// hold afterwards.
     pub(super) fn with_explanation(
         mut self,
         roster: &Roster,
@@ -113,7 +113,7 @@ impl ScheduleView {
         }
     }
 
-    /// Adds the key of the calendar that keeps the schedule from firing. A person can still trigger it.
+    /// Adds the key of the calendar that prevents the schedule from firing. A person can still trigger the schedule.
     fn with_calendar(mut self, schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
         if let Some(calendar_skip_note) = self.calendar_skip_note(schedule, now) {
@@ -169,7 +169,7 @@ impl ScheduleView {
     }
 }
 
-/// Returns the usage limit for which a job of the schedule waits, if there is one; the oldest job comes first.
+/// Returns the usage limit for whose end the oldest parked job of the schedule waits, if there is one.
 fn usage_limit<'a>(
     agent: &Agent,
     schedule: &Schedule,
@@ -240,7 +240,7 @@ fn waiting_work_note(
         let cancel =
             format!("`cowhand cancel --agent {agent_name} --schedule {schedule_name} --status pending`");
         let counted = counted(free_jobs.len(), free_firings.len());
-        format!("{counted} of it will start all the same; {cancel} cancels what waits")
+        format!("{counted} of it will still start; {cancel} cancels the waiting jobs and firings")
     });
     let sentences: Vec<String> = held.into_iter().chain(free).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -277,8 +277,8 @@ fn pending_note(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) ->
     (until, sentence)
 }
 
-/// Lists the checks and sources that prepare a firing of the schedule, in their order. Returns `None` if the config has
-/// none of them any more.
+/// Lists the checks and the work source that prepare a firing of the schedule, in their order. Returns `None` if the
+/// config no longer has any of them.
 pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
     let source = schedule.work_source.as_ref().map(|source| match source {
         ConfiguredSource::Github { repo, .. } => {
@@ -293,7 +293,7 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> 
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Explains why a firing ran or did not run, from its row alone: the config may have changed since then.
+/// Explains why a firing ran or did not run. Only its row is used, because the config may have changed since then.
 pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: bool) -> String {
     let (key, note) = (&row.key, row.note.as_deref());
     let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
@@ -313,7 +313,7 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
             Some(note) if note.starts_with(WHEN_COMMAND) || FILTERS.contains(&note) => note.to_owned(),
             Some(note) => format!("`trust`: {note}"),
             // Earlier versions wrote no note.
-            None => "its trigger, `filter` or `when_command` did not let it through".to_owned(),
+            None => "its trigger, `filter` or `when_command` rejected it".to_owned(),
         },
         FiringOutcome::Skipped(SkipReason::OutsideHours) => {
             note.unwrap_or_else(|| because(SkipReason::OutsideHours)).to_owned()
@@ -322,7 +322,7 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
         FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),
         FiringOutcome::Ran if key.is_fill() => with_note("a place was free"),
         FiringOutcome::Ran if key.is_by_clock() => match note {
-            // The note that it ran late is more precise: at its due time, its calendar may have been closed.
+            // A note about a late run is more precise than "it was due".
             Some(note) if note.starts_with(MISSED) || note.starts_with(AFTER_HOURS) => note.to_owned(),
             _ => with_note("it was due"),
         },
@@ -330,21 +330,31 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
     }
 }
 
-/// Start of the note of a firing that replaces a missed one.
+/// Start of the note of a firing that replaces a missed firing.
 pub(crate) const MISSED: &str = "its time was missed";
 
-/// Start of the note of a firing that was due while its calendar was closed.
+/// Start of the note of a firing that was due at a time that its calendar excludes.
 pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
 
 /// Start of the note of a firing that its `when_command` skipped.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
-/// Notes of firings that the trigger or `filter` skipped. They are stored, so earlier texts have to stay recognised.
-pub(crate) const BY_EVENTS: &str = "its `events` did not let it through";
-pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` did not let it through";
-pub(crate) const BY_FILTER: &str = "its `filter` did not let it through";
-pub(crate) const BY_CHAIN: &str = "too many schedules have fired each other one after another";
-const FILTERS: [&str; 4] = [BY_EVENTS, BY_CHAT, BY_FILTER, BY_CHAIN];
+/// Notes of firings that the trigger or `filter` skipped. They are stored with the firing.
+pub(crate) const BY_EVENTS: &str = "its `events` rejected it";
+pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` rejected it";
+pub(crate) const BY_FILTER: &str = "its `filter` rejected it";
+pub(crate) const BY_TRIGGER_LIMIT: &str = "too many schedules in a row have triggered each other";
+const FILTERS: [&str; 8] = [
+    BY_EVENTS,
+    BY_CHAT,
+    BY_FILTER,
+    BY_TRIGGER_LIMIT,
+    // Earlier versions stored these notes.
+    "its `events` did not let it through",
+    "its `platform`, `channel` or `pattern` did not let it through",
+    "its `filter` did not let it through",
+    "too many schedules have fired each other one after another",
+];
 
 pub const fn because(reason: SkipReason) -> &'static str {
     match reason {
@@ -356,14 +366,14 @@ pub const fn because(reason: SkipReason) -> &'static str {
         }
         SkipReason::NotDue => "it was not due",
         SkipReason::Duplicate => "the same work is done or in progress",
-        SkipReason::Filtered => "its `filter`, `trust` or `when_command` did not let it through",
+        SkipReason::Filtered => "its `filter`, `trust` or `when_command` rejected it",
         SkipReason::NoWork => "there was no work",
         SkipReason::OutsideHours => {
-            "its calendar (`active_hours`, `exclude_dates`, `start_at`, `end_at`) was closed"
+            "its calendar (`active_hours`, `exclude_dates`, `start_at`, `end_at`) excluded this time"
         }
-        SkipReason::OverBudget => "a budget had no room for it",
+        SkipReason::OverBudget => "it would have exceeded a budget",
         SkipReason::Paused => "it had paused itself",
-        SkipReason::UsageLimit => "its provider was used up",
+        SkipReason::UsageLimit => "the usage limit of its provider was reached",
         SkipReason::SessionBusy => "an earlier job with the same session has not ended",
         SkipReason::Requeued => "its job could not be started, and is tried again",
         SkipReason::Cancelled => "somebody cancelled it before it had a job",

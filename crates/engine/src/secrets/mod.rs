@@ -16,11 +16,11 @@ use cowhand_work::SourceContext;
 
 /// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
 /// config names as secrets, or that have a name of a secret; passwords in addresses; the keys that sign deliveries; and
-/// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is a further agent that need not be
-/// in the config.
+/// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is an additional agent, which need
+/// not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let Loaded { roster, variables, sources, named, .. } = loaded;
-    redactor_of(&SecretPlaces { roster, variables, setting: sources.setting(), named }, agent)
+    redactor_of(&SecretPlaces { roster, variables, context: sources.context(), named }, agent)
 }
 
 /// Returns the redactor for all agents of the config, which is made once.
@@ -33,17 +33,17 @@ pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
 pub fn redactor_without_daemon(
     roster: &Roster,
     variables: &HashMap<String, String>,
-    setting: &SourceContext,
+    context: &SourceContext,
 ) -> Redactor {
     let named = named::variables(roster, None);
-    redactor_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
+    redactor_of(&SecretPlaces { roster, variables, context, named: &named }, None)
 }
 
 /// The places that contain or name secrets of a fleet.
 struct SecretPlaces<'a> {
     roster: &'a Roster,
     variables: &'a HashMap<String, String>,
-    setting: &'a SourceContext,
+    context: &'a SourceContext,
     /// The variables that the config names as secrets.
     named: &'a [String],
 }
@@ -62,12 +62,12 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
         TriggerKind::Webhook { secret, .. } => secret.map(str::to_owned),
         _ => None,
     });
-    let named = fleet.named.iter().filter_map(|name| fleet.setting.variable(name));
+    let named = fleet.named.iter().filter_map(|name| fleet.context.variable(name));
     let store = fleet.roster.store.as_deref().and_then(password).map(str::to_owned);
     let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
-    let traces = traces.flat_map(|value| said_in_parts(value));
-    let told = agents().flat_map(told_by);
-    Redactor::of(variables.chain(told).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
+    let traces = traces.flat_map(|value| value_and_words(value));
+    let sent = agents().flat_map(secrets_sent_by);
+    Redactor::of(variables.chain(sent).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
 }
 
 /// Returns the variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
@@ -79,20 +79,20 @@ fn variables_of(agent: &Agent) -> Vec<(String, String)> {
 }
 
 /// Returns the secrets that an agent sends to its MCP servers and hooks.
-fn told_by(agent: &Agent) -> Vec<String> {
+fn secrets_sent_by(agent: &Agent) -> Vec<String> {
     let headers = agent.mcp_servers.values().flat_map(|server| server.headers.values());
-    let headers = headers.flat_map(|value| said_in_parts(value));
+    let headers = headers.flat_map(|value| value_and_words(value));
     headers.chain(agent.hooks.all().flat_map(|(_, hook)| of_hook(hook))).collect()
 }
 
 pub fn of_hook(hook: &Hook) -> Vec<String> {
     let HookAction::Webhook { headers, secret, .. } = &hook.action else { return Vec::new() };
     let values = headers.values().chain(secret);
-    values.flat_map(|value| said_in_parts(value)).collect()
+    values.flat_map(|value| value_and_words(value)).collect()
 }
 
-/// Returns a value whole and by words, because `abc` of `Bearer abc` can appear alone.
-fn said_in_parts(value: &str) -> impl Iterator<Item = String> {
+/// Returns a value and its words after the first, because `abc` of `Bearer abc` can appear alone.
+fn value_and_words(value: &str) -> impl Iterator<Item = String> {
     [value].into_iter().chain(value.split_whitespace().skip(1)).map(str::to_owned)
 }
 

@@ -1,11 +1,13 @@
-//! The variables that hold secrets because the config says so: keys that end in `_env` name them, whatever their own name.
+//! The variables that the config names as secrets, in keys that end in `_env`. The name of the variable itself does not
+//! matter.
 
 use std::collections::BTreeSet;
 
 use cowhand_core::roster::Roster;
 use serde_json::Value;
 
-/// Returns these variables of a whole fleet: those of its agents and schedules, and those that only the shown config has.
+/// Returns the names of these variables for a whole fleet, from its agents, from its schedules, and from keys that only
+/// the shown config has.
 pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
     let mut names = BTreeSet::new();
     for agent in &roster.agents {

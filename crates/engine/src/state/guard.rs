@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Symbolic links that cowhand itself makes, to sockets that need a shorter path.
+/// Symbolic links that cowhand itself creates, to sockets that need a shorter path.
 const OWN_LINKS: [&str; 2] = ["sock", "talk"];
-/// Folders of which each entry is checked. The contents of a workspace belong to its repository.
+/// Folders whose entries are all checked. The contents of a workspace are not checked, because they belong to its
+/// repository.
 const SEARCHED_FOLDERS: [&str; 2] = ["jobs", "attempts"];
 
 /// Refuses a folder that belongs to another user or contains a symbolic link. A missing folder is accepted.
@@ -30,7 +31,8 @@ pub(super) fn check(folder: &Path) -> io::Result<()> {
     })
 }
 
-const LINK: &str = "is a symbolic link, which cowhand does not follow there; put what it leads to in its place, or remove it";
+const LINK: &str = "is a symbolic link, which cowhand does not follow here; replace the link with its target, or \
+                    remove it";
 
 const NO_FOLDER: &str =
     "there is a file of that name, and cowhand keeps its state in a folder; move the file away";
@@ -39,7 +41,7 @@ fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
 }
 
-/// Removes all rights of other users, including those that an older version or another umask has left.
+/// Removes all rights of other users, including rights that an older version or another umask has left.
 pub(super) fn close(folder: &Path) -> io::Result<()> {
     for_each_entry(folder, &mut |path, metadata| {
         let is_open = metadata.mode() & 0o077 != 0;
@@ -47,7 +49,8 @@ pub(super) fn close(folder: &Path) -> io::Result<()> {
             return Ok(());
         }
         if metadata.is_dir() && path.parent() != Some(folder) && path != folder {
-            // The folder of an attempt or a job. Other users cannot reach anything inside a closed folder.
+            // This is the open folder of an attempt or a job, so its contents are closed too. The contents of a closed
+            // folder are skipped, because other users cannot reach them.
             return close_all(path);
         }
         close_one(path, metadata)
@@ -100,7 +103,7 @@ fn visit_entry(
     visit: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>,
 ) -> io::Result<()> {
     let result = entry.metadata().and_then(|found| {
-        // The process that binds a socket sets its mode, and may be doing so now.
+        // The process that binds a socket sets its mode, and may be setting it now.
         if found.file_type().is_socket() { Ok(()) } else { visit(&entry.path(), &found) }
     });
     match result {

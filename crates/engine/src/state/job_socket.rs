@@ -1,5 +1,5 @@
 //! The folder of the job socket. It contains only that socket, so that a sandbox can bind the folder. The folder is
-//! bound, not the socket, so that the socket of the next daemon is visible inside, too.
+//! bound instead of the socket, so that the socket of the next daemon is also visible in the sandbox.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -18,8 +18,8 @@ pub fn job_socket(state: &StateFolder) -> io::Result<PathBuf> {
 }
 
 /// Returns the folder of the job socket, and creates it if it is missing. If the path in the state folder is too long
-/// for a socket, the folder is elsewhere and a link in the state folder points to it. The place stays the same as long
-/// as the folder belongs to this user, because running agents know its path.
+/// for a socket, the folder is elsewhere, and a link in the state folder points to it. The path stays the same as long
+/// as the folder belongs to this user, because running agents use the path.
 pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     let linked = std::path::absolute(state.path())?.join(FOLDER);
     if linked.join(SOCKET).as_os_str().len() <= MAX_SOCKET_PATH {
@@ -45,7 +45,8 @@ fn make(folder: &Path) -> io::Result<()> {
     if is_ours(folder) {
         return Ok(());
     }
-    let message = format!("{} is not a folder that only we can use; remove it", folder.display());
+    let message =
+        format!("{} is not a folder to which only this user has access; remove it", folder.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 

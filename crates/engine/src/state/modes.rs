@@ -1,5 +1,5 @@
-//! The modes of the files in the state folder. A process of the same user can change them, by mistake or on purpose;
-//! then nobody can reach the daemon, or everybody can.
+//! The modes of the files in the state folder. A process of the same user can change them, by mistake or on purpose.
+//! Then nobody can reach the daemon, or every user can.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const PRIVATE_ENTRIES: [&str; 11] = [
     "daemon.lock",
 ];
 
-/// Paths with a logged change, so that each is logged once.
+/// Paths whose change has been logged. Each path is logged once.
 static LOGGED_PATHS: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 
 /// Restores the owner's mode of each path, as far as possible. A folder has to come before its contents.
@@ -36,8 +36,8 @@ pub(crate) fn restore(paths: &[&Path]) {
         if logged.get_or_insert_default().insert((*path).to_owned()) {
             let (path, kind) = (path.display(), if path.is_dir() { 700 } else { 600 });
             warn!(
-                "{path} had mode {mode:03o}, and its mode is {kind} again: it is for its owner alone, and cowhand cannot \
-                 work without it. A process of the same user changed it"
+                "a process of the same user changed the mode of {path} to {mode:03o}; cowhand has set it back to \
+                 {kind}, because only the owner may have access and cowhand needs it"
             );
         }
     }
@@ -57,8 +57,8 @@ impl Modes {
         let closed = closed_folder(&state.lock_file());
         match (&closed, &self.closed) {
             (Some(folder), None) => error!(
-                "cannot reach the state folder {}: permission denied; running agents go on, and so does the daemon as soon \
-                 as it can: {}",
+                "cannot open the state folder {}: permission denied; running agents continue, and the daemon \
+                 continues as soon as it can open the folder: {}",
                 state.path().display(),
                 advice(folder)
             ),

@@ -1,4 +1,4 @@
-//! The place of sockets if the path of the state folder is too long for the address of a socket.
+//! The path of sockets if the path of the state folder is too long for the address of a socket.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -23,7 +23,8 @@ pub fn short_socket_path(state: &StateFolder) -> io::Result<PathBuf> {
     // Any user can create this folder in /tmp first.
     let found = fs::symlink_metadata(&folder)?;
     if !found.is_dir() || found.uid() != me || found.mode() & 0o077 != 0 {
-        let message = format!("{} is not a folder that only we can use; remove it", folder.display());
+        let message =
+            format!("{} is not a folder to which only this user has access; remove it", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     let path = fs::canonicalize(state.path())?;

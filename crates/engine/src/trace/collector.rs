@@ -28,7 +28,7 @@ impl Collector {
             return Ok(Some(Self { url, headers: header_map("`traces.headers`", headers)? }));
         }
         let (name, endpoint) = match variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
-            // This variable is the whole address; the general one is the base address of all signals.
+            // This variable is the whole address. The general variable is the base address of all signals.
             Some(endpoint) => ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint),
             None => match variable("OTEL_EXPORTER_OTLP_ENDPOINT") {
                 Some(endpoint) => ("OTEL_EXPORTER_OTLP_ENDPOINT", traces_url(&endpoint)),
@@ -45,7 +45,7 @@ impl Collector {
     /// Returns the address for display: without user, password and query.
     pub(super) fn display_address(&self) -> String {
         let mut url = self.url.clone();
-        // Neither can fail for an address with a host.
+        // These calls cannot fail for an address with a host.
         let _ = (url.set_username(""), url.set_password(None));
         url.set_query(None);
         url.to_string()

@@ -1,8 +1,8 @@
 //! Traces: one for each ended job, for an OpenTelemetry collector.
 //!
 //! A trace is made after the end of the job, from the store and the job's output. So nothing is lost if a daemon dies,
-//! and a running job causes no costs. The event log is the queue, and a file in the state folder holds the cursor. Ids
-//! are derived from the job's id, so that a trace that is sent twice is the same one.
+//! and traces do not slow down a running job. The event log is the queue, and a file in the state folder contains the
+//! cursor. Ids are derived from the job's id, so that a trace that is sent twice has the same ids.
 
 mod collector;
 mod error;
@@ -32,13 +32,14 @@ use tool::Calls;
 
 /// Number of events that are read at once.
 const EVENTS_PER_READ: u32 = 500;
-/// Number of pending spans from which on they are sent. A request may have more, because a job is not split.
+/// Number of pending spans at which they are sent. A request may have more spans, because the spans of a job are not
+/// split.
 const SPANS_PER_REQUEST: usize = 2000;
 /// Time before a failed store is asked again.
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Time limit at the stop. Traces that are not sent by then are sent at the next start.
 const TRACE_STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// File in the state folder with the last event of which the traces are sent or given up.
+/// File in the state folder with the number of the last event whose traces are sent or given up.
 const TRACE_CURSOR: &str = "traces";
 
 /// The task that sends traces, if a collector is configured.
@@ -49,7 +50,7 @@ impl Traces {
     /// Starts sending traces. Invalid settings only cause a warning, because traces are not essential.
     pub async fn start(engine: &Arc<Engine>) -> Result<Self, StoreError> {
         let loaded = engine.loaded();
-        let variable = |name: &str| loaded.sources.setting().variable(name);
+        let variable = |name: &str| loaded.sources.context().variable(name);
         let exporter = Collector::configured(loaded.roster.traces.as_ref(), variable).and_then(|collector| {
             collector.map(|collector| Exporter::new(collector, &engine.home.node)).transpose()
         });
@@ -58,9 +59,9 @@ impl Traces {
             None
         });
         let Some(exporter) = exporter else {
-            // Events before traces are configured again are not sent then.
+            // If traces are configured again later, events before that time are not sent.
             if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(TRACE_CURSOR))) {
-                warn!("how far traces were sent is not forgotten: {error}");
+                warn!("cannot delete the position up to which traces were sent: {error}");
             }
             return Ok(Self(None));
         };
@@ -84,13 +85,13 @@ impl Traces {
         if tokio::time::timeout(TRACE_STOP_TIMEOUT, &mut task).await.is_err() {
             info!("some traces are not sent yet; they will be at the next start");
             task.abort();
-            // After the abort, the task does not hold the state folder any more.
+            // After its end, the task no longer holds the lock of the state folder.
             let _ = task.await;
         }
     }
 }
 
-/// If the daemon could not start, no task may hold its state folder.
+/// If the daemon could not start, no task may hold the lock of its state folder.
 impl Drop for Traces {
     fn drop(&mut self) {
         if let Some((_, task)) = &self.0 {
@@ -99,7 +100,8 @@ impl Drop for Traces {
     }
 }
 
-/// Returns the cursor of the last daemon, unless it sent no traces or the store is a different one.
+/// Returns the cursor of the last daemon. If that daemon sent no traces, or the store was replaced, returns the last
+/// event before this start.
 async fn first_cursor(engine: &Engine) -> Result<i64, StoreError> {
     let stored = fs::read_to_string(engine.home.state.path().join(TRACE_CURSOR)).ok();
     let stored = stored.and_then(|text| text.trim().parse().ok());
@@ -109,7 +111,7 @@ async fn first_cursor(engine: &Engine) -> Result<i64, StoreError> {
 
 struct Follower {
     engine: Arc<Engine>,
-    /// Id of the fleet, a part of the ids.
+    /// Id of the fleet, from which the ids of spans are derived.
     fleet: String,
     exporter: Exporter,
     /// The last event that was read.
@@ -120,14 +122,14 @@ struct Follower {
 impl Follower {
     async fn follow(mut self, mut stop: watch::Receiver<bool>) {
         loop {
-            // Before the read, so that the next one sees what comes meanwhile.
+            // Both values are taken before the read, so that the next read sees events that are written meanwhile.
             let (is_stopping, seen) = (*stop.borrow_and_update(), self.engine.store.committed());
             let result = self.catch_up().await;
             if is_stopping {
                 return;
             }
             if let Err(error) = result {
-                warn!("cannot look for jobs to trace: {error}");
+                warn!("cannot read the jobs to trace: {error}");
                 // If a stop is requested meanwhile, the loop reads once more.
                 let _ = tokio::time::timeout(STORE_RETRY_AFTER, stop.changed()).await;
                 continue;
@@ -195,7 +197,7 @@ impl Follower {
         let windows = history.attempts.iter().map(span::window_of(history)).collect();
         let mut calls = Calls::within(windows);
         if let Err(error) = calls.read(self.engine.home.state.output(id)).await {
-            warn!(job = %id, "its trace has not all of its tool calls: {error}");
+            warn!(job = %id, "its trace lacks some of its tool calls: {error}");
         }
         calls
     }
@@ -220,8 +222,8 @@ impl Follower {
     }
 }
 
-/// Returns whether this node sends the trace: the node that ran the job has its output. A job that never ran, or with a
-/// lost node, is sent by every node: the trace is the same each time.
+/// Returns whether this node sends the trace. Usually the node that ran the job sends it, because that node has the
+/// output. If the job never ran or was lost, every node sends the trace, which is the same each time.
 fn is_sent_here(history: &JobHistory, node: &str) -> bool {
     let is_lost = matches!(
         history.job.state(),

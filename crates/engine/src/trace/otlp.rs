@@ -18,7 +18,7 @@ pub(super) struct Exporter {
     http: Client,
     collector: Collector,
     node: String,
-    /// False after a failure: while a collector is not available, it is not tried several times for each trace.
+    /// False after a failure. An unavailable collector is tried only once for each trace.
     is_available: bool,
 }
 
@@ -53,7 +53,7 @@ impl Exporter {
         self.collector.display_address()
     }
 
-    /// Sends spans, with a few tries if necessary. After a failure, only one try is made.
+    /// Sends spans, with several tries if necessary. While the collector is unavailable, only one try is made.
     pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), TraceError> {
         let body = document(spans, &self.node).to_string();
         let tries = if self.is_available { EXPORT_TRIES } else { 1 };
@@ -113,7 +113,7 @@ fn no_answer(error: reqwest::Error) -> ExportError {
     ExportError::Temporary { message, retry_after: None }
 }
 
-/// Returns the pause in seconds; a date is ignored.
+/// Returns the pause that the collector asks for in seconds; a date is ignored.
 fn retry_after(answer: &Response) -> Option<Duration> {
     answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -135,10 +135,10 @@ fn note_rejected(body: &[u8]) {
     let rejected = &answer["partialSuccess"]["rejectedSpans"];
     let count = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or_default();
     if count > 0 {
-        let why = answer["partialSuccess"]["errorMessage"].as_str().unwrap_or("it does not say why");
+        let why = answer["partialSuccess"]["errorMessage"].as_str().unwrap_or("it gave no reason");
         warn!(
             spans = count,
-            "the collector has not taken all of a trace: {}",
+            "the collector rejected some spans of a trace: {}",
             cowhand_core::cut::cut(why, 0, 500)
         );
     }
@@ -188,14 +188,14 @@ fn attributes(pairs: &[(&'static str, Attribute)]) -> Vec<Value> {
     let value = |attribute: &Attribute| match attribute {
         Attribute::Text(text) => json!({"stringValue": text}),
         // A 64-bit integer is written as text, and is signed.
-        Attribute::Whole(number) => json!({"intValue": number.min(&i64::MAX.cast_unsigned()).to_string()}),
+        Attribute::Integer(number) => json!({"intValue": number.min(&i64::MAX.cast_unsigned()).to_string()}),
         Attribute::Number(number) => json!({"doubleValue": number}),
-        Attribute::Truth(truth) => json!({"boolValue": truth}),
+        Attribute::Boolean(truth) => json!({"boolValue": truth}),
     };
     pairs.iter().map(|(key, attribute)| json!({"key": key, "value": value(attribute)})).collect()
 }
 
-/// Returns the time as text, because JSON has no such numbers; times before 1970 become 0.
+/// Returns the time as text, because JSON cannot represent such large numbers exactly. Times before 1970 become 0.
 fn nanoseconds(at: Timestamp) -> String {
     at.as_nanosecond().max(0).to_string()
 }

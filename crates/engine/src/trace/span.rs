@@ -24,16 +24,16 @@ pub(super) struct Span {
     pub(super) end: Timestamp,
     pub(super) attributes: Vec<(&'static str, Attribute)>,
     pub(super) status: SpanStatus,
-    /// Root span of the job that this one was made from.
+    /// Root span of the job from which this job was made.
     pub(super) link: Option<(TraceId, SpanId)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Attribute {
     Text(String),
-    Whole(u64),
+    Integer(u64),
     Number(f64),
-    Truth(bool),
+    Boolean(bool),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +41,7 @@ pub(super) enum SpanStatus {
     /// No status, for example for a cancelled job.
     Unset,
     Ok,
-    /// The error. For a tool it has no message, because that text may be anything.
+    /// The error. The error of a tool has no message, because that text may contain anything.
     Error(Option<String>),
 }
 
@@ -98,7 +98,8 @@ impl Ids {
 pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> TimeSpan {
     let ended = JobRecord::from(history.job.clone()).finished_at;
     move |attempt| {
-        // The end of a job is when its agent ended; the end of its last attempt is when the daemon noticed it.
+        // A job ends when its agent ends. The stored end of its last attempt is the time at which the daemon noticed
+        // that end.
         let end = attempt.ended_at.into_iter().chain(ended).min();
         (attempt.started_at, end.unwrap_or(attempt.started_at))
     }
@@ -139,7 +140,7 @@ pub(super) fn of_job(
         let name = format!("tool {}", call.name);
         let mut span = ids.make(&format!("tool {index}"), Some(parent), name, (start, end));
         span.attributes.push(("cowhand.tool", Attribute::Text(call.name.clone())));
-        span.attributes.push(("cowhand.answered", Attribute::Truth(call.end.is_some())));
+        span.attributes.push(("cowhand.answered", Attribute::Boolean(call.end.is_some())));
         if call.failed {
             span.status = SpanStatus::Error(None);
         }
@@ -169,8 +170,8 @@ fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, wind
     text("cowhand.error_kind", record.error.as_ref().map(|error| error.kind.to_string()));
     text("cowhand.due", history.due.map(|due| due.to_string()));
     text("cowhand.work_item", record.work_item.as_ref().map(|item| item.id.to_string()));
-    span.attributes.push(("cowhand.attempts", Attribute::Whole(record.attempt.into())));
-    span.attributes.push(("cowhand.tool_calls", Attribute::Whole(calls.count)));
+    span.attributes.push(("cowhand.attempts", Attribute::Integer(record.attempt.into())));
+    span.attributes.push(("cowhand.tool_calls", Attribute::Integer(calls.count)));
     span.attributes.extend(usage_attributes(record));
     span.link = history.job.origin().map(|(Origin::ForkOf(id) | Origin::RetryOf(id))| {
         let origin = Ids::of(&ids.fleet, id);
@@ -187,12 +188,12 @@ fn usage_attributes(record: &JobRecord) -> Vec<(&'static str, Attribute)> {
         total.add(model);
     }
     let mut attributes = vec![
-        ("cowhand.tokens.input", Attribute::Whole(total.input_tokens)),
-        ("cowhand.tokens.output", Attribute::Whole(total.output_tokens)),
-        ("cowhand.tokens.cache_creation", Attribute::Whole(total.cache_creation_input_tokens)),
-        ("cowhand.tokens.cache_read", Attribute::Whole(total.cache_read_input_tokens)),
+        ("cowhand.tokens.input", Attribute::Integer(total.input_tokens)),
+        ("cowhand.tokens.output", Attribute::Integer(total.output_tokens)),
+        ("cowhand.tokens.cache_creation", Attribute::Integer(total.cache_creation_input_tokens)),
+        ("cowhand.tokens.cache_read", Attribute::Integer(total.cache_read_input_tokens)),
     ];
-    attributes.extend(usage.num_turns.map(|turns| ("cowhand.turns", Attribute::Whole(turns))));
+    attributes.extend(usage.num_turns.map(|turns| ("cowhand.turns", Attribute::Integer(turns))));
     attributes.extend(usage.total_cost_usd.map(|dollars| ("cowhand.cost_usd", Attribute::Number(dollars))));
     attributes
 }
@@ -204,7 +205,7 @@ fn attempt_part(attempt: &PastAttempt) -> String {
 fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
     let part = attempt_part(attempt);
     let mut span = ids.make(&part, Some(ids.root()), part.clone(), window);
-    span.attributes.push(("cowhand.attempt", Attribute::Whole(attempt.number.into())));
+    span.attributes.push(("cowhand.attempt", Attribute::Integer(attempt.number.into())));
     span.attributes.push(("cowhand.node", Attribute::Text(attempt.node.clone())));
     let Some(outcome) = &attempt.outcome else { return span };
     span.attributes.push(("cowhand.status", Attribute::Text(outcome.status().to_string())));
@@ -220,8 +221,9 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
     span
 }
 
-/// Builds the span from the end of the job to the answer of its work source; `None` if the job has not ended, so that
-/// the event was about something else. It is sent alone, because a source may be unavailable for hours.
+/// Builds the span from the end of the job to the answer of its work source. Returns `None` if the job has not ended,
+/// because then the event is about something else. The span is sent alone, because a source may be unavailable for
+/// hours.
 pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Option<Span> {
     let ended = JobRecord::from(history.job.clone()).finished_at?;
     let (item, action, outcome) = match &event.fact {

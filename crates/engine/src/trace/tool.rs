@@ -13,9 +13,9 @@ use cowhand_run::jsonl::Jsonl;
 
 /// Largest number of calls with a span; further calls are only counted.
 const MAX_TOOL_SPANS: usize = 1000;
-/// Longest name of a tool. The agent chooses it, so it can be anything.
+/// Longest name of a tool. The agent chooses the name, so it can have any length.
 const MAX_NAME: usize = 100;
-/// Longest id of a call; a longer one is treated as missing.
+/// Longest id of a call; a longer id is treated as missing.
 const MAX_ID: usize = 256;
 
 /// Start and end of an attempt.
@@ -48,8 +48,8 @@ impl Calls {
         Self { all: Vec::new(), count: 0, open: HashMap::new(), attempts }
     }
 
-    /// Reads the output in parts on a blocking thread, so that a large output blocks nothing and the future can be
-    /// dropped between two parts.
+    /// Reads the output in parts on a blocking thread, so that a large output does not block other tasks, and the
+    /// future can be dropped between two parts.
     pub(super) async fn read(&mut self, output: PathBuf) -> io::Result<()> {
         let mut jsonl = Jsonl::after(output, 0);
         loop {
@@ -67,7 +67,7 @@ impl Calls {
     fn add_lines(&mut self, part: &[u8]) {
         let finder = memmem::Finder::new(b"\"tool_");
         for line in part.split(|byte| *byte == b'\n') {
-            // Most lines are other messages, and long.
+            // This check is fast. Most lines are long messages of other types.
             if finder.find(line).is_some()
                 && let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(line))
             {
@@ -103,8 +103,8 @@ impl Calls {
         }
     }
 
-    /// Returns the attempt of a call, and its time within that attempt: agents write their own times, and no call may
-    /// lie outside its attempt.
+    /// Returns the attempt of a call, and the time of the call within that attempt. Agents write their own times, so a
+    /// time outside of the attempt is moved into it.
     fn attempt_at(&self, at: Timestamp) -> Option<(usize, Timestamp)> {
         let last = self.attempts.iter().rposition(|(start, _)| *start <= at).unwrap_or_default();
         let (earliest, latest) = *self.attempts.get(last)?;

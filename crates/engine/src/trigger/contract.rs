@@ -12,10 +12,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a strategy is in the middle of its work.
 const MID_WORK_AFTER: Duration = Duration::from_millis(20);
 
-/// Panics if the strategy does not answer a shutdown at once and with no tasks: when it is signalled before the call,
-/// even if the receiver has seen it; when the sender is dropped; while the strategy waits; and repeatedly. `make`
-/// returns a new strategy each time, in any state that should be tested: about to sleep, about to fetch, failing.
-/// Before the shutdown it may return any tasks.
+/// Panics if the strategy does not answer a shutdown at once and without tasks. These cases are tested: the shutdown is
+/// signalled before the call, even if the receiver has seen it; the sender is dropped; the strategy waits; the strategy
+/// is called again. `make` returns a new strategy each time, in any state that should be tested: about to sleep, about
+/// to fetch, failing. Before the shutdown the strategy may return any tasks.
 pub async fn assert_trigger_contract<F>(make: F)
 where
     F: Fn() -> Box<dyn TriggerStrategy>,
@@ -50,13 +50,14 @@ where
     assert!(timeout(ANSWER_TIMEOUT, waiting).await.is_ok(), "the sender goes while it waits: no answer");
 }
 
-/// Calls the strategy as the runner does, until the shutdown. It runs in a task, which shows that it can be moved.
+/// Calls the strategy as the runner does, until the shutdown. The call runs in a task, which shows that a strategy can
+/// be moved to another thread.
 async fn until_nothing_after(
     mut strategy: Box<dyn TriggerStrategy>,
     shutdown: watch::Receiver<bool>,
 ) -> Box<dyn TriggerStrategy> {
     while !super::strategy::is_stopped(&shutdown) {
-        // Tasks, nothing and errors are all allowed before the shutdown.
+        // Before the shutdown, tasks, empty answers and errors are all allowed.
         let _ = strategy.next_tasks(&shutdown).await;
         tokio::task::yield_now().await;
     }

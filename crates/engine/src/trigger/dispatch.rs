@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::event::is_too_long;
-use crate::schedule_view::{BY_CHAIN, BY_FILTER};
+use crate::schedule_view::{BY_FILTER, BY_TRIGGER_LIMIT};
 use cowhand_store::{Decision, NewFiring};
 
 /// The agent and the schedule of an occurrence.
@@ -17,7 +17,7 @@ use cowhand_store::{Decision, NewFiring};
 pub(crate) struct Dispatch<'a> {
     pub agent: &'a Agent,
     pub schedule: &'a Schedule,
-    /// Due time, if the clock fires it.
+    /// Due time, if the clock fires the schedule.
     pub due: Option<Timestamp>,
 }
 
@@ -56,7 +56,7 @@ impl Dispatch<'_> {
     ) -> Option<(SkipReason, Option<String>)> {
         let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
         if key.event().is_some() && is_too_long(&firing_context.task) {
-            Some((SkipReason::Filtered, Some(BY_CHAIN.to_owned())))
+            Some((SkipReason::Filtered, Some(BY_TRIGGER_LIMIT.to_owned())))
         } else if !self.schedule.filter.passes(firing_context) {
             Some((SkipReason::Filtered, Some(BY_FILTER.to_owned())))
         } else if !key.is_by_clock() && timing.next_allowed(now, zone).is_none() {

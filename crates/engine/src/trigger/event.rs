@@ -13,23 +13,23 @@ use cowhand_core::roster::{EventListener, end_status};
 use cowhand_core::trigger::{CONFINED_KEY, LifecycleEvent, TriggerConfig};
 use tokio::sync::watch;
 
-use super::setting::Setting;
 use super::strategy::{Task, TriggerStrategy, stopped};
+use super::strategy_context::StrategyContext;
 use cowhand_store::StoreError;
 
 /// Number of events that are read at once.
 const EVENTS_PER_READ: u32 = 500;
 /// Largest number of events that are read again after a restart, if none of them was for the schedule.
 const MAX_EVENTS_READ_AGAIN: i64 = 1_000;
-/// Longest wait before the next read, because other nodes write to the same log without a signal to this one.
+/// Longest wait before the next read, because other nodes write to the same log without a signal to this node.
 const READ_LOG_EVERY: Duration = Duration::from_secs(30);
-/// Largest number of schedules that may have triggered each other before a firing counts as part of a cycle.
-const MAX_IN_A_CHAIN: u32 = 10;
+/// Number of schedules that have triggered each other in a row at which a firing counts as part of a cycle.
+const MAX_TRIGGERED_IN_A_ROW: u32 = 10;
 
-/// Follows the log for one schedule.
+/// The strategy that follows the event log for one schedule.
 #[derive(Debug)]
 pub struct EventStrategy {
-    setting: Setting,
+    context: StrategyContext,
     /// Position up to which the log is read; `None` before the first read.
     read: Option<i64>,
     /// Position that the store is known to have.
@@ -37,15 +37,15 @@ pub struct EventStrategy {
 }
 
 impl EventStrategy {
-    pub fn new(setting: Setting) -> Self {
-        Self { setting, read: None, stored: 0 }
+    pub fn new(context: StrategyContext) -> Self {
+        Self { context, read: None, stored: 0 }
     }
 
     async fn next(&mut self) -> Result<Vec<Task>, StoreError> {
         loop {
-            let committed = self.setting.store().committed();
-            let after = self.place().await?;
-            let events = self.setting.store().events_after(after, EVENTS_PER_READ).await?;
+            let committed = self.context.store().committed();
+            let after = self.cursor().await?;
+            let events = self.context.store().events_after(after, EVENTS_PER_READ).await?;
             let Some(last) = events.last().map(|event| event.seq) else {
                 self.wait(committed).await;
                 continue;
@@ -57,7 +57,7 @@ impl EventStrategy {
                 return Ok(tasks);
             }
             if last - self.stored >= MAX_EVENTS_READ_AGAIN {
-                self.setting.store().pass_events(self.setting.schedule_id(), last).await?;
+                self.context.store().pass_events(self.context.schedule_id(), last).await?;
                 self.stored = last;
             }
         }
@@ -65,33 +65,33 @@ impl EventStrategy {
 
     /// Waits until this process has committed a later event, or until the time limit.
     async fn wait(&self, committed: i64) {
-        let store = self.setting.store();
+        let store = self.context.store();
         let news = async {
             while store.committed() <= committed {
                 store.changed(committed).await;
             }
         };
-        // The next read shows which of the two it was.
+        // The next read shows whether there is a new event.
         let _ = tokio::time::timeout(READ_LOG_EVERY, news).await;
     }
 
-    async fn place(&mut self) -> Result<i64, StoreError> {
+    async fn cursor(&mut self) -> Result<i64, StoreError> {
         if let Some(read) = self.read {
             return Ok(read);
         }
-        let stored = self.setting.store().cursor(self.setting.schedule_id()).await?;
+        let stored = self.context.store().cursor(self.context.schedule_id()).await?;
         // A schedule that was never armed begins now.
         self.stored = match stored {
             Some(seq) => seq,
-            None => self.setting.store().last_event().await?,
+            None => self.context.store().last_event().await?,
         };
         self.read = Some(self.stored);
         Ok(self.stored)
     }
 
     async fn tasks(&self, events: Vec<Event>) -> Result<Vec<Task>, StoreError> {
-        let roster = self.setting.roster();
-        let Some((agent, schedule)) = roster.schedule(self.setting.schedule_id()) else {
+        let roster = self.context.roster();
+        let Some((agent, schedule)) = roster.schedule(self.context.schedule_id()) else {
             return Ok(Vec::new());
         };
         let listener = EventListener { roster: &roster, agent, schedule };
@@ -105,8 +105,8 @@ impl EventStrategy {
     async fn task(&self, event: Event, trigger: &TriggerConfig) -> Result<Task, StoreError> {
         let (mut job, mut chain) = (None, 0);
         if let Some(id) = &event.job {
-            job = self.setting.store().job(id.clone()).await?;
-            chain = self.setting.store().chain_length(id.clone(), MAX_IN_A_CHAIN).await?;
+            job = self.context.store().job(id.clone()).await?;
+            chain = self.context.store().triggered_in_a_row(id.clone(), MAX_TRIGGERED_IN_A_ROW).await?;
         }
         let mut task = match trigger {
             TriggerConfig::AgentLifecycle { event: kind, .. } => of_session(&event, *kind, job.as_ref()),
@@ -114,11 +114,13 @@ impl EventStrategy {
         };
         task.source_id = event.seq.to_string();
         task.metadata.insert("timestamp".to_owned(), event.at.to_string());
-        task.metadata.insert(CHAIN.to_owned(), chain.to_string());
+        task.metadata.insert(TRIGGERED_IN_A_ROW.to_owned(), chain.to_string());
         let why = match &job {
             Some(job) => job.confined(),
             // The author of the text is unknown, because the job no longer exists.
-            None if event.job.is_some() && self.setting.roster().has_trust_rules() => Some("its job is gone"),
+            None if event.job.is_some() && self.context.roster().has_trust_rules() => {
+                Some("its job no longer exists")
+            }
             None => None,
         };
         task.metadata.extend(why.map(|why| (CONFINED_KEY.to_owned(), why.to_owned())));
@@ -133,7 +135,7 @@ impl EventStrategy {
         let Some((id, status)) = event.job.clone().zip(status) else { return task };
         let summary = job.and_then(|job| JobRecord::from(job.clone()).summary);
         let work_item = job.and_then(Job::work_item).map(|item| item.id.to_string());
-        let result = self.setting.result(&id).await.or_else(|| summary.clone());
+        let result = self.context.result(&id).await.or_else(|| summary.clone());
         task.body = summary.clone().unwrap_or_default();
         let from = event.schedule_id().map(|id| id.to_string());
         let own = [
@@ -166,14 +168,15 @@ fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
 }
 
 /// Key of the metadata with the number of schedules that triggered each other before this task.
-const CHAIN: &str = "chain_length";
+const TRIGGERED_IN_A_ROW: &str = "chain_length";
 
-/// Returns whether the chain is too long, which ends a cycle that could not be detected in the config.
+/// Returns whether too many schedules have triggered each other in a row. This ends a cycle that the check of the
+/// config could not detect.
 pub(super) fn is_too_long(task: &Task) -> bool {
     task.metadata
-        .get(CHAIN)
+        .get(TRIGGERED_IN_A_ROW)
         .and_then(|length| length.parse().ok())
-        .is_some_and(|length: u32| length >= MAX_IN_A_CHAIN)
+        .is_some_and(|length: u32| length >= MAX_TRIGGERED_IN_A_ROW)
 }
 
 #[async_trait]

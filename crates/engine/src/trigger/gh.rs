@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use cowhand_work::github::{Branch, CollaboratorPermission, IssueOrPull, encoded};
 
-/// Limit of a list. `gh` requires one; no repository has so many entries.
+/// Limit of a list. `gh` requires a limit; no repository has so many entries.
 const LIST_LIMIT: &str = "100000";
 /// Time limit for one request.
 const GH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -78,15 +78,19 @@ impl Gh {
         Ok(listed)
     }
 
-    /// Returns the permission of a person in the repository; `host` is that of a GitHub Enterprise.
-    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<AuthorPermission> {
+    /// Returns the permission of a person in the repository; `host` is the host of a GitHub Enterprise.
+    pub(super) async fn permission(
+        &self,
+        login: &str,
+        host: Option<&str>,
+    ) -> anyhow::Result<AuthorPermission> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
         match self.answer::<CollaboratorPermission>(self.api(&path, host)).await {
             Ok(answer) => Ok(answer.permission()),
             // The person does not exist or has no permission, unless the repository itself is not visible.
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
-                seen.with_context(|| format!("{} cannot be seen by the login of gh", self.repo))?;
+                seen.with_context(|| format!("the login of gh has no access to {}", self.repo))?;
                 Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error),
@@ -120,7 +124,7 @@ impl Gh {
             bail!("{program}: {}", cut(said.trim(), 0, 500));
         }
         serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{program} answered with something odd"))
+            .with_context(|| format!("cannot parse the output of {program}"))
     }
 }
 
@@ -141,18 +145,18 @@ struct Entry {
     head_ref_oid: Option<String>,
     base_ref_name: Option<String>,
     is_draft: Option<bool>,
-    head_repository: Option<Home>,
+    head_repository: Option<HeadRepository>,
     head_repository_owner: Option<Person>,
 }
 
 /// The head repository. Some versions of `gh` return only its name.
 #[derive(Debug, Deserialize)]
-struct Home {
+struct HeadRepository {
     #[serde(default)]
     name: String,
 }
 
-fn full_name(owner: Option<Person>, home: Option<Home>) -> Option<String> {
+fn full_name(owner: Option<Person>, home: Option<HeadRepository>) -> Option<String> {
     let (owner, home) = (owner?.login, home?.name);
     (!owner.is_empty() && !home.is_empty()).then(|| format!("{owner}/{home}"))
 }
@@ -211,8 +215,8 @@ mod tests {
                 Ok(AuthorPermission::Permission(RepoPermission::Write)),
             ),
             (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(AuthorPermission::Nothing)),
-            (unknown, unknown, Err("o/r cannot be seen by the login of gh")),
-            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("o/r cannot be seen by the login of gh")),
+            (unknown, unknown, Err("the login of gh has no access to o/r")),
+            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("the login of gh has no access to o/r")),
             (
                 "echo 'gh: Bad credentials (HTTP 401)' >&2; exit 1",
                 unknown,
@@ -226,9 +230,9 @@ mod tests {
             std::fs::write(&program, format!("#!/bin/sh\ncase \"$2\" in {cases} esac\n")).unwrap();
             std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
             let shown = format!("{of_person} / {of_repo}");
-            let standing = Gh { program, repo: "o/r".to_owned() }.standing("ann", None).await;
-            match (standing, expected) {
-                (Ok(standing), expected) => assert_eq!(Ok(standing), expected, "{shown}"),
+            let permission = Gh { program, repo: "o/r".to_owned() }.permission("ann", None).await;
+            match (permission, expected) {
+                (Ok(permission), expected) => assert_eq!(Ok(permission), expected, "{shown}"),
                 (Err(error), Err(expected)) => {
                     assert!(error.to_string().ends_with(expected), "{shown}: {error}");
                 }

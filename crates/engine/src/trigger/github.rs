@@ -31,7 +31,7 @@ impl GithubAccess {
         Self { owner, repo, api_url: None, auth, backend: GithubBackend::Rest, gh }
     }
 
-    /// Returns the access of a trigger; `None` if it does not list anything from GitHub.
+    /// Returns the access of a trigger; `None` if the trigger does not list issues or pull requests of GitHub.
     pub fn of(trigger: &TriggerConfig) -> Option<Self> {
         let (TriggerConfig::GithubIssues { owner, repo, api_url, auth, backend, .. }
         | TriggerConfig::GithubPullRequests { owner, repo, api_url, auth, backend, .. }) = trigger
@@ -57,14 +57,14 @@ impl GithubAccess {
     }
 
     /// Returns the permission of a person in the repository, requested with `gh`.
-    pub async fn standing(&self, login: &str) -> anyhow::Result<AuthorPermission> {
+    pub async fn permission(&self, login: &str) -> anyhow::Result<AuthorPermission> {
         let host = self.api_url.as_deref().and_then(host_of);
         let repo = format!("{}/{}", self.owner, self.repo);
-        Gh { program: self.gh.clone(), repo }.standing(login, host).await
+        Gh { program: self.gh.clone(), repo }.permission(login, host).await
     }
 
     /// Builds the backend. An error is fatal, because a person has to fix the config or the credentials.
-    fn backend(&self, setting: &SourceContext) -> anyhow::Result<Backend> {
+    fn backend(&self, context: &SourceContext) -> anyhow::Result<Backend> {
         let repo = format!("{}/{}", self.owner, self.repo);
         Ok(match self.backend {
             GithubBackend::Gh => {
@@ -73,7 +73,7 @@ impl GithubAccess {
                 Backend::Gh(Gh { program: self.gh.clone(), repo })
             }
             GithubBackend::Rest => {
-                let lists = Lists::new(&repo, self.api_url.as_deref(), &self.auth, setting);
+                let lists = Lists::new(&repo, self.api_url.as_deref(), &self.auth, context);
                 Backend::Rest(lists.map_err(|error| FatalTriggerError(error.to_string()))?)
             }
         })
@@ -104,9 +104,9 @@ impl GithubIssueSource {
         access: &GithubAccess,
         labels: Vec<String>,
         state: IssueState,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> anyhow::Result<Self> {
-        Ok(Self { backend: access.backend(setting)?, labels, state })
+        Ok(Self { backend: access.backend(context)?, labels, state })
     }
 }
 
@@ -138,9 +138,9 @@ impl GithubPullRequestSource {
         access: &GithubAccess,
         labels: Vec<String>,
         state: PullState,
-        setting: &SourceContext,
+        context: &SourceContext,
     ) -> anyhow::Result<Self> {
-        Ok(Self { backend: access.backend(setting)?, labels, state })
+        Ok(Self { backend: access.backend(context)?, labels, state })
     }
 }
 

@@ -1,8 +1,8 @@
-//! Triggers: *when* a schedule fires. A strategy waits for something and passes on tasks; the runner makes firings and
-//! jobs of them and does not depend on the type.
+//! Triggers: they decide *when* a schedule fires. A strategy waits for something outside and passes on tasks. The
+//! runner makes firings and jobs of these tasks, and does not depend on the type of the trigger.
 //!
-//! `docs/triggers.md` shows how to add a type, `examples/own_trigger.rs` does it outside this crate, and [`contract`]
-//! tests a strategy.
+//! `docs/triggers.md` shows how to add a type, `examples/own_trigger.rs` adds a type outside this crate, and
+//! [`contract`] tests a strategy.
 
 pub mod contract;
 pub(crate) mod dispatch;
@@ -11,8 +11,8 @@ mod gh;
 mod github;
 mod polling;
 mod registry;
-mod setting;
 mod strategy;
+mod strategy_context;
 mod timer;
 pub mod wake;
 
@@ -26,10 +26,10 @@ pub use github::{GithubAccess, GithubIssueSource, GithubPullRequestSource};
 pub use polling::PollingStrategy;
 pub use polling::retry_after;
 pub use registry::{Factory, Registry};
-pub use setting::Setting;
-pub use setting::TriggerServices;
 pub use strategy::{FatalTriggerError, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
 pub use strategy::{Paced, is_stopped, marker};
+pub use strategy_context::StrategyContext;
+pub use strategy_context::TriggerServices;
 pub use timer::Timer;
 pub use wake::Wakes;
 
@@ -37,17 +37,17 @@ pub use wake::Wakes;
 pub fn strategy(
     registry: &Registry,
     wakes: &Wakes,
-    setting: &Setting,
+    context: &StrategyContext,
 ) -> anyhow::Result<Box<dyn TriggerStrategy>> {
-    Ok(match setting.trigger() {
+    Ok(match context.trigger() {
         TriggerConfig::AgentLifecycle { .. } | TriggerConfig::DispatchResult { .. } => {
-            Box::new(EventStrategy::new(setting.clone()))
+            Box::new(EventStrategy::new(context.clone()))
         }
-        TriggerConfig::Custom { name, .. } => registry.create(name, setting)?,
+        TriggerConfig::Custom { name, .. } => registry.create(name, context)?,
         TriggerConfig::GithubIssues { owner, repo, labels, state, poll_interval, api_url, auth, backend } => {
             let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
             let state = state.unwrap_or(IssueState::Open);
-            let source = GithubIssueSource::new(&access, labels.clone(), state, &setting.of_sources())?;
+            let source = GithubIssueSource::new(&access, labels.clone(), state, &context.source_context())?;
             let wake = wakes.of(&format!("{owner}/{repo}"));
             Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
         }
@@ -64,7 +64,8 @@ pub fn strategy(
         } => {
             let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
             let state = state.unwrap_or(PullState::Open);
-            let source = GithubPullRequestSource::new(&access, labels.clone(), state, &setting.of_sources())?;
+            let source =
+                GithubPullRequestSource::new(&access, labels.clone(), state, &context.source_context())?;
             let wake = wakes.of(&format!("{owner}/{repo}"));
             Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
         }
@@ -73,7 +74,7 @@ pub fn strategy(
         | TriggerConfig::Delay { .. }
         | TriggerConfig::Manual {}
         | TriggerConfig::Webhook { .. }
-        | TriggerConfig::Chat { .. } => Box::new(Timer::of(setting)?),
+        | TriggerConfig::Chat { .. } => Box::new(Timer::of(context)?),
     })
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, marker, stopped};
 use cowhand_work::WorkSourceError;
 
-/// Polls a source at an interval, and less often while it fails.
+/// The strategy that polls a source at an interval, and less often while the source fails.
 pub struct PollingStrategy {
     source: Box<dyn TaskSource>,
     poll_interval: Duration,
@@ -22,11 +22,11 @@ pub struct PollingStrategy {
     looks_again: bool,
 }
 
-/// Time after a wake until the second poll, because a list may lag behind the delivery. Further wakes before it are
-/// ignored, so that many deliveries cause few polls.
+/// Time after a wake until the second poll, because a list may lag behind the delivery. Further wakes before the second
+/// poll are ignored, so that many deliveries cause few polls.
 const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
 const MIN_POLL_WAIT: Duration = Duration::from_secs(1);
-/// Time limit for a whole fetch: thousands of items are many pages.
+/// Time limit for a whole fetch. Thousands of items are many pages.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(5);
 
 impl std::fmt::Debug for PollingStrategy {
@@ -60,7 +60,7 @@ impl PollingStrategy {
         Self { wake: Some(wake), ..self }
     }
 
-    /// Sets whether the first poll is immediate; with `false`, it waits for the interval, too.
+    /// Sets whether the first poll is immediate. With `false`, the first poll also waits for the interval.
     #[must_use]
     pub fn poll_immediately(self, poll_immediately: bool) -> Self {
         Self { poll_immediately, ..self }
@@ -86,8 +86,8 @@ impl PollingStrategy {
     /// Waits until the next poll. A wait that the source asked for has precedence over a wake.
     async fn wait(&mut self) {
         let sleep = tokio::time::sleep(self.delay());
-        let hears = self.retry_after.is_none() && !self.looks_again;
-        let wake = self.wake.as_mut().filter(|_| hears);
+        let accepts_wakes = self.retry_after.is_none() && !self.looks_again;
+        let wake = self.wake.as_mut().filter(|_| accepts_wakes);
         let woken = async {
             let Some(wake) = wake else { return std::future::pending().await };
             if wake.changed().await.is_err() {

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::setting::Setting;
 use super::strategy::{FatalTriggerError, TriggerStrategy};
+use super::strategy_context::StrategyContext;
 
-/// Makes the strategy of one schedule. Called again after a panic of the strategy or a change of its trigger.
-pub type Factory = dyn Fn(&Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> + Send + Sync;
+/// Function that makes the strategy of one schedule. It is called again after a panic of the strategy or a change of
+/// its trigger.
+pub type Factory = dyn Fn(&StrategyContext) -> anyhow::Result<Box<dyn TriggerStrategy>> + Send + Sync;
 
-/// Factories by the name that `{type: custom, name: …}` uses. It is a value that the caller passes to a fleet, so that
-/// two fleets in one program do not change each other's types.
+/// Factories by the name that `{type: custom, name: …}` uses. The caller passes a registry to each fleet, so that two
+/// fleets in one program do not change each other's types.
 #[derive(Clone, Default)]
 pub struct Registry {
     factories: BTreeMap<String, Arc<Factory>>,
@@ -24,12 +25,12 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Adds a factory; the last one under a name counts.
+    /// Adds a factory, and replaces an earlier factory with the same name.
     #[must_use]
     pub fn with(
         mut self,
         name: impl Into<String>,
-        factory: impl Fn(&Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> + Send + Sync + 'static,
+        factory: impl Fn(&StrategyContext) -> anyhow::Result<Box<dyn TriggerStrategy>> + Send + Sync + 'static,
     ) -> Self {
         self.factories.insert(name.into(), Arc::new(factory));
         self
@@ -40,12 +41,16 @@ impl Registry {
         self.factories.keys().map(String::as_str).collect()
     }
 
-    pub(super) fn create(&self, name: &str, setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
+    pub(super) fn create(
+        &self,
+        name: &str,
+        context: &StrategyContext,
+    ) -> anyhow::Result<Box<dyn TriggerStrategy>> {
         let Some(factory) = self.factories.get(name) else {
             let known = if self.factories.is_empty() { "none" } else { &self.registered().join(", ") };
-            let message = format!("no trigger is registered under the name {name:?}; there is {known}");
+            let message = format!("no trigger is registered under the name {name:?}; registered: {known}");
             return Err(FatalTriggerError(message).into());
         };
-        factory(setting)
+        factory(context)
     }
 }

@@ -1,4 +1,4 @@
-//! The interface of a trigger to the runner: it waits, and passes on tasks.
+//! The interface between a strategy and its runner: the strategy waits, and passes on tasks.
 
 use std::time::Duration;
 
@@ -6,25 +6,26 @@ use async_trait::async_trait;
 pub use cowhand_core::trigger::Task;
 use tokio::sync::watch;
 
-/// *When*: a strategy owns timing and shutdown, and does not know agents or jobs.
+/// *When* a schedule fires: a strategy is responsible for timing and shutdown, and does not know agents or jobs.
 ///
 /// The runner dispatches all returned tasks, in order, before the next call. The `source_id` of a task is unique, so
-/// that none is dispatched twice. `next_tasks` may be dropped while it waits.
+/// that no task is dispatched twice. `next_tasks` may be dropped while it waits.
 #[async_trait]
 pub trait TriggerStrategy: Send + Sync {
     /// Waits for tasks. An empty list is a valid answer: the runner calls again.
     ///
-    /// An error is logged and shown, and the runner calls again after a pause; [`FatalTriggerError`] ends that. Once
-    /// `shutdown` is true, or its sender is dropped, the call returns `Ok(vec![])` without delay; [`stopped`] waits for that.
+    /// An error is logged and shown, and the runner calls again after a pause. After a [`FatalTriggerError`] the runner
+    /// ends. Once `shutdown` is true, or its sender is dropped, the call returns `Ok(vec![])` without delay;
+    /// [`stopped`] waits for that moment.
     async fn next_tasks(&mut self, shutdown: &watch::Receiver<bool>) -> anyhow::Result<Vec<Task>>;
 
-    /// Returns whether each answer is a complete list. Then a task that disappears and comes back is a new one.
+    /// Returns whether each answer is a complete list. If so, a task that disappears and comes back is a new task.
     fn is_listing(&self) -> bool {
         false
     }
 }
 
-/// *What*: a source owns the call to the outside, and does not know timing.
+/// *What* a schedule fires for: a source makes the requests to the outside, and does not know timing.
 #[async_trait]
 pub trait TaskSource: Send + Sync {
     /// Returns everything that exists now, the oldest first. The future is dropped when the fleet stops.
@@ -34,7 +35,7 @@ pub trait TaskSource: Send + Sync {
     fn source_type(&self) -> &'static str;
 }
 
-/// Waits until the shutdown is signalled, also if that was earlier, or until its sender is dropped.
+/// Waits until the shutdown is signalled or its sender is dropped. Returns at once if that has already happened.
 pub async fn stopped(shutdown: &watch::Receiver<bool>) {
     // An error means that the sender was dropped.
     let _ = shutdown.clone().wait_for(|stop| *stop).await;
@@ -44,13 +45,14 @@ pub fn is_stopped(shutdown: &watch::Receiver<bool>) -> bool {
     *shutdown.borrow() || shutdown.has_changed().is_err()
 }
 
-/// An error that another try cannot fix, so that a person has to act. Anywhere in the chain of an error, it puts the
-/// schedule into the state `error` with this reason.
+/// An error that another try cannot fix, so that a person has to act. If an error has it as its context or as a cause,
+/// the schedule gets the state `error` with this reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FatalTriggerError(pub String);
 
-/// A wait that the outside asked for. Anywhere in the chain of an error, it replaces any other wait.
+/// A wait that the polled system asked for. If an error has it as its context or as a cause, it replaces any other
+/// wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("asked to wait {}s", .0.as_secs())]
 pub struct RetryAfter(pub Duration);
@@ -60,7 +62,7 @@ pub fn marker<T: std::error::Error + Send + Sync + 'static>(error: &anyhow::Erro
     error.downcast_ref().or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
 }
 
-/// Marks an error of a strategy that waits by itself before the next try, so that the runner does not wait.
+/// Marker of an error of a strategy that waits by itself before the next try, so that the runner does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch")]
 pub struct Paced;

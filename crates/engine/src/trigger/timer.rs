@@ -1,7 +1,8 @@
-//! Clock triggers, and triggers that only a person or delivery fires, as strategies: core computes, the clock waits.
+//! Strategies for triggers that the clock fires, and for triggers that only a person or a delivery fires. Core computes
+//! the due times, and the clock waits for them.
 //!
-//! A fleet does not use this for its schedules, because the plan handles all of them in one place. It is for programs
-//! that have a trigger and no fleet.
+//! A fleet does not use this strategy for its schedules, because the plan handles all of them in one place. The
+//! strategy is for programs that have a trigger and no fleet.
 
 use async_trait::async_trait;
 use cowhand_core::plan::{Action, Snapshot, plan};
@@ -11,8 +12,8 @@ use cowhand_core::trigger::FiringContext;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::setting::Setting;
 use super::strategy::{FatalTriggerError, Task, TriggerStrategy, stopped};
+use super::strategy_context::StrategyContext;
 use cowhand_system::clock::Clock;
 
 /// All due times of one schedule. An interval is counted from the time at which its task was passed on.
@@ -24,19 +25,19 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Arms the schedule now. A trigger that the clock does not fire never fires by itself.
+    /// Creates a timer that is armed now. A trigger that the clock does not fire never fires by itself.
     pub fn new(agent: Agent, schedule: Schedule, clock: Clock) -> Self {
         let record = ScheduleRecord::new(&agent.name, &schedule, clock.now());
         let roster = Roster::of(vec![Agent { schedules: vec![schedule], ..agent }]);
         Self { clock, roster, record }
     }
 
-    pub(super) fn of(setting: &Setting) -> anyhow::Result<Self> {
-        let roster = setting.roster();
+    pub(super) fn of(context: &StrategyContext) -> anyhow::Result<Self> {
+        let roster = context.roster();
         let (agent, schedule) = roster
-            .schedule(setting.schedule_id())
+            .schedule(context.schedule_id())
             .ok_or_else(|| FatalTriggerError("the fleet no longer has this schedule".to_owned()))?;
-        Ok(Self::new(agent.clone(), schedule.clone(), setting.clock().clone()))
+        Ok(Self::new(agent.clone(), schedule.clone(), context.clock().clone()))
     }
 
     async fn next(&mut self) -> Vec<Task> {

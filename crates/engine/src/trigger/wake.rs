@@ -25,7 +25,7 @@ impl Wakes {
         all.entry(repository.to_lowercase()).or_default().subscribe()
     }
 
-    /// Signals a change. If nothing polls the repository, the signal is dropped.
+    /// Signals a change. If no strategy polls the repository, the signal is dropped.
     pub fn wake(&self, repository: &str) {
         let all = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wake) = all.get(&repository.to_lowercase()) {
@@ -33,7 +33,7 @@ impl Wakes {
         }
     }
 
-    /// Returns how long a schedule has to wait for its next wake; `None` if one is already to come.
+    /// Returns how long a schedule has to wait for its next wake; `None` if a wake is already planned.
     pub fn turn(&self, schedule: ScheduleId) -> Option<Duration> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Displays text from outside: a line of a job's output, and text that is shown beside cowhand's own.
+//! Displays text from outside: a line of a job's output, and text that is shown beside cowhand's own text.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::style::{BAD, BUSY, FAINT, GOOD, styled};
 
-/// Returns the first non-empty line of a text, shortened to `longest`. If there is more, it ends in `…`.
+/// Returns the first non-empty line of a text, shortened to `longest`. If text is left out, the line ends in `…`.
 pub fn one_line(text: &str, longest: usize) -> String {
     let text = plain(text);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -21,14 +21,14 @@ pub fn one_line(text: &str, longest: usize) -> String {
     short
 }
 
-/// Joins all lines of a text to one.
+/// Joins all lines of a text to one line.
 pub fn whole(text: &str) -> String {
     let text = plain(text).replace('\t', " ");
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
 }
 
-/// Folds a whole text into one line, for a person who decides about it: line breaks and control characters are shown,
-/// blanks cannot push anything out of sight, and the number of omitted characters is stated.
+/// Folds a whole text into one line, for a person who decides about the text. Line breaks and control characters are
+/// shown, many blanks become one, and the number of omitted characters is stated.
 pub fn folded(text: &str, longest: usize) -> String {
     let mut visible = String::new();
     for c in text.chars() {

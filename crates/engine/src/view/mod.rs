@@ -1,8 +1,8 @@
 //! Files for people: `jobs/<id>.yaml`, `jobs/<id>/output.log` and `state.yaml`, for `cat`, `grep` and `tail -f`.
 //!
 //! They are views of the store. If the event log has a change of a job, its files are written again; they are never
-//! read back. A job that was pruned according to the log loses all its files here, including those that an interrupted
-//! prune, or one on another machine, left.
+//! read back. If a job was pruned according to the log, all its files are removed here, including files that an
+//! interrupted prune, or a prune on another machine, left.
 
 pub mod line;
 pub mod output;
@@ -43,7 +43,7 @@ pub struct Views {
     behind: BTreeMap<JobId, Change>,
     /// Jobs that were removed according to the log since the last call of [`Self::take_removed`].
     removed: Vec<JobId>,
-    /// True if the delay was logged.
+    /// True if it was logged that files are not up to date.
     is_delay_logged: bool,
     /// Redactor for the secrets of the current config.
     redactor: Arc<Redactor>,
@@ -53,18 +53,18 @@ pub struct Views {
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Write,
-    /// The job was pruned after this number of attempts, each of which may have left files.
+    /// The job was pruned after this number of attempts. Each attempt may have left files.
     Remove(u32),
 }
 
-/// Number of the newest jobs of which missing or changed files are written again at each start.
+/// Number of the newest jobs whose missing or changed files are written again at each start.
 const MAX_MENDED_JOBS: u32 = 200;
 /// Number of events that are read at once.
 const EVENTS_PER_READ: u32 = 500;
 
 impl Views {
     pub fn new(state: StateFolder, started_at: Timestamp) -> Self {
-        // If the cursor cannot be read, more is written than necessary, which is harmless.
+        // If the cursor cannot be read, more files are written than necessary, which is harmless.
         let cursor =
             fs::read_to_string(state.path().join(VIEW_CURSOR)).ok().and_then(|text| text.trim().parse().ok());
         let (cursor, behind, redactor) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
@@ -83,7 +83,7 @@ impl Views {
     }
 
     /// Restores files that somebody deleted or changed, and writes the changes since the last run.
-    pub async fn mend(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
+    pub async fn repair(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         for job in store.jobs(JobFilter::default(), MAX_MENDED_JOBS).await? {
             let mut log = OutputLog::new(&self.state, job.id());
@@ -91,7 +91,7 @@ impl Views {
                 && !log.exists()
                 && let Err(error) = log.catch_up()
             {
-                warn!(job = %job.id(), "its output.log cannot be written: {error}");
+                warn!(job = %job.id(), "cannot write its output.log: {error}");
             }
             let id = job.id().clone();
             let record = JobFile::of(store, job).await?;
@@ -103,7 +103,7 @@ impl Views {
         state::write(self, store, &fleet.roster, now).await
     }
 
-    /// Writes each job with an event since the last call; does nothing if there was none.
+    /// Writes each job with an event since the last call. Does nothing if there was no event.
     pub async fn catch_up(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         if store.last_event().await? == self.cursor && self.behind.is_empty() {
@@ -137,7 +137,8 @@ impl Views {
         Ok(())
     }
 
-    /// Writes the jobs of a schedule that adopted those of an earlier name, because there is no event for each of them.
+    /// Writes the jobs of a schedule that adopted the jobs of its earlier name, because there is no event for each of
+    /// these jobs.
     async fn rename(
         &mut self,
         store: &Store,
@@ -159,7 +160,8 @@ impl Views {
         }
     }
 
-    /// Writes or removes the files of one job. Errors with files are put off; only errors of the store are returned.
+    /// Writes or removes the files of one job. A change that fails because of a file is tried again later; only errors
+    /// of the store are returned.
     async fn change(&mut self, store: &Store, id: JobId, change: Change) -> anyhow::Result<()> {
         let result = match (store.job(id.clone()).await?, change) {
             (Some(job), _) => self.write_job(&id, &JobFile::of(store, job).await?),
@@ -176,7 +178,7 @@ impl Views {
         Ok(())
     }
 
-    /// Keeps a failed change for the next call. The delay is logged once, until no change is pending any more.
+    /// Keeps a failed change for the next call. Only the first failure is logged, until no change is pending any more.
     fn put_off(&mut self, id: JobId, change: Change, error: &anyhow::Error) {
         if !std::mem::replace(&mut self.is_delay_logged, true) {
             warn!(job = %id, "its files are not up to date and are tried again: {error:#}");
@@ -249,7 +251,7 @@ fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
     write_whole(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Replaces a file atomically: a reader sees the old file or the new one. A missing folder is created.
+/// Replaces a file atomically: a reader sees the old file or the new file. A missing folder is created.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = match tempfile::NamedTempFile::new_in(folder) {
@@ -268,7 +270,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Literal text, apart from the indentation that the document lost.
+    /// The literal text of the documentation, apart from the indentation that the document lost.
     const DOCUMENTED: &str = r#"id: job-2024-01-19-abc123
 agent: bragdoc-marketer
 schedule: daily-analytics
@@ -320,7 +322,7 @@ output_file: job-2024-01-19-abc123.jsonl
         let views = Views::new(state, Timestamp::UNIX_EPOCH);
         views.write_job(&record.id.clone(), &JobFile { job: record.clone(), cancellation: None }).unwrap();
         let text = fs::read_to_string(views.state.view(&record.id)).unwrap();
-        // Quotes are optional; cowhand's own fields come after the documented ones.
+        // Quotes are optional; cowhand's own fields come after the documented fields.
         assert!(text.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{text}");
     }
 }

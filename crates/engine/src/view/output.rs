@@ -67,7 +67,7 @@ impl OutputLog {
         Ok(found.is_ok_and(|found| found.ino() == own.ino() && found.len() == state.bytes))
     }
 
-    /// Writes the log from the beginning. The new file replaces the old one atomically.
+    /// Writes the log from the beginning. The new file replaces the old file atomically.
     fn begin(&self, jsonl: File) -> io::Result<LogState> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let (log, path) = NamedTempFile::new_in(&self.folder)?.into_parts();

@@ -1,4 +1,4 @@
-//! Simulated time on both databases: what fires when, with suspension, clock changes and restarts.
+//! Simulated time on both databases: the firings and their times, with suspension, clock changes and restarts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -129,7 +129,7 @@ impl Story {
             node: "node",
             lease,
             prewarm_cgroup: &|| (),
-            holds: &|_| false,
+            supervises: &|_| false,
             begin: &mut begin,
         };
         let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();
@@ -289,7 +289,7 @@ async fn a_firing_that_waited_for_its_hours_says_so(database: &str) {
     let poll = r#"{"type":"interval","interval":"5m","active_hours":{"start":"12:00","end":"13:00"}}"#;
     for (changed, expected) in [
         (false, format!("{HOURS} to open")),
-        (true, format!("{HOURS}, which has been changed and does not close the time any more")),
+        (true, format!("{HOURS}, which was changed and no longer excludes this time")),
     ] {
         let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", poll)]).await;
         story.until("2026-01-05T11:00:00Z").await;
@@ -359,7 +359,7 @@ async fn often_daily_and_weekly_side_by_side(database: &str) {
     assert_eq!(of("often").len(), 11);
 }
 
-/// On a Monday morning with two places: a job without a place waits for one, and the webhook never fires by the clock.
+/// On a Monday morning with two places: a job without a place waits for a place, and the clock never fires the webhook.
 async fn the_documented_agent_with_five_schedules(database: &str) {
     let schedules = [
         ("health-check", EVERY),
@@ -381,7 +381,7 @@ async fn the_documented_agent_with_five_schedules(database: &str) {
     assert_eq!(of("deploy"), [] as [&str; 0]);
 }
 
-/// Later due times coalesce earlier ones, and the wait still counts from the first.
+/// Later due times coalesce earlier due times, and the wait still counts from the first due time.
 async fn a_wait_counts_from_the_first_due_time(database: &str) {
     let schedules = [
         ("s", r#"{"type":"cron","cron":"1-59 10 * * *"}"#),
@@ -421,11 +421,11 @@ async fn each_misfire_policy_after_a_restart(database: &str) {
     }
 }
 
-/// The reason is that of the policy that decided, whatever the config says later.
+/// The reason names the policy that decided, even if the config is changed later.
 async fn a_missed_firing_keeps_its_reason(database: &str) {
     for (policy, reason) in [
         (r#""misfire":"run_all","max_lateness":"90s""#, "; it was late by more than `max_lateness` (1m 30s)"),
-        (r#""misfire":"skip","max_lateness":"90s""#, "; `misfire: skip` does not make up for it"),
+        (r#""misfire":"skip","max_lateness":"90s""#, "; `misfire: skip` drops missed firings"),
     ] {
         let hourly = format!(r#"{{"type":"cron","expression":"0 * * * *",{policy}}}"#);
         let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", &hourly)]).await;

@@ -1,4 +1,4 @@
-//! Notification of readers of the event log, so that they need not poll.
+//! Notifies the readers of the event log, so that they need not poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,17 @@ use tokio::sync::{Mutex, watch};
 
 use crate::{Database, Store};
 
-/// Time between two polls of PostgreSQL for events of other processes. One reader polls for all.
+/// Time between two polls of PostgreSQL for events of other processes. One reader polls for all readers.
 const POSTGRES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which readers of SQLite read again. Only one process writes, so this matters only if that rule is broken.
+/// Time after which readers of SQLite read again. Only one process writes to SQLite, so this poll matters only if that
+/// rule is broken.
 const SQLITE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The newest event that this process knows.
 #[derive(Debug, Clone)]
 pub(crate) struct Committed {
-    /// Number of that event, 0 before the first.
+    /// Number of that event; 0 before the first event.
     newest: watch::Sender<i64>,
     /// Lock of the reader that polls for all readers.
     poll_lock: Arc<Mutex<()>>,
@@ -44,7 +45,7 @@ impl Store {
         *self.committed.newest.borrow()
     }
 
-    /// Returns when there is an event after this one, or when it is time to look again.
+    /// Waits until there is an event after this one, or until it is time to look again.
     pub async fn changed(&self, after: i64) {
         let mut newest = self.committed.newest.subscribe();
         // The caller reads in both cases.
@@ -54,7 +55,7 @@ impl Store {
         }
     }
 
-    /// Polls for all waiting readers; when this reader ends, the next one takes over.
+    /// Polls for all waiting readers. When this reader ends, the next reader takes over.
     async fn poll_for_events(&self) {
         if matches!(self.database, Database::Sqlite { .. }) {
             return tokio::time::sleep(SQLITE_POLL_INTERVAL).await;

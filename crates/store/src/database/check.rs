@@ -1,4 +1,4 @@
-//! Checks whether a store could be opened, without changing it: another process may use it.
+//! Checks whether a store can be opened, without changing it, because another process may use it.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -13,9 +13,9 @@ use super::open;
 use crate::Store;
 
 impl Store {
-    /// Fails if `location` cannot be opened: its server does not answer, or a newer version wrote it. A missing file
-    /// is no error, since opening creates it.
-    pub async fn check_place(location: &str) -> Result<(), StoreError> {
+    /// Fails if `location` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is
+    /// not an error, because opening creates it.
+    pub async fn check_location(location: &str) -> Result<(), StoreError> {
         let open_error = |location: String| {
             move |why: sqlx::Error| StoreError::Open { location, why: open::server_message(&why) }
         };

@@ -13,7 +13,7 @@ use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
 use super::dialect::{Statement, statements};
 use super::error::StoreError;
 use super::event_log::NewEvent;
-use super::server::before_timeout;
+use super::server::with_statement_timeout;
 
 statements! {
     DATABASE_CLOCK = sqlite "select null as now"
@@ -28,7 +28,7 @@ pub(crate) struct Tx<'c> {
     pub(crate) events: Vec<NewEvent>,
     /// Actor on whose behalf the verb runs.
     pub(crate) actor: Option<Actor>,
-    /// Time of the call; none if the store has no clock.
+    /// Time of the call; `None` if the store has no clock.
     call_time: Option<Moment>,
 }
 
@@ -69,8 +69,8 @@ impl<'c> Tx<'c> {
         Moment { wall: now, boot: self.call_time.and_then(|time| time.boot) }
     }
 
-    /// Returns the time for leases: nodes that share a database have only the clock of the database in common. A time
-    /// without a boot clock is used as it is.
+    /// Returns the time for leases. On PostgreSQL this is the time of the database, because nodes that share a database
+    /// have no other clock in common. If the store has no clock, `now` is used.
     pub(crate) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
         let uses_database_clock =
             matches!(self.connection, Connection::Postgres(_)) && self.call_time.is_some();
@@ -91,7 +91,7 @@ impl<'c> Tx<'c> {
             Connection::Sqlite(c) => {
                 bind_sqlite(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
             }
-            Connection::Postgres(c) => before_timeout(bind_postgres(sql, args).execute(&mut **c))
+            Connection::Postgres(c) => with_statement_timeout(bind_postgres(sql, args).execute(&mut **c))
                 .await
                 .map(|done| done.rows_affected()),
         };
@@ -104,7 +104,7 @@ impl<'c> Tx<'c> {
                 .fetch_all(&mut **c)
                 .await
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect()),
-            Connection::Postgres(c) => before_timeout(bind_postgres(sql, args).fetch_all(&mut **c))
+            Connection::Postgres(c) => with_statement_timeout(bind_postgres(sql, args).fetch_all(&mut **c))
                 .await
                 .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect()),
         };
@@ -120,13 +120,15 @@ impl<'c> Tx<'c> {
         use sqlx::{Executor, SqlSafeStr};
         let prepared = match &mut self.connection {
             Connection::Sqlite(c) => c.prepare(sql.sqlite.into_sql_str()).await.map(drop),
-            Connection::Postgres(c) => before_timeout(c.prepare(sql.postgres.into_sql_str())).await.map(drop),
+            Connection::Postgres(c) => {
+                with_statement_timeout(c.prepare(sql.postgres.into_sql_str())).await.map(drop)
+            }
         };
         prepared.map_err(|error| StoreError::statement(sql.name, error))
     }
 }
 
-/// Value of a statement's argument. A null also has a type, which PostgreSQL requires.
+/// Value of a statement's argument. A null has a type too, because PostgreSQL requires it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Arg {
     Int(Option<i64>),

@@ -8,9 +8,9 @@ pub(crate) struct Statement {
     pub(crate) postgres: &'static str,
 }
 
-/// Declares statements and lists them all, so that none can be forgotten when every one is prepared in a test.
+/// Declares statements and lists all of them, so that the test that prepares every statement forgets none.
 ///
-/// - `same "…"`: one text for both, or `same (…)` for one that a macro puts together;
+/// - `same "…"`: one text for both databases, or `same (…)` for a text that a macro builds;
 /// - `locked "…"`: a read whose row is written next. SQLite has one writer at a time; PostgreSQL locks the row;
 /// - `sqlite "…" postgres "…"`: two texts.
 macro_rules! statements {

@@ -1,4 +1,4 @@
-//! Errors of the store, with what to do.
+//! Errors of the store, with the next step for the user.
 
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::JobChangeRefused;
@@ -11,31 +11,32 @@ pub enum StoreError {
     #[error("cannot open the store at {location}: {why}")]
     Open { location: String, why: String },
     #[error(
-        "the store at {location} is empty, which cowhand never leaves behind: its history is lost; `cowhand restore FILE` \
-         brings a backup back, or move the file away to begin with an empty history"
+        "the store at {location} is an empty file: its history is lost. Restore a backup with `cowhand restore \
+         FILE`, or move the file away to start with an empty history"
     )]
     Empty { location: String },
     #[error(
-        "cannot open the store at {location}: it is damaged: {why}; `cowhand restore FILE` brings a backup back, or move the file away to \
-         begin with an empty history"
+        "cannot open the store at {location}: it is damaged: {why}. Restore a backup with `cowhand restore FILE`, \
+         or move the file away to start with an empty history"
     )]
     DamagedFile { location: String, why: String },
     #[error(
-        "the store is damaged: {0}; `cowhand stop --keep-agents` ends the daemon, `cowhand restore FILE` brings a \
-         backup back"
+        "the store is damaged: {0}. Stop the daemon with `cowhand stop --keep-agents`, then restore a backup with \
+         `cowhand restore FILE`"
     )]
     Damaged(String),
     #[error(
-        "{location} {how} while it was in use, so nothing is accepted that would be lost; `cowhand backup FILE` saves what \
-         the daemon still has, then `cowhand stop --keep-agents`, `cowhand restore FILE` and `cowhand start -d`"
+        "{location} {how} while it was in use, so the daemon accepts no new work. Save the data that the daemon \
+         still has with `cowhand backup FILE`, then run `cowhand stop --keep-agents`, `cowhand restore FILE` and \
+         `cowhand start -d`"
     )]
     Replaced { location: String, how: String },
     #[error(
-        "cannot reach {location}: permission denied, so nothing is accepted that could be lost; {advice}. Running agents go on, \
-         and the daemon goes on by itself as soon as it reaches the file"
+        "cannot open {location}: permission denied. The daemon accepts no new work until it can; {advice}. Running \
+         agents continue, and the daemon continues by itself as soon as it can open the file"
     )]
     Unreachable { location: String, advice: String },
-    #[error("the store is PostgreSQL: `pg_dump` makes a backup of it, `pg_restore` brings it back")]
+    #[error("the store is PostgreSQL: make a backup with `pg_dump` and restore it with `pg_restore`")]
     NoCopy,
     #[error(
         "the store at {location} was written by a newer cowhand (migration {found}; this one knows up to {known}); \
@@ -44,7 +45,7 @@ pub enum StoreError {
     Newer { location: String, found: i64, known: i64 },
     #[error(
         "the PostgreSQL server of the store, {location}, does not answer ({why}); check that it runs and can be reached from \
-         here. Running agents go on, and a daemon goes on by itself as soon as it answers"
+         here. Running agents continue, and the daemon continues by itself as soon as the server answers"
     )]
     Away { location: String, why: String },
     #[error(
@@ -72,7 +73,7 @@ pub enum StoreError {
     #[error("the store refused {statement}: {source}")]
     Statement { statement: &'static str, source: sqlx::Error },
     #[error(
-        "the store holds something that cowhand did not write: {what}; `cowhand restore FILE` brings a backup back"
+        "the store contains a value that cowhand cannot read: {what}. Restore a backup with `cowhand restore FILE`"
     )]
     Unreadable { what: String },
     #[error("there is no job {0}")]
@@ -81,9 +82,9 @@ pub enum StoreError {
     NoSchedule(ScheduleId),
     #[error(transparent)]
     Refused(#[from] JobChangeRefused),
-    #[error("no free job id was found in {0} draws")]
+    #[error("no free job id was found in {0} tries")]
     NoFreeId(usize),
-    #[error("a verb of the store panicked; nothing of it was written")]
+    #[error("a verb of the store panicked; its changes were not written")]
     Panicked,
     #[error("the store is closed")]
     Closed,
@@ -135,7 +136,7 @@ fn has_sqlite_code(error: &(dyn std::error::Error + 'static), codes: &[i32]) -> 
             }
             _ => None,
         };
-        // The low byte is the primary code, the rest is the extended code.
+        // The low byte is the primary code. The other bytes belong to the extended code.
         let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
         if code.is_some_and(|code| codes.contains(&code)) {
             return true;

@@ -32,14 +32,15 @@ impl NewEvent {
 }
 
 impl Tx<'_> {
-    /// Writes the recorded events and returns the number of the last one, or 0. It is the last step of a transaction.
+    /// Writes the recorded events, as the last step of a transaction. Returns the number of the last event; 0 if there
+    /// are no events.
     pub(crate) async fn write_events(&mut self) -> Result<i64, StoreError> {
         let events = std::mem::take(&mut self.events);
         append(self, events).await
     }
 }
 
-/// Appends events and returns the number of the last one, or 0.
+/// Appends events and returns the number of the last event; 0 if there are no events.
 async fn append(tx: &mut Tx<'_>, events: Vec<NewEvent>) -> Result<i64, StoreError> {
     let Ok(count @ 1..) = i64::try_from(events.len()) else { return Ok(0) };
     let row = tx.one(NUMBER_EVENTS, args![count]).await?;
@@ -61,7 +62,7 @@ async fn append(tx: &mut Tx<'_>, events: Vec<NewEvent>) -> Result<i64, StoreErro
 }
 
 impl Store {
-    /// Returns the number of the newest event, or 0.
+    /// Returns the number of the newest event; 0 if there are no events.
     pub async fn last_event(&self) -> Result<i64, StoreError> {
         self.read(|tx| Box::pin(last(tx))).await
     }

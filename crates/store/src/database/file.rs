@@ -45,7 +45,8 @@ impl StoreFile {
         disk_error(&self.files.first()?.0, error)
     }
 
-    /// Fails if writes would be lost after a restart, or if that cannot be determined.
+    /// Fails if the files were removed or replaced, so that writes would be lost after a restart, or if that cannot be
+    /// determined.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.files {
             let how = match FileId::of(path) {
@@ -99,13 +100,14 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates an empty file for the owner only, and removes what an earlier try left. SQLite gives its log the same mode.
+/// Creates an empty file that only the owner can access, and removes files that an earlier try left. SQLite gives its
+/// log the same mode.
 pub fn create(path: &Path) -> io::Result<()> {
     remove(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }
 
-/// Moves a complete database into place, durably.
+/// Renames a complete database to its final path, and syncs the file and its folder.
 pub fn persist(from: &Path, to: &Path) -> io::Result<()> {
     fs::File::open(from)?.sync_all()?;
     fs::rename(from, to)?;

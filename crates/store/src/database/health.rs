@@ -35,10 +35,10 @@ fn server_cause(error: &sqlx::Error, location: impl Fn() -> String) -> Option<St
     }
 }
 
-/// Health of the store, by the results of the last calls.
+/// Health of the store, according to the results of the last calls.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
-    /// Damage that was found. It is permanent.
+    /// Damage that was found. It stays set until the store is opened again.
     damage: OnceLock<String>,
     /// Reason why the last write failed, if the store was the cause.
     write_error: Mutex<Option<String>>,
@@ -70,9 +70,9 @@ impl StoreHealth {
 }
 
 impl Store {
-    /// Returns why nothing can be written, if so: the file was removed or replaced, it is damaged, or the last write
-    /// failed.
-    pub fn trouble(&self) -> Option<String> {
+    /// Returns the reason why nothing can be written, if there is one: the file was removed or replaced, it is damaged,
+    /// or the last write failed.
+    pub fn write_problem(&self) -> Option<String> {
         if let Some(damage) = self.health.damage.get() {
             return Some(damage.clone());
         }
@@ -103,7 +103,7 @@ impl Store {
         }
     }
 
-    /// Writes one row, durably.
+    /// Writes one row and waits for the commit, as a test.
     pub async fn probe_write(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(WRITE_PROBE, args![now]).await.map(drop) }))
             .await

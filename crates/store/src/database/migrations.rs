@@ -1,7 +1,7 @@
 //! The migrations of the schema: for each number one file for SQLite and one for PostgreSQL.
 //!
-//! The list is written out instead of using `sqlx::migrate!`, because the macro makes cargo build sqlx and SQLite a second
-//! time. Files that were released are frozen: sqlx compares their checksums with those in the store.
+//! The list is written by hand instead of with `sqlx::migrate!`, because that macro makes cargo build sqlx and SQLite a
+//! second time. Released files must not change: sqlx compares their checksums with the checksums in the store.
 
 use std::sync::LazyLock;
 
@@ -69,20 +69,20 @@ mod tests {
 
     use super::*;
 
-    /// The list has every file, with the number, the description and the checksum that sqlx reads from the folder.
+    /// The migrators have every file, with the number, the description and the checksum that sqlx reads from the folder.
     #[tokio::test]
     async fn the_migration_list_matches_the_folders() {
-        for (folder, list_query) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
+        for (folder, migrator) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(folder);
             let read = Migrator::new(folder.as_path()).await.unwrap();
-            let stored_columns = |migrator: &Migrator| {
+            let facts = |migrator: &Migrator| {
                 let fact = |migration: &Migration| {
                     let Migration { version, description, checksum, no_tx, .. } = migration.clone();
                     (version, description, checksum, no_tx)
                 };
                 migrator.iter().map(fact).collect::<Vec<_>>()
             };
-            assert_eq!(stored_columns(list_query), stored_columns(&read), "{}", folder.display());
+            assert_eq!(facts(migrator), facts(&read), "{}", folder.display());
         }
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `open`, `check`, `migrations` | open a store and bring its schema up to date; whether that would work |
-//! | `db`, `dialect` | transactions, arguments and rows with one interface for both databases; declaring SQL |
+//! | `open`, `check`, `migrations` | open a store and migrate it; check whether a store can be opened |
+//! | `db`, `dialect` | transactions, arguments and rows with one interface for both databases; declarations of SQL |
 //! | `event_log` | number and write the events of a transaction |
 //! | `writer` | group commit on SQLite |
-//! | `server` | connections to PostgreSQL, and how long a statement may take |
-//! | `changes` | wake those who follow the event log |
-//! | `file`, `health`, `error` | whether the file is still there, whether the store can be written; what can go wrong |
+//! | `server` | connections to PostgreSQL, and the time limit of a statement |
+//! | `changes` | wake readers that follow the event log |
+//! | `file`, `health`, `error` | whether the file still exists; whether the store can be written; the errors |
 //! | `shutdown_limit` | the limit of waits for a server that does not answer, while the daemon ends |
-//! | `latency` | how long reads and writes take |
+//! | `latency` | the latency of reads and writes |
 
 pub(crate) mod changes;
 mod check;

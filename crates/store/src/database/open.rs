@@ -67,12 +67,12 @@ impl Store {
         let file = StoreFile::opened(path).map_err(|error| open_error(&error))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(SQLITE_READERS)
-            // A connection that is opened later would open another file if this one was removed; open connections can
-            // still save it.
+            // If the file is removed, a connection that is opened later would open another file. Connections that are
+            // already open can still read the removed file and save it in a backup.
             .min_connections(SQLITE_READERS)
             .max_lifetime(None)
             .idle_timeout(None)
-            // A file does not disconnect, and testing would cost each read a round trip to its thread.
+            // A connection to a file cannot be lost, and a test would cost each read a round trip to its thread.
             .test_before_acquire(false)
             .connect_with(options.read_only(true))
             .await
@@ -97,7 +97,7 @@ impl Store {
         let migrate = async {
             POSTGRES.run(&mut connection).await.map_err(|error| migration_error(&location, &POSTGRES, &error))
         };
-        // A migration may take long, or wait for one of another node.
+        // A migration may take long, or wait for the migration of another node.
         if POSTGRES.iter().all(|known| applied.contains(&known.version)) {
             within_limit(&location, migrate).await?;
         } else {
@@ -153,7 +153,7 @@ pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection,
     within_limit(&location, connected).await
 }
 
-/// Runs a call to the server while a store is opened. Fails if it takes longer than [`ANSWER_TIMEOUT`].
+/// Runs a call to the server while a store is opened. Fails if the call takes longer than [`ANSWER_TIMEOUT`].
 pub(super) async fn within_limit<T>(
     location: &str,
     call: impl Future<Output = Result<T, StoreError>>,
@@ -195,8 +195,7 @@ pub(crate) fn options(path: &Path) -> SqliteConnectOptions {
         .busy_timeout(ANSWER_TIMEOUT)
 }
 
-/// Creates a store under another name and moves it into place when it is complete, so a killed start leaves no empty
-/// file.
+/// Creates a store under another name and renames it when it is complete, so that a killed start leaves no empty file.
 async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
         location: location.to_owned(),
@@ -214,9 +213,9 @@ async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     file::persist(&new, path).map_err(|error| open_error(&error))
 }
 
-/// Locks the folder, so that no other process migrates the same file; sqlx does this only on PostgreSQL. If the folder
-/// cannot be opened, SQLite reports the error. The file itself is not locked, because closing it would release SQLite's
-/// own locks.
+/// Locks the folder, so that no other process migrates the same file. sqlx has such a lock only on PostgreSQL. If the
+/// folder cannot be opened, SQLite reports the error. The file itself is not locked, because closing it would release
+/// SQLite's own locks.
 async fn lock_folder(file: &Path) -> Option<File> {
     let folder = File::open(file::folder_of(file)).ok()?;
     tokio::task::spawn_blocking(move || folder.lock().ok().map(|()| folder)).await.ok()?

@@ -1,4 +1,4 @@
-//! Connections to a PostgreSQL server, and how long it may take to answer.
+//! Connections to a PostgreSQL server, and the time limits for its answers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use super::error::StoreError;
 use super::health::is_out_of_reach;
 use super::open::ANSWER_TIMEOUT;
 
-/// How long a server may take for one statement. A wait for a lock ends earlier (`lock_timeout`).
+/// Time limit of one statement. A wait for a lock ends earlier (`lock_timeout`).
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time after which a connection that is still refused is an error. The pool alone would try again for longer.
 const REFUSED_AFTER: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A connection of the pool for one call. It goes back to the pool after the call, unless the server is out of reach.
+/// A connection of the pool for one call. It is returned to the pool after the call, unless the server is out of reach.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     connection: Option<PoolConnection<Postgres>>,
@@ -40,7 +40,7 @@ impl ServerConnection {
         Ok(Self { connection: Some(connection), is_out_of_reach: false })
     }
 
-    /// Ends the call. Its result decides whether the connection goes back to the pool.
+    /// Ends the call. Its result decides whether the connection is returned to the pool.
     pub(crate) fn finish<T>(mut self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         self.is_out_of_reach = match &answer {
             Err(StoreError::Connection(source) | StoreError::Statement { source, .. }) => {
@@ -61,8 +61,8 @@ impl Drop for ServerConnection {
         let Some(mut connection) = self.connection.take() else { return };
         match Handle::try_current() {
             Ok(runtime) if !self.is_out_of_reach => {
-                // The call may have an unanswered statement, for example because its caller was dropped. The pool waits
-                // for that answer without a limit. After this timeout the connection is closed.
+                // The call may have a statement without an answer, for example because its caller was dropped. The pool
+                // waits for that answer without a limit. After this timeout the connection is closed.
                 let returned = connection.return_to_pool();
                 runtime.spawn(async move { drop(timeout(ANSWER_TIMEOUT, returned).await) });
             }
@@ -71,8 +71,8 @@ impl Drop for ServerConnection {
     }
 }
 
-/// Waits for the answer to a statement, no longer than the statement may take.
-pub(crate) async fn before_timeout<T>(
+/// Waits for the answer to a statement, at most for [`STATEMENT_TIMEOUT`].
+pub(crate) async fn with_statement_timeout<T>(
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
     timeout(STATEMENT_TIMEOUT, statement).await.unwrap_or_else(|_| {
@@ -83,7 +83,7 @@ pub(crate) async fn before_timeout<T>(
 
 /// Closes the connections, without waiting for a server that does not answer.
 pub(crate) async fn close(pool: &PgPool) {
-    // The server notices connections that are not closed in time when the process ends.
+    // Connections that are not closed in time are closed by the system when the process ends.
     drop(timeout(CLOSE_TIMEOUT, pool.close()).await);
 }
 

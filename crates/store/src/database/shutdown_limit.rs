@@ -10,13 +10,13 @@ use super::error::StoreError;
 
 /// Longest wait for a store that does not answer or cannot be written while the daemon ends, for all calls together.
 pub const SHUTDOWN_STORE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Shortest time for a call after that limit, because the server may answer again.
+/// Shortest time for a call after that limit has passed, because the server may answer again.
 const MIN_CALL_TIME: Duration = Duration::from_millis(200);
 
 /// Limit of waits during a shutdown. All clones of a store share it.
 #[derive(Debug)]
 pub(crate) struct ShutdownLimit {
-    /// Start of the shutdown; none while the daemon runs.
+    /// Start of the shutdown; `None` while the daemon runs.
     ending_since: watch::Sender<Option<Instant>>,
     unanswered: Mutex<UnansweredTime>,
 }
@@ -33,7 +33,7 @@ impl Default for ShutdownLimit {
 struct UnansweredTime {
     /// Time that was counted before `since`.
     earlier: Duration,
-    /// Start of the current count; none while the count is stopped.
+    /// Start of the current count; `None` while the count is stopped.
     since: Option<Instant>,
     /// Number of calls that wait.
     waiting_calls: usize,
@@ -66,12 +66,12 @@ impl UnansweredTime {
     }
 }
 
-/// A call that waits. The time of its wait counts even if its caller drops it. Calls that wait at the same time count
-/// once.
+/// A call that waits. The time of its wait counts even if its caller drops the call. The time of calls that wait at the
+/// same time counts once.
 struct WaitingCall<'a>(&'a ShutdownLimit);
 
 impl<'a> WaitingCall<'a> {
-    /// Starts to count a call. Also returns the time for which the server has not answered so far.
+    /// Starts to count a call. Returns the call, and the time for which the server has not answered so far.
     fn begin(limit: &'a ShutdownLimit) -> (Self, Duration) {
         let mut unanswered = limit.lock();
         unanswered.waiting_calls += 1;
@@ -89,7 +89,7 @@ impl Drop for WaitingCall<'_> {
 }
 
 impl ShutdownLimit {
-    /// Starts the shutdown, which limits all calls, also those that already wait.
+    /// Starts the shutdown, which limits all calls, also calls that already wait.
     pub(crate) fn begin(&self) {
         self.ending_since.send_if_modified(|ending_since| {
             ending_since.replace(ending_since.unwrap_or_else(Instant::now)).is_none()
@@ -106,8 +106,8 @@ impl ShutdownLimit {
         Some(self.lock().length()).filter(|length| !length.is_zero())
     }
 
-    /// Runs a call to the server. During a shutdown, all calls together wait at most [`SHUTDOWN_STORE_TIMEOUT`]; each answer
-    /// restarts that time. The server may still execute a call that is given up.
+    /// Runs a call to the server. During a shutdown, all calls together wait at most [`SHUTDOWN_STORE_TIMEOUT`]. Each
+    /// answer restarts that time. The server may still execute a call that is given up.
     pub(crate) async fn during<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,
@@ -140,7 +140,7 @@ impl ShutdownLimit {
     }
 
     async fn wait_for_limit(&self, started_at: Instant) {
-        // The channel does not close: `self` owns the sender.
+        // The channel does not close, because `self` owns the sender.
         let _ = self.ending_since.subscribe().wait_for(Option::is_some).await;
         let (_call, unanswered) = WaitingCall::begin(self);
         let until = Instant::now() + SHUTDOWN_STORE_TIMEOUT.saturating_sub(unanswered);

@@ -1,8 +1,8 @@
 //! Group commit on SQLite: one writer commits the queued verbs together.
 //!
-//! A sync costs the same for one change as for a hundred. Each verb runs in its own savepoint, unless it is alone, so
-//! that a failure does not affect the others. Callers get an answer only after the commit, and an error if the file was
-//! removed or replaced meanwhile.
+//! A sync costs the same for one change as for a hundred. Each verb runs in its own savepoint, unless it is alone in
+//! the transaction, so that a failure does not affect the other verbs. Callers get an answer only after the commit, and
+//! an error if the file was removed or replaced meanwhile.
 
 use std::panic::AssertUnwindSafe;
 
@@ -95,7 +95,7 @@ async fn run_writer(
         // A failed close loses nothing: every confirmed write is on disk.
         drop(connection.close().await);
     } else {
-        // SQLite would remove the log by its path, which may belong to another database now.
+        // SQLite would remove the file at the path of the log, and that file may belong to another database now.
         std::mem::forget(connection);
     }
     if let Some(reply) = close_reply {
@@ -144,13 +144,13 @@ async fn run_checked(
         }
     };
     match file.check() {
-        // The file was there before the commit, and a changed mode does not affect what is written.
+        // The file existed before the commit, and a changed mode does not affect written data.
         Ok(()) | Err(StoreError::Unreachable { .. }) => Ok(last_event),
         Err(error) => Err(error),
     }
 }
 
-/// Runs verbs in one transaction and returns the number of the last event, or 0.
+/// Runs verbs in one transaction and returns the number of the last event; 0 if there are no events.
 async fn run_in_transaction(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
@@ -176,12 +176,13 @@ async fn run_in_transaction(
 
 /// A queued verb with a result of any type.
 trait Verb: Send {
-    /// Runs the verb. Returns the number of its last event, or 0; none if its changes have to be rolled back.
+    /// Runs the verb. Returns the number of its last event, 0 if it has no events, and `None` if its changes have to be
+    /// rolled back.
     fn run<'r>(
         &'r mut self,
         connection: &'r mut SqliteConnection,
     ) -> futures_util::future::BoxFuture<'r, Option<i64>>;
-    /// Sends the result to the caller. A failed commit is the result of each verb that had succeeded.
+    /// Sends the result to the caller. If the commit failed, each verb that had succeeded gets the error of the commit.
     fn reply(self: Box<Self>, commit_error: Option<&StoreError>);
 }
 

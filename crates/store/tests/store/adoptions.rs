@@ -1,4 +1,4 @@
-//! What a schedule takes over from its former name.
+//! The history that a schedule takes over from its former name.
 
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{JobStatus, NewJob, Outcome};
@@ -46,7 +46,7 @@ async fn a_schedule_that_fired_continues_after_both_histories(db: TestDb) {
     for number in 1..=3 {
         fire_interval(&store, id_of(&old), number).await;
     }
-    // Not said at first, and so begun anew.
+    // The first config does not name the former schedule, so the new schedule starts without its history.
     let new = roster_with_adoption("coder", "new", EVERY, ("coder", "nobody"));
     store.load_schedules(new.clone(), at(10)).await.unwrap();
     fire_interval(&store, id_of(&new), 1).await;
@@ -56,7 +56,7 @@ async fn a_schedule_that_fired_continues_after_both_histories(db: TestDb) {
     assert_eq!(record.interval_count, 3, "{record:?}");
     assert_eq!(store.ledger(id_of(&new), 10).await.unwrap().len(), 3);
     assert!(matches!(fire_interval(&store, id_of(&new), 4).await, Fired::Recorded(Some(_))));
-    // The line may stay.
+    // The key `adopt` may stay in the config.
     store.load_schedules(new.clone(), at(30)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap().len(), 1);
 }
@@ -81,7 +81,7 @@ async fn jobs_of_another_agent_hold_nothing_up(db: TestDb) {
     );
 }
 
-/// Both transactions take locks in one order, so they do not deadlock.
+/// Both transactions take locks in the same order, so they do not deadlock.
 async fn jobs_can_end_during_an_adoption(db: TestDb) {
     let (store, beside) = (db.open().await, db.open().await);
     let mut name = "s0".to_owned();

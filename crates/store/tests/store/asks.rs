@@ -1,4 +1,4 @@
-//! Asks: made by a running attempt, answered once, over when nobody answers or the attempt ends.
+//! Asks: a running attempt makes them, they are answered once, and they end if nobody answers or the attempt ends.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Ask, AskAnswer, AskRefused, AskState, AskStatus, AskSubject, Denial};
@@ -110,7 +110,7 @@ async fn the_end_of_an_attempt_ends_its_asks(db: TestDb) {
     let late = store.answer_ask(open.id.clone(), AskAnswer::Allow { message: None }, at(6)).await.unwrap();
     assert!(matches!(late, AskAnswered::Refused(AskRefused::Over { status: AskStatus::Ended, .. })));
     assert_eq!(store.open_asks(10).await.unwrap(), []);
-    // They go with their job.
+    // Asks are removed with their job.
     store.prune(vec![(job.clone(), RetentionLimit::MaxAge)], at(7)).await.unwrap();
     assert_eq!(store.ask(open.id.clone()).await.unwrap(), None);
     let gone = store.answer_ask(open.id, AskAnswer::Allow { message: None }, at(8)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A job as it is looked back at: what led to it, and each attempt.
+//! The history of a job: its firing and each attempt.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobStatus, NotBegun, Outcome};
@@ -28,7 +28,7 @@ async fn the_history_lists_attempts_in_order(db: TestDb) {
     let history = store.history(id.clone()).await.unwrap().unwrap();
     assert_eq!((history.due, history.attempts), (Some(at(7)), vec![]));
 
-    // One that never began, one that failed, one that is under way.
+    // The first attempt never began, the second failed, and the third runs.
     let epoch = claim(&store, &id, "a", 10).await;
     store.requeue(id.clone(), epoch, NotBegun::Interrupted, at(11)).await.unwrap();
     let epoch = claim(&store, &id, "a", 20).await;

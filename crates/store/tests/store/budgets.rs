@@ -1,4 +1,4 @@
-//! Budgets under load: what is reserved is nobody else's, what is heard is not forgotten.
+//! Budgets under load: an amount is reserved once, and recorded usage is not lost.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,8 @@ async fn spent(store: &Store) -> u64 {
     rows.iter().map(|row| microdollars(row.usage.cost_usd)).sum()
 }
 
-/// The budget of the day is ten dollars, and a job may need three. So three of sixteen concurrent claims start.
+/// The budget of the day is ten dollars, and a job may need three dollars. So three of sixteen concurrent claims
+/// succeed.
 async fn a_reserved_amount_is_not_reserved_again(db: TestDb) {
     let store = db.open().await;
     let agent_budget = Budget { per_job_usd: Some(3.0), ..per_day(10.0) };
@@ -120,7 +121,7 @@ async fn a_reserved_amount_is_not_reserved_again(db: TestDb) {
         }
     }
     assert_eq!(epochs.len(), 3);
-    // They spend less than they might, and that is all that counts then.
+    // The attempts spend less than they reserved. After their end, only their spending counts.
     for (id, epoch) in epochs {
         store.settle(id, epoch, completed(Some(cost(0.5))), Retry::default(), at(2)).await.unwrap();
     }
@@ -156,7 +157,7 @@ async fn two_stores_never_spend_the_same_reserve_twice(db: TestDb) {
                 other => panic!("{other:?}"),
             }
         }
-        // Each spends all that it has reserved: 5 dollars of 15 in each round.
+        // Five attempts of each round spend all that they have reserved: 5 dollars of 15.
         let expected = 15 - 5 * round;
         assert_eq!(running.len(), expected, "round {round}");
         for (number, (store, id, epoch)) in running.into_iter().enumerate() {
@@ -196,10 +197,10 @@ async fn recorded_usage_counts_after_the_node_is_lost(db: TestDb) {
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let epoch = claimed(&store, &first, limits()).await;
     for dollars in [0.5, 1.0, 1.25] {
-        let recorded = store.hear(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
+        let recorded = store.record_usage(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
         assert_eq!(recorded, UsageRecorded::Noted(None));
     }
-    let recorded = store.hear(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
+    let recorded = store.record_usage(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
     assert_eq!(recorded, UsageRecorded::Fenced, "only its own node is believed");
     assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)), "it is still reserved");
     let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
@@ -237,11 +238,11 @@ async fn reservations_follow_the_cost_of_earlier_attempts(db: TestDb) {
     for _ in 0..6 {
         jobs.push(add(&store, hand_job()).await);
     }
-    // Nobody knows what one costs: it has all of the day to itself.
+    // The cost of an attempt is unknown, so the first one reserves the whole budget of the day.
     let epoch = claimed(&store, &jobs[0], limits()).await;
     assert!(matches!(claim(&store, &jobs[1], limits()).await, Claim::OverBudget(_)));
     store.settle(jobs[0].clone(), epoch, completed(Some(cost(1.0))), Retry::default(), at(2)).await.unwrap();
-    // Four dollars are left, for four like that.
+    // Four dollars are left, which is enough for four attempts with the same cost.
     for id in &jobs[1..5] {
         claimed(&store, id, limits()).await;
     }
@@ -282,7 +283,7 @@ async fn an_unreported_cost_is_assumed(db: TestDb) {
     let jobs = store.spent_on_jobs(at(0), at(1_000_000), 10).await.unwrap();
     let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();
     assert_eq!(of_jobs, [(second, 3_000_000), (first, 1_000_000)]);
-    // What is assumed says nothing about what the next one will need.
+    // An assumed cost does not count as the highest cost of an attempt.
     let agent = Agent { budget: per_day(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
     let (_, dearest) = ledger.agents[&"coder".parse().unwrap()];
@@ -309,20 +310,20 @@ async fn a_running_attempt_learns_which_budget_it_exceeds(db: TestDb) {
     let (first, second) = (add(&store, job_of("a")).await, add(&store, job_of("b")).await);
     let one = claimed(&store, &first, limits()).await;
     let two = claimed(&store, &second, limits()).await;
-    let hear = async |id: &JobId, epoch, dollars| match store
-        .hear(id.clone(), epoch, cost(dollars), Some(limits()))
+    let record = async |id: &JobId, epoch, dollars| match store
+        .record_usage(id.clone(), epoch, cost(dollars), Some(limits()))
         .await
         .unwrap()
     {
         UsageRecorded::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
         UsageRecorded::Fenced => panic!("{id} is not ours"),
     };
-    assert_eq!(hear(&first, one, 0.999_999).await, None);
-    assert_eq!(hear(&first, one, 1.0).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_000)));
-    // It did not stop at once, and the other one pays for that.
-    assert_eq!(hear(&first, one, 1.5).await.map(|over| over.1), Some(BudgetWindow::Job));
-    assert_eq!(hear(&second, two, 0.4).await, None);
-    assert_eq!(hear(&second, two, 0.5).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_000_000)));
+    assert_eq!(record(&first, one, 0.999_999).await, None);
+    assert_eq!(record(&first, one, 1.0).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_000)));
+    // The first attempt did not stop at once, so less is left for the second attempt.
+    assert_eq!(record(&first, one, 1.5).await.map(|over| over.1), Some(BudgetWindow::Job));
+    assert_eq!(record(&second, two, 0.4).await, None);
+    assert_eq!(record(&second, two, 0.5).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_000_000)));
 }
 
 fn failed(message: &str, breaker: Breaker) -> Settlement {
@@ -369,14 +370,14 @@ async fn a_schedule_that_keeps_failing_pauses(db: TestDb) {
         events.iter().filter(|event| matches!(event.fact, Fact::SchedulePaused { .. })).collect();
     assert_eq!(pause_events.len(), 1);
     assert_eq!(pause_events[0].fact, Fact::SchedulePaused { reason, until });
-    // The pause outlives a reload and the process.
+    // The pause continues after a reload and after a restart of the process.
     store.load_schedules(roster(&[HOURLY]), at(4)).await.unwrap();
     let again = db.open().await;
     assert_eq!(again.schedule(schedule).await.unwrap().unwrap().state, paused);
     assert!(!store.resume(schedule, until - SignedDuration::from_secs(1)).await.unwrap());
     assert!(store.resume(schedule, until).await.unwrap());
     assert!(!store.resume(schedule, until).await.unwrap(), "once");
-    // The probe fails, and the next one does not.
+    // The first probe fails, and the second one completes.
     fire_and_settle(&store, schedule, 1_000, failed("something else", breaker)).await;
     let ScheduleState::Paused { until, .. } = store.schedule(schedule).await.unwrap().unwrap().state else {
         panic!("it goes on")
@@ -406,7 +407,7 @@ async fn a_completed_job_by_hand_ends_the_pause(db: TestDb) {
     let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
     store.settle(job.id().clone(), epoch, completed(None), Retry::default(), at(3)).await.unwrap();
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
-    // And the other way: a person who says so.
+    // A person can also end the pause with `enable`.
     fire_and_settle(&store, schedule, 5, failed("no", breaker)).await;
     assert!(store.enable(schedule, at(6)).await.unwrap());
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
@@ -455,7 +456,7 @@ async fn items_and_jobs_have_their_sums(db: TestDb) {
     assert_eq!(seen, [("a", 3_000_000, 1), ("a", 1_000_000, 1)]);
 }
 
-/// A job that used a tool before it was parked does not count as empty, even if its last attempt used none.
+/// A job that used a tool before it was parked does not count as empty, even if its last attempt used no tool.
 async fn a_job_counts_as_empty_only_if_no_attempt_acted(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };

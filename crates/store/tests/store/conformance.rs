@@ -1,4 +1,4 @@
-//! Every verb, one story each.
+//! One test for each verb of the store.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +87,7 @@ pub(crate) async fn event_types(store: &Store) -> Vec<&'static str> {
     let gap = events.iter().zip(1..).find(|(event, seq)| event.seq != *seq);
     assert!(gap.is_none(), "the sequence has no gaps: {gap:?}");
     let all = events.iter().map(|event| event.fact.type_name());
-    // Every story begins with those.
+    // Every story begins with events of this type.
     all.filter(|name| *name != "schedule:armed").collect()
 }
 
@@ -398,7 +398,7 @@ async fn the_newest_job_of_each_agent(db: TestDb) {
 }
 
 /// A lost notification would make a round take a second, until the next poll finds the event. On a busy machine a few
-/// rounds are late, but not that many.
+/// rounds are late, but fewer than half of them.
 async fn readers_of_events_are_woken(db: TestDb) {
     const ROUNDS: i64 = 40;
     let store = db.open().await;

@@ -1,5 +1,5 @@
-//! A process killed in the middle of its work: what was answered is there, what was not is there whole or not at
-//! all.
+//! A process that is killed in the middle of its work: confirmed writes are in the store, and other writes are complete
+//! or missing.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use crate::{HOURLY, TestDb, at, cron_key, new_job, on_both, roster};
 
 on_both! { confirmed_writes_survive_a_kill }
 
-/// Tells the child which store to write to; without it the child's test does nothing.
+/// Variable with the location of the store to which the child writes. Without it, the child's test does nothing.
 const STORE: &str = "COWHAND_TEST_CRASH_STORE";
 const ROUNDS: i64 = 5;
 
@@ -39,7 +39,7 @@ async fn confirmed_writes_survive_a_kill(db: TestDb) {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it died counts as well.
+        // Lines that the child wrote before its end count as well.
         let rest = lines.map_while(Result::ok);
         answered.extend(rest.filter_map(|line| line.strip_prefix("answered ").map(str::to_owned)));
     }
@@ -61,7 +61,7 @@ async fn confirmed_writes_survive_a_kill(db: TestDb) {
     assert_eq!(created, jobs.len());
 }
 
-/// Is the process that the test above starts and kills.
+/// Runs as the process that the test above starts and kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_that_gets_killed() {
     let Ok(url) = std::env::var(STORE) else { return };

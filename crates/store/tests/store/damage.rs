@@ -1,4 +1,4 @@
-//! What is broken is said, and nothing is emptied.
+//! A damaged store is reported, and its file is not changed.
 
 use cowhand_store::{Store, StoreError};
 use sqlx::Connection;
@@ -80,18 +80,18 @@ async fn a_closed_store_returns_an_error() {
     assert!(matches!(other.add_job(hand_job(), at(0)).await, Err(StoreError::Closed)));
 }
 
-/// Shows the message of the server without the line of its source code.
+/// The error contains the message of the server without the line of its source code.
 #[tokio::test]
 async fn a_database_that_does_not_exist_is_named() {
     let server = cowhand_testing::postgres::Postgres::start();
     let url = server.url().replacen("/postgres?", "/fleet?", 1);
-    let checked = Store::check_place(&url).await.unwrap_err().to_string();
+    let checked = Store::check_location(&url).await.unwrap_err().to_string();
     for error in [refuse(&url).await.to_string(), checked] {
         assert!(error.ends_with("database \"fleet\" does not exist"), "{error}");
     }
 }
 
-/// Connects to a server that accepts the connection and does not answer.
+/// The server accepts the connection and does not answer.
 #[tokio::test]
 async fn connecting_to_a_silent_server_times_out() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -99,7 +99,7 @@ async fn connecting_to_a_silent_server_times_out() {
     let url = format!("postgres://cowhand:hunter2@{address}/fleet");
     let limit = std::time::Duration::from_mins(1);
     let (opened, checked) =
-        tokio::time::timeout(limit, async { tokio::join!(Store::open(&url), Store::check_place(&url)) })
+        tokio::time::timeout(limit, async { tokio::join!(Store::open(&url), Store::check_location(&url)) })
             .await
             .expect("both give up");
     for error in [opened.unwrap_err(), checked.unwrap_err()] {

@@ -1,4 +1,4 @@
-//! Follow-ups: asked for by a running attempt, bounded over the whole chain.
+//! Follow-ups: a running attempt requests them, and their limit applies to the whole chain.
 
 use cowhand_core::followup::{FollowupRefusal, FollowupRefused, Followups};
 use cowhand_core::id::JobId;
@@ -72,7 +72,7 @@ async fn end(store: &Store, job: &JobId, epoch: i64, now: Timestamp) {
     store.settle(job.clone(), epoch, done, Retry::default(), now).await.unwrap();
 }
 
-/// Pruning a chain's jobs must not make room for further ones.
+/// If jobs of a chain are pruned, the chain must not get more follow-ups.
 async fn a_chain_is_forgotten_with_its_jobs_and_not_before_it_has_ended(db: TestDb) {
     let (store, _) = with_schedule(&db).await;
     let prune = async |jobs: &[&JobId]| {

@@ -1,4 +1,4 @@
-//! Hooks that are owed: with the end of the job, in order, by one at a time.
+//! Hook runs: they are added with the end of the job, and one node at a time takes them in order.
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::hook::{Hook, HookAction, HookEvent, HookRun, HookState, Hooks, SHELL_HOOK_TIMEOUT};
@@ -31,7 +31,7 @@ fn hook(on_events: Option<Vec<HookEvent>>) -> Hook {
     Hook { name: None, continue_on_error: true, on_events, when: None, action }
 }
 
-/// Three after each run, the second only after those that were cancelled; one after errors.
+/// Returns a roster with three `after_run` hooks, the second only for cancelled jobs, and one `on_error` hook.
 fn with_hooks() -> Roster {
     let mut roster = roster(&[HOURLY]);
     let after_run = vec![hook(None), hook(Some(vec![HookEvent::Cancelled])), hook(None)];
@@ -113,7 +113,7 @@ async fn the_end_of_a_job_adds_its_hook_runs(db: TestDb) {
         Settlement { outcome: completed(), usage: None, metadata: metadata.clone(), ..completed().into() };
     store.settle(job.clone(), epoch, settlement, Retry::default(), at(6)).await.unwrap();
     assert_eq!(store.hook_metadata(job).await.unwrap(), metadata);
-    // A fleet without hooks owes none, and what was owed stays.
+    // A fleet without hooks adds no hook runs, and earlier hook runs stay.
     store.load_schedules(roster(&[HOURLY]), at(7)).await.unwrap();
     let job = ended(&store, completed()).await;
     assert_eq!(numbers(&store, &job).await, [0_u32; 0]);
@@ -244,7 +244,7 @@ async fn two_nodes_take_different_hooks(db: TestDb) {
     let other = db.open().await;
     let taken = async |store: &Store| {
         let mut taken = Vec::new();
-        // Whoever is second to one gets nothing that time.
+        // If the other node was faster, the call returns nothing.
         for _ in 0..40 {
             taken.extend(take(store, "n1", 100, 4).await.map(|hook_run| hook_run.job.to_string()));
         }

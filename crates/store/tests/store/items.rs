@@ -1,4 +1,4 @@
-//! Work items in hand: the row is the lock, and it is there until the last word is said.
+//! Claimed work items: the row is the lock, and it exists until the last report is delivered.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
@@ -11,8 +11,8 @@ use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use cowhand_core::work_source::ConfiguredSource;
 use cowhand_store::{
-    CancelOutcome, Claim, FailedItem, FiringRef, ItemState, NewItemClaim, Settled, Store, TakePreparing,
-    Taken, Unless,
+    CancelOutcome, Claim, FailedItem, FiringRef, ItemState, NewItemClaim, Settled, Store, TakeConditions,
+    TakePreparing, TakeResult,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -60,19 +60,19 @@ fn new_claim(id: &str) -> NewItemClaim {
         agent: "a".parse().unwrap(),
         schedule: None,
         until: at(300),
-        unless: Unless { given_up: true, released_since: None },
+        unless: TakeConditions { given_up: true, released_since: None },
     }
 }
 
-/// Includes an item that was given up and that a person offered again.
+/// Takes an item, also if it was given up and a person offered it again.
 async fn take(store: &Store, id: &str) -> JobId {
     let mut taken = store.take_item(new_claim(id), None, at(0)).await.unwrap();
-    if taken == Taken::PutBack {
-        let put_back = NewItemClaim { unless: Unless::default(), ..new_claim(id) };
+    if taken == TakeResult::PutBack {
+        let put_back = NewItemClaim { unless: TakeConditions::default(), ..new_claim(id) };
         taken = store.take_item(put_back, None, at(0)).await.unwrap();
     }
     match taken {
-        Taken::Ours(holder) => holder,
+        TakeResult::Ours(holder) => holder,
         other => panic!("{other:?}"),
     }
 }
@@ -111,8 +111,8 @@ async fn of_racing_claims_one_takes_an_item(db: TestDb) {
         tasks.spawn(async move { store.take_item(new_claim("x"), None, at(0)).await.unwrap() });
     }
     let taken = tasks.join_all().await;
-    assert_eq!(taken.iter().filter(|taken| matches!(taken, Taken::Ours(_))).count(), 1);
-    assert_eq!(taken.iter().filter(|taken| **taken == Taken::Held).count(), 15);
+    assert_eq!(taken.iter().filter(|taken| matches!(taken, TakeResult::Ours(_))).count(), 1);
+    assert_eq!(taken.iter().filter(|taken| **taken == TakeResult::Held).count(), 15);
 }
 
 async fn an_item_through_its_whole_life(db: TestDb) {
@@ -122,13 +122,16 @@ async fn an_item_through_its_whole_life(db: TestDb) {
     assert_eq!(job.work_item(), Some(&item("x")));
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Held);
     run(&store, &holder, Outcome::Completed { summary: Some("Done.".to_owned()) }).await;
-    // In the transaction that ended the job.
+    // The outbox entry was written in the transaction that ended the job.
     let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
     let ItemState::Closing { closing: Closing::Complete(result), .. } = &entry.state else {
         panic!("{entry:?}")
     };
     assert_eq!((result.outcome, result.summary.as_str()), (WorkOutcome::Success, "Done."));
-    assert!(matches!(store.take_item(new_claim("x"), None, at(4)).await.unwrap(), Taken::Held), "not yet");
+    assert!(
+        matches!(store.take_item(new_claim("x"), None, at(4)).await.unwrap(), TakeResult::Held),
+        "not yet"
+    );
     store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     assert!(store.items().await.unwrap().is_empty());
     assert_eq!(store.next_item_time().await.unwrap(), None);
@@ -159,7 +162,7 @@ async fn a_firing_knows_all_its_jobs(db: TestDb) {
     assert_eq!(store.firing(schedule, cron_key(1)).await.unwrap(), Some(ledger[0].clone()));
     assert_eq!(store.jobs_by_suffix(second.suffix()).await.unwrap(), std::slice::from_ref(&second));
     assert!(store.jobs_by_suffix("nosuch").await.unwrap().is_empty());
-    // A job that is gone is gone from its firing, too; that it was the first stays known.
+    // A removed job is no longer among the jobs of its firing, but the firing still names its first job.
     store.cancel(first.clone(), at(5)).await.unwrap();
     assert!(matches!(store.remove_job(first.clone(), at(6)).await.unwrap(), Pruned::Done(_)));
     let ledger = store.ledger(schedule, 10).await.unwrap();
@@ -206,20 +209,22 @@ async fn an_item_that_failed_too_often_is_given_up(db: TestDb) {
     let stored = store.item_failures().await.unwrap().remove(0);
     assert_eq!((stored.failures, stored.state, stored.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
     assert_eq!((stored.reason.as_deref(), stored.item.as_ref()), (Some("gone"), Some(&item("x"))));
-    // Whoever finds it offered has to make sure that a person has put it back.
-    assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), Taken::PutBack);
+    // A caller that finds the item offered has to check that a person has put it back.
+    assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), TakeResult::PutBack);
     let person = "me@files-x".to_owned();
     let taken = store.take_item(new_claim("x"), Some(person.clone()), at(6)).await.unwrap();
-    assert!(matches!(taken, Taken::Ours(_)));
+    assert!(matches!(taken, TakeResult::Ours(_)));
     store.leave_item(person).await.unwrap();
     assert_eq!(store.item_failures().await.unwrap().len(), 1, "it is still known");
-    let put_back = NewItemClaim { unless: Unless::default(), ..new_claim("x") };
-    let Taken::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else { panic!("ours") };
+    let put_back = NewItemClaim { unless: TakeConditions::default(), ..new_claim("x") };
+    let TakeResult::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else {
+        panic!("ours")
+    };
     assert!(store.item_failures().await.unwrap().is_empty(), "the count starts anew");
     store.leave_item(holder.to_string()).await.unwrap();
 }
 
-/// If the config now allows fewer attempts than were made, an item that a job released is given up.
+/// An item that a job released is given up if the config now allows no more attempts than were made.
 async fn a_release_by_a_job_does_not_reset_the_failures(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let holder = hold(&store, schedule, "x").await;
@@ -228,17 +233,17 @@ async fn a_release_by_a_job_does_not_reset_the_failures(db: TestDb) {
     store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     let stored = store.item_failures().await.unwrap().remove(0);
     assert_eq!((stored.failures, stored.state, stored.released_at), (1, FailedItem::Offered, Some(at(3))));
-    let since = |second| Unless { given_up: true, released_since: Some(at(second)) };
+    let since = |second| TakeConditions { given_up: true, released_since: Some(at(second)) };
     let take = |unless| store.take_item(NewItemClaim { unless, ..new_claim("x") }, None, at(6));
-    assert_eq!(take(since(2)).await.unwrap(), Taken::Released, "it was given back after that");
+    assert_eq!(take(since(2)).await.unwrap(), TakeResult::Released, "it was given back after that");
     let source =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 1})).unwrap();
     let strict = NewItemClaim { source, ..new_claim("x") };
-    assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), Taken::TooOften { failures: 1 });
+    assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), TakeResult::TooOften { failures: 1 });
     store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
-    assert_eq!(take(since(2)).await.unwrap(), Taken::PutBack, "a person took it out of its queue");
+    assert_eq!(take(since(2)).await.unwrap(), TakeResult::PutBack, "a person took it out of its queue");
     store.forget_failures("files tasks".to_owned(), item("x").id).await.unwrap();
-    assert!(matches!(take(since(2)).await.unwrap(), Taken::Ours(_)));
+    assert!(matches!(take(since(2)).await.unwrap(), TakeResult::Ours(_)));
 }
 
 /// A job that could not be started does not count as a failure of its item.
@@ -285,7 +290,7 @@ async fn the_source_gets_the_report_of_the_agent(db: TestDb) {
         assert_eq!(result.artifacts, ["out/a.txt"]);
         store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     }
-    // What went well in between makes them begin anew.
+    // A success in between resets the count of failures.
     assert_eq!(store.item_failures().await.unwrap()[0].failures, 1);
 }
 
@@ -297,12 +302,12 @@ async fn a_claim_that_nobody_finished_is_taken_back(db: TestDb) {
     store.give_up_stale_claims(at(300)).await.unwrap();
     let entry = store.take_outbox_entry("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
     assert!(matches!(entry.state, ItemState::Closing { closing: Closing::Release(_), .. }));
-    // Who comes too late makes no job of it.
+    // A claim that succeeds too late creates no job.
     let new = NewJob { work_item: Some(item("slow")), ..hand_job() };
     let of = FiringRef { schedule, key: cron_key(1) };
     assert_eq!(store.hold_item(slow.clone(), new, of, at(3600), at(301)).await.unwrap(), None);
     assert_eq!(store.job(slow).await.unwrap(), None);
-    // A node that starts takes back its own at once, and no other's.
+    // A node that starts releases its own unfinished claims at once, and not those of other nodes.
     take(&store, "mine").await;
     store.take_up_items("n2".to_owned(), at(2)).await.unwrap();
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
@@ -310,7 +315,7 @@ async fn a_claim_that_nobody_finished_is_taken_back(db: TestDb) {
     assert!(matches!(store.items().await.unwrap()[0].state, ItemState::Closing { .. }));
 }
 
-/// A person cancels it while its items are claimed.
+/// A person cancels the firing while its items are being claimed.
 async fn a_cancelled_firing_gets_no_more_jobs(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     for second in [1, 2] {
@@ -355,7 +360,7 @@ async fn one_node_at_a_time_has_an_outbox_entry(db: TestDb) {
     let delayed = store.events_after(0, 100).await.unwrap();
     let delayed = delayed.iter().filter(|event| matches!(event.fact, Fact::WorkDelayed { .. })).count();
     assert_eq!(delayed, 1, "the same reason is told once");
-    // n2 dies with the debt in hand; when it is back it goes on at once.
+    // n2 dies while it delivers the entry. After its restart, the entry is due at once.
     take("n2", 10_000, 60).await.unwrap().unwrap();
     store.take_up_items("n2".to_owned(), at(61)).await.unwrap();
     let entry = take("n2", 10_000, 61).await.unwrap().unwrap();
@@ -371,7 +376,7 @@ async fn a_changed_result_is_delivered_too(db: TestDb) {
     let store = db.open().await;
     let holder = "person@files-one".to_owned();
     let taken = store.take_item(new_claim("one"), Some(holder.clone()), at(0)).await.unwrap();
-    assert!(matches!(taken, Taken::Ours(_)), "{taken:?}");
+    assert!(matches!(taken, TakeResult::Ours(_)), "{taken:?}");
     store.hold_for_person(holder.clone(), at(300), at(1)).await.unwrap();
     let entry = |now: i64| store.take_outbox_entry("n1".into(), at(now + 60), at(now));
     store.close_item(holder.clone(), Closing::Release(ReleaseOptions::default()), at(2)).await.unwrap();
@@ -445,7 +450,7 @@ async fn a_firing_is_prepared_by_one(db: TestDb) {
     assert_eq!(snapshot.schedules[&schedule].last_run_at, Some(at(101)), "an empty look counts as a run");
 }
 
-/// Their order does not depend on keys, due times or nodes.
+/// The order of the firings does not depend on keys, due times or nodes.
 async fn firings_of_a_schedule_are_prepared_in_their_order(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let key = |name: &str| FiringKey::stored(format!("github:{name}"));
@@ -466,7 +471,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(db: TestDb) {
     assert!(matches!(take("n1", "9", 2).await.unwrap(), TakePreparing::Ours(_)));
     assert_eq!(take("n2", "9", 2).await.unwrap(), TakePreparing::Elsewhere);
     assert_eq!(take("n2", "10", 2).await.unwrap(), TakePreparing::Elsewhere, "n1 has one before it");
-    // One that fails again and again holds up nobody for ever.
+    // A firing that fails repeatedly does not block later firings forever.
     for _ in 0..4 {
         assert_eq!(take("n2", "10", 3).await.unwrap(), TakePreparing::Elsewhere);
         assert!(matches!(take("n1", "9", 3).await.unwrap(), TakePreparing::Ours(_)));
@@ -475,7 +480,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(db: TestDb) {
     store.prepared(schedule, key("9"), Prepared::Job(hand_job()), None, at(5)).await.unwrap();
     assert_eq!(take("n1", "9", 5).await.unwrap(), TakePreparing::Done);
     assert_eq!(waiting().await, ["10", "1", "2"]);
-    // Those that come when others are done go to the end all the same.
+    // A new firing comes last, even if earlier firings are done.
     let firing = NewFiring {
         schedule,
         key: key("0"),

@@ -1,4 +1,4 @@
-//! Leases: renewed, given back, and run out.
+//! Leases: renewal, requeueing and expiry.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
@@ -22,7 +22,7 @@ on_both! {
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Fires the schedule on a node whose agent has so many places.
+/// Fires the schedule on a node whose agent has `max_concurrent` places.
 async fn fire_and_claim(store: &Store, schedule: ScheduleId, second: i64, max_concurrent: u32) -> Fired {
     let decision = Decision::Run(new_job());
     let firing = NewFiring { schedule, key: cron_key(second), due: at(second), decision, note: None };
@@ -86,7 +86,7 @@ async fn renewal_returns_the_leases_still_held(db: TestDb) {
     assert_eq!(store.adopt("node-a".into(), MINUTE, at(400)).await.unwrap().len(), 2);
     assert!(store.adopt("node-b".into(), MINUTE, at(400)).await.unwrap().is_empty());
 
-    // Of the second nobody speaks any more, so it runs out while the first goes on.
+    // The lease of the second job is not renewed any more, so it expires while the first one is valid.
     let renewed = store.renew("node-a".into(), vec![first.id().clone()], MINUTE, at(430)).await.unwrap();
     assert_eq!(renewed.iter().map(|held| &held.job).collect::<Vec<_>>(), [first.id()]);
     let lapse = async |job: &Job| {
@@ -113,9 +113,9 @@ async fn an_attempt_that_never_began_is_requeued(db: TestDb) {
     assert_eq!((again.attempts(), newer), (2, epoch + 1));
     assert_eq!(event_types(&store).await[2..], ["job:started", "job:requeued", "job:started"]);
 
-    // This one has told what it uses: it has begun, whatever else is known of it.
+    // The second attempt has reported usage, so it has begun.
     let usage = JobUsage { total_cost_usd: Some(0.25), ..JobUsage::default() };
-    store.hear(job.id().clone(), newer, usage, None).await.unwrap();
+    store.record_usage(job.id().clone(), newer, usage, None).await.unwrap();
     assert_eq!(requeue(newer, 7).await, RequeueOutcome::Began);
     assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(again), "nothing was written");
     assert_eq!(store.history(job.id().clone()).await.unwrap().unwrap().attempts.len(), 1);
@@ -158,7 +158,8 @@ async fn a_settled_attempt_gets_no_location(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let job = fire(&store, schedule, 0).await;
     let (_, epoch) = claim(&store, &job, 0).await;
-    let set = async || store.set_place(job.id().clone(), 1, "/srv".as_ref(), "codex").await.unwrap();
+    let set =
+        async || store.set_attempt_location(job.id().clone(), 1, "/srv".as_ref(), "codex").await.unwrap();
     assert!(set().await);
     let lapsed = store.release_expired(job.id().clone(), epoch, false, Retry::default(), at(10_000)).await;
     assert!(matches!(lapsed.unwrap(), Settled::Done(_)));

@@ -1,4 +1,4 @@
-//! One suite for both databases: every verb, every rule, on SQLite and on PostgreSQL.
+//! One suite for both databases: every verb and every rule is tested on SQLite and on PostgreSQL.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -69,7 +69,7 @@ impl TestDb {
     }
 }
 
-/// Each story runs once on each database.
+/// Declares tests that run each story once on each database.
 macro_rules! on_both {
     ($($story:ident),+ $(,)?) => {
         mod sqlite {
@@ -92,7 +92,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_600_000 + second).unwrap()
 }
 
-/// Agent `coder` with one schedule for each trigger given, named `s0`, `s1`, ...
+/// Returns a roster with the agent `coder`, which has one schedule for each trigger, named `s0`, `s1`, ...
 pub(crate) fn roster(triggers: &[&str]) -> Roster {
     let name: cowhand_core::id::AgentName = "coder".parse().unwrap();
     let schedule = |(number, trigger): (usize, &&str)| {

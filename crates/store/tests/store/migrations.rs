@@ -1,8 +1,8 @@
-//! Migrations run on a database that somebody has been using.
+//! Migrations of a database that was in use.
 //!
-//! `fixtures/store-0001.sql` is such a database as the first version left it, in one text for both. Each new
-//! migration has to carry it along; when a version adds tables that matter, it gets a fixture of its own. A fixture's
-//! number is the last migration of the version that wrote it.
+//! `fixtures/store-0001.sql` is such a database of the first version, with one text for SQLite and PostgreSQL. Each new
+//! migration has to work on it. A version that adds important tables gets its own fixture. The number of a fixture is
+//! the last migration of the version that wrote it.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ async fn both_databases_have_the_same_migrations() {
     assert_eq!(names(&files_of("sqlite").await), names(&files_of("postgres").await));
 }
 
-/// Makes a store with the migrations up to this one, and the rows of a fixture.
+/// Makes a store with all migrations up to `migration`, and the rows of a fixture.
 async fn make(db: &TestDb, migration: i64, rows: &'static str) {
     if db.url.starts_with("postgres") {
         let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
@@ -97,7 +97,7 @@ async fn items_and_sums_of_costs_are_carried_along(db: TestDb) {
     assert_eq!((items[0].usage.cost_usd, items[0].assumed_usd), (Some(0.25), None));
 }
 
-/// Threads act as processes: each has a runtime and connections of its own.
+/// Threads act as processes: each thread has its own runtime and its own connections.
 async fn a_new_store_is_opened_by_many_at_once(db: TestDb) {
     let open = |url: String| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -150,7 +150,7 @@ async fn connect(db: &TestDb) -> sqlx::SqliteConnection {
     sqlx::SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", db.url)).await.unwrap()
 }
 
-/// The content of such a store is unknown, so it is not written.
+/// The schema of such a store is unknown, so nothing is written to it.
 async fn a_migration_that_was_changed_afterwards_is_refused(db: TestDb) {
     db.open().await.close().await;
     let change = "update _sqlx_migrations set checksum = (select checksum from _sqlx_migrations where version = 1) where version = 2";

@@ -1,10 +1,10 @@
-//! Nodes: who runs since when, and what happened to their clocks.
+//! Nodes: the start of their daemons, and the steps of their clocks.
 
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
-use cowhand_store::{Claim, Joined, Settled, Store};
+use cowhand_store::{Claim, NodeJoined, Settled, Store};
 use cowhand_system::clock::Clock;
 use jiff::SignedDuration;
 
@@ -44,23 +44,23 @@ async fn a_clock_step_between_two_daemons_is_recorded_once(db: TestDb) {
 
 async fn the_oldest_running_daemon_is_found(db: TestDb) {
     let (store, clock) = with_clock(&db).await;
-    let appear = async |node: &str| {
-        let presence = store.appear(node).await.unwrap();
+    let announce = async |node: &str| {
+        let presence = store.announce_node(node).await.unwrap();
         (presence, store.join(node.into(), clock.now()).await.unwrap())
     };
-    let (mut first, joined) = appear("node-a").await;
-    assert_eq!(joined, Joined { step: None, others_since: None });
-    assert!(first.is_seen().await);
+    let (mut first, joined) = announce("node-a").await;
+    assert_eq!(joined, NodeJoined { step: None, others_since: None });
+    assert!(first.is_connected().await);
     let started = clock.moment();
     clock.set(at(60));
-    let (_second, joined) = appear("node-b").await;
+    let (_second, joined) = announce("node-b").await;
     if !db.url.starts_with("postgres") {
         assert_eq!(joined.others_since, None, "there is one daemon, whatever rows there are");
         return;
     }
     assert_eq!(joined.others_since, Some(started));
     clock.set(at(120));
-    let (_third, joined) = appear("node-c").await;
+    let (_third, joined) = announce("node-c").await;
     assert_eq!(joined.others_since, Some(started), "the oldest");
     drop(first);
     let second = Moment { wall: at(60), ..clock.moment() };

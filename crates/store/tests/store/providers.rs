@@ -1,4 +1,5 @@
-//! Providers: a limit parks everybody who shares one, and nobody starts where there is no slot.
+//! Providers: a usage limit parks the jobs of all agents that share a provider, and a job starts only if there is a
+//! free slot.
 
 use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::event::Fact;
@@ -76,7 +77,7 @@ async fn a_usage_limit_parks_all_agents_of_the_provider(db: TestDb) {
     for job in [&first, &second] {
         assert!(matches!(claim(&store, job, &any, 99).await, Claim::NoProviderSlot), "{job}");
     }
-    // Whoever has another provider does not care.
+    // A job without this provider starts.
     let elsewhere = Starter { slot: None, ..starter(any.clone()) };
     let third = job_of(&store, "coder").await;
     assert!(matches!(
@@ -84,12 +85,12 @@ async fn a_usage_limit_parks_all_agents_of_the_provider(db: TestDb) {
         Claim::Claimed { .. }
     ));
 
-    // A store that is opened again knows it; and it ends.
+    // The limit still applies after the store is opened again, and it ends.
     drop(store);
     let store = db.open().await;
     assert!(matches!(claim(&store, &first, &any, 99).await, Claim::NoProviderSlot));
     let held = epoch(claim(&store, &first, &any, 100).await);
-    // Nothing is known of its end, and it was the second in a row.
+    // The end of this limit is unknown, and it is the second limit in a row.
     let settled =
         store.settle(first.clone(), held, limit_reached(None), Retry::default(), at(110)).await.unwrap();
     let Settled::Done(parked) = settled else { panic!("fenced") };
@@ -99,7 +100,7 @@ async fn a_usage_limit_parks_all_agents_of_the_provider(db: TestDb) {
     assert!(!store.unpark("claude".into(), at(120)).await.unwrap());
     epoch(claim(&store, &second, &any, 121).await);
 
-    // Being sent away is no failed attempt: there are as many as the policy says.
+    // A parked attempt does not count as a failed attempt, so the retry policy still allows another attempt.
     let held = epoch(claim(&store, &first, &any, 140).await);
     let retry = Retry { max_attempts: 2, ..Retry::default() };
     let settled = store.settle(first.clone(), held, Outcome::lost("gone"), retry, at(150)).await.unwrap();
@@ -162,7 +163,7 @@ async fn a_begun_session_keeps_its_runtime(db: TestDb) {
         let epoch = epoch(claim(&store, &job, &any, second).await);
         assert_eq!(provider_and_runtime().await.runtime, None, "not launched yet");
         if let Some(session) = session {
-            store.set_place(job.clone(), number, "/srv".as_ref(), "codex").await.unwrap();
+            store.set_attempt_location(job.clone(), number, "/srv".as_ref(), "codex").await.unwrap();
             assert_eq!(
                 provider_and_runtime().await,
                 ProviderAndRuntime { provider: Some("claude".into()), runtime: Some("codex".into()) }
@@ -180,19 +181,19 @@ async fn a_begun_session_keeps_its_runtime(db: TestDb) {
     assert_eq!(resumes().await.as_deref(), Some("codex"));
     attempt(3, Some("x"), away(350, true)).await;
     assert_eq!(resumes().await.as_deref(), Some("codex"), "what was done before counts");
-    // It could not even be started: that changes nothing.
+    // An attempt that could not be started changes nothing.
     let error = JobError { kind: ErrorKind::StartFailed, message: "no".into() };
     let failed = Outcome::Failed { reason: FailReason::Error, error, summary: None };
     attempt(4, None, Settlement { used_no_tool: true, ..failed.clone().into() }).await;
     assert_eq!(resumes().await.as_deref(), Some("codex"));
     let session = store.session_of(job.clone()).await.unwrap().unwrap();
     assert!(session.outcome.unwrap().is_limit());
-    // What failed begins anew, wherever there is a place.
+    // After a failure the job starts a fresh session, with any runtime.
     attempt(5, Some("x"), failed.into()).await;
     assert_eq!(resumes().await, None);
 }
 
-/// A settlement that waits for the lock of a provider holds no lock that a claim takes after that.
+/// A settlement that waits for the lock of a provider holds no lock that a claim takes after the provider's lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_locks_the_provider_before_the_job() {
     let db = TestDb::postgres();

@@ -1,4 +1,4 @@
-//! Many at once: one firing for each key, no job claimed twice, never more than an agent may run.
+//! Concurrent verbs: each key fires once, each job is claimed once, and no agent runs more jobs than it may.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Reports: one for each attempt, the last time counts, and only while it runs.
+//! Reports: each attempt has one, the last report counts, and an attempt can report only while it runs.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;

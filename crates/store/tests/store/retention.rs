@@ -1,4 +1,4 @@
-//! What is removed, what stays, and what can never go.
+//! Retention: the rows that a removal deletes, the rows that stay, and the jobs that cannot be removed.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;

@@ -8,9 +8,9 @@ use sqlx::{Connection, Executor, PgConnection};
 
 use crate::{TestDb, at, hand_job};
 
-/// As many as the pool has connections.
+/// Number of connections of the pool.
 const ALL: usize = 16;
-/// Longer than one statement may take, and than the pool waits for a connection that comes back.
+/// Time that is longer than the limit of a statement, and longer than the pool waits for a returned connection.
 const TOO_LONG: Duration = Duration::from_secs(61);
 
 async fn waiting_for_locks(server: &mut PgConnection) -> usize {
@@ -21,7 +21,7 @@ async fn waiting_for_locks(server: &mut PgConnection) -> usize {
     usize::try_from(waiting).unwrap()
 }
 
-/// Cancels the job on a task of its own, whose statement waits for a lock.
+/// Cancels the job in a new task, and returns when the statement of that task waits for a lock.
 async fn blocked_cancel(
     store: &Store,
     job: &JobId,
@@ -58,7 +58,7 @@ async fn a_statement_without_an_answer_is_an_error_that_names_the_server() {
     assert!(matches!(error, StoreError::Away { .. }), "{error}");
     let message = error.to_string();
     assert!(message.contains("postgres://") && message.contains("no answer within 60 seconds"), "{message}");
-    // Calls that nobody waits for any more do not hold the connections of the pool for ever.
+    // Calls whose callers were dropped do not keep the connections of the pool forever.
     for _ in 0..ALL {
         let blocked = blocked_cancel(&store, &job, &mut watcher).await;
         blocked.abort();

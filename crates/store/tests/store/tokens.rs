@@ -1,4 +1,4 @@
-//! Tokens: made, used, revoked.
+//! Tokens: adding, using and revoking them.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -66,7 +66,7 @@ async fn requested_events_have_an_actor(db: TestDb) {
     let first = store.last_event().await.unwrap();
     store.add_token(new("by-itself", "h1"), at(0)).await.unwrap().unwrap();
     audit::by(jo.clone(), store.add_token(new("ci", "h2"), at(1))).await.unwrap().unwrap();
-    // Several at once may share a commit, and each keeps its own.
+    // Concurrent verbs may share a commit, and each verb keeps its own actor.
     let sender = Actor::Sender { from: "127.0.0.1".parse().unwrap() };
     let note = || store.note(Fact::FleetStopping { keep_agents: true }, at(2));
     let (one, two, three) =

@@ -1,4 +1,4 @@
-//! The verbs of triggers: lists, cursors, chains, and giving up.
+//! The verbs of triggers: lists, cursors, schedules that trigger each other, and triggers that give up.
 
 use cowhand_core::event::Event;
 use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
@@ -19,7 +19,8 @@ async fn a_listed_item_fires_once_and_again_after_it_comes_back(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let key = |item: &str| Occurrence::Custom(item).key(0);
     let sight = async |items: &[&str]| -> Vec<String> {
-        let open = store.sight(schedule, items.iter().map(|item| key(item)).collect()).await.unwrap();
+        let open =
+            store.record_sightings(schedule, items.iter().map(|item| key(item)).collect()).await.unwrap();
         open.into_iter().map(|(db, key)| format!("{db} {key}")).collect()
     };
     let fire = async |key: &str| {
@@ -93,7 +94,7 @@ async fn a_cursor_moves_with_the_firing(db: TestDb) {
 async fn a_chain_of_firings_is_counted(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let mut job = fire(&store, schedule, 3_600).await;
-    assert_eq!(store.chain_length(job.id().clone(), 10).await.unwrap(), 0);
+    assert_eq!(store.triggered_in_a_row(job.id().clone(), 10).await.unwrap(), 0);
     for length in 1..=5 {
         let events = store.events_after(0, 1_000).await.unwrap();
         let created = |event: &&Event| event.job.as_ref() == Some(job.id());
@@ -104,16 +105,16 @@ async fn a_chain_of_firings_is_counted(db: TestDb) {
             panic!("new")
         };
         job = next;
-        assert_eq!(store.chain_length(job.id().clone(), 3).await.unwrap(), length.min(3));
+        assert_eq!(store.triggered_in_a_row(job.id().clone(), 3).await.unwrap(), length.min(3));
     }
-    assert_eq!(store.chain_length(no_such_job(), 3).await.unwrap(), 0);
+    assert_eq!(store.triggered_in_a_row(no_such_job(), 3).await.unwrap(), 0);
 }
 
 async fn a_trigger_that_gave_up_is_enabled_again(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
-    store.note_trouble(schedule, Some("away".into()), at(1)).await.unwrap();
+    store.set_delay_reason(schedule, Some("away".into()), at(1)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap()[0].last_error.as_deref(), Some("away"));
-    store.note_trouble(schedule, None, at(2)).await.unwrap();
+    store.set_delay_reason(schedule, None, at(2)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap()[0].last_error, None);
     assert!(store.give_up(schedule, "no such folder".into(), at(1)).await.unwrap());
     assert!(!store.give_up(schedule, "again".into(), at(2)).await.unwrap());

@@ -1,4 +1,4 @@
-//! What attempts spent is added up by day, and outlives its jobs.
+//! The spending of attempts is summed by slot and model, and is kept after their jobs are removed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Workspaces and sessions: who has them, and who goes on with them.
+//! Workspaces and sessions: the jobs that have them, and the jobs that continue them.
 
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,7 @@ async fn jobs_with_one_session_run_one_at_a_time(db: TestDb) {
     let keys: Vec<_> = live.iter().map(|job| job.session_key.as_deref()).collect();
     assert_eq!(keys, [Some("agent"), None, Some("item 7"), None, Some("agent")]);
     end(&store, &jobs[0], epoch, at(12)).await;
-    // Whoever comes at the same moment: one.
+    // Of two concurrent claims, one succeeds.
     let late = store.add_job(hand_job(), at(13)).await.unwrap();
     let (one, two) = tokio::join!(
         claim(&store, &jobs[1], Some("agent"), at(14)),
@@ -125,7 +125,7 @@ async fn the_newest_session_of_a_key_continues(db: TestDb) {
         let begin = at(number * 10);
         let job = store.add_job(hand_job(), begin).await.unwrap();
         let epoch = start(&store, &job, Some("agent"), begin).await;
-        store.set_place(job.id().clone(), 1, Path::new("/srv/desk"), "claude").await.unwrap();
+        store.set_attempt_location(job.id().clone(), 1, Path::new("/srv/desk"), "claude").await.unwrap();
         if number < 2 {
             store.set_session(job.id().clone(), epoch, format!("s-{number}"), begin).await.unwrap();
         }

@@ -18,7 +18,7 @@ use super::{Api, ApiProblem, providers};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
 use cowhand_engine::queues::skipped_files::{SkippedFiles, skipped_files};
-use cowhand_engine::queues::{UndeliveredItem, untold};
+use cowhand_engine::queues::{UndeliveredItem, undelivered};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Status")]
@@ -88,8 +88,8 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let now = api.now();
     let asks = api.store.open_asks(Count::MAX_COUNT).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
-    let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
-    let untold = untold(&api.store, now).await?;
+    let given_up = given_up(&api.store, &api.roster(), api.sources().context()).await?;
+    let untold = undelivered(&api.store, now).await?;
     let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
     let (agents, agents::AgentCounts { running, queued, gone, gone_schedules }) =
         agents::views_and_counts(&api).await?;
@@ -113,7 +113,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
 async fn store_problem(api: &Api) -> Option<String> {
     let daemon = api.daemon().ok()?;
     let unready = daemon.ready().await.err().filter(|unready| *unready != Unready::Stopping);
-    unready.map(|unready| daemon.unready_reason(unready)).or_else(|| api.store.trouble())
+    unready.map(|unready| daemon.unready_reason(unready)).or_else(|| api.store.write_problem())
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, ApiProblem> {

@@ -19,7 +19,7 @@ use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
 use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings, missing_schedule};
 use cowhand_engine::schedule_view::{schedules_of, why_of};
-use cowhand_store::{JobOfFiring, LedgerRow};
+use cowhand_store::{FiringJobRow, LedgerRow};
 use cowhand_work::SourceOwner;
 
 /// Job that a firing created.
@@ -33,8 +33,8 @@ pub struct FiringJob {
     pub error: Option<String>,
 }
 
-impl From<JobOfFiring> for FiringJob {
-    fn from(JobOfFiring { id, status, exit_reason, error, .. }: JobOfFiring) -> Self {
+impl From<FiringJobRow> for FiringJob {
+    fn from(FiringJobRow { id, status, exit_reason, error, .. }: FiringJobRow) -> Self {
         Self { id, status, exit_reason, error }
     }
 }

@@ -175,7 +175,7 @@ pub(super) async fn list(
         let items = match items {
             Err(error) => {
                 view.problems.push(QueueProblem { queue: queue.name.clone(), message: error.to_string() });
-                if query.all.is_on() { queues::in_hand(&queue, &api.store).await } else { Ok(Vec::new()) }
+                if query.all.is_on() { queues::held_items(&queue, &api.store).await } else { Ok(Vec::new()) }
             }
             items => items,
         };

@@ -104,7 +104,7 @@ impl WebhookReceiver {
         let mut secrets: Vec<String> = secret.iter().cloned().collect();
         let sources = self.fleet.sources();
         let names: Vec<&str> = schedule.trigger.secret_names().collect();
-        secrets.extend(names.iter().filter_map(|name| sources.setting().variable(name)));
+        secrets.extend(names.iter().filter_map(|name| sources.context().variable(name)));
         if secrets.is_empty() && !names.is_empty() {
             error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {} not set", names.join(", "));
             return Err(ApiProblem::unavailable("this webhook is not set up; the log shows what is missing"));
@@ -189,7 +189,7 @@ async fn receive(
     let delivering = receiver.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
     let delivered = audit::by(Actor::Sender { from: peer }, delivering).await;
     let delivered = delivered.map_err(delivery_problem)?;
-    if let (Some(repository), true) = (repository, delivered.is_news()) {
+    if let (Some(repository), true) = (repository, delivered.is_new()) {
         receiver.fleet.repository_changed(&repository, &id);
     }
     Ok(answer(&delivered))

@@ -10,7 +10,7 @@ use crate::quota::RateLimitInfo;
 /// A failed request. It never contains the token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub struct GitHubApiError {
-    /// HTTP status, or none if no answer arrived.
+    /// HTTP status; `None` if no answer arrived.
     pub status: Option<u16>,
     /// Method and path, for example `GET /repos/my-org/my-repo/issues/42`.
     pub endpoint: String,
@@ -24,7 +24,7 @@ pub struct GitHubApiError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiFailure {
-    /// No answer or an incomplete one. GitHub may have carried out the request.
+    /// No answer arrived, or an incomplete answer. GitHub may have carried out the request.
     Network,
     /// The rate limit is reached. `wait` and `ends` are set if GitHub stated them.
     RateLimit { wait: Option<Duration>, ends: Option<Timestamp> },
@@ -56,7 +56,7 @@ impl GitHubApiError {
         self.status == Some(403) && !self.is_rate_limit_error()
     }
 
-    /// Returns when the rate limit ends, if one was reached and GitHub stated its end.
+    /// Returns the end of the rate limit, if a rate limit was reached and GitHub stated its end.
     pub fn resets_at(&self) -> Option<Timestamp> {
         match self.kind {
             ApiFailure::RateLimit { ends, .. } => ends,
@@ -64,7 +64,7 @@ impl GitHubApiError {
         }
     }
 
-    /// Returns true if GitHub may have carried out the request although it failed here.
+    /// Returns true if GitHub may have carried out the request although the request failed.
     pub(crate) fn may_have_happened(&self) -> bool {
         self.is_retryable() && !self.is_rate_limit_error()
     }

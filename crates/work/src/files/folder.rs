@@ -75,11 +75,12 @@ impl Folder {
         Ok(stems)
     }
 
-    /// Reads at most `most` bytes, follows no link, and does not block on a pipe.
+    /// Reads a file of at most `max_bytes` bytes, follows no link, and does not block on a pipe.
     pub(super) fn read(&self, stem: &str, max_bytes: u64, to_change: bool) -> Result<Content, Unreadable> {
         let root = self.root().map_err(|error| Unreadable::Failed(error.into()))?;
         let name = name(stem);
-        // Opening for writing checks the permissions of the file; replacing it would check only those of the folder.
+        // Opening for writing checks the permissions of the file. Replacing the file checks only the permissions of the
+        // folder.
         let file = if to_change { root.file_to_change(&name) } else { root.file(&name) };
         let file = file.map_err(|error| match error {
             NotOpened::Link => Unreadable::Unusable("is a symbolic link, which is not followed".to_owned()),
@@ -98,14 +99,14 @@ impl Folder {
         Ok(Content { text, metadata })
     }
 
-    /// Returns the version of a file, without reading it; none if it cannot be opened.
+    /// Returns the version of a file, without reading it; `None` if it cannot be opened.
     pub(super) fn version(&self, stem: &str) -> Option<FileVersion> {
         let file = self.root().ok()?.file(&name(stem)).ok()?;
         file.metadata().ok().map(|metadata| version(&metadata))
     }
 
-    /// Locks the folder, after the current writer. The lock is on the folder itself, so it needs no file; the kernel
-    /// releases it however its holder ends.
+    /// Locks the folder, and waits for the current writer. The lock is on the folder itself, so it needs no file. The
+    /// kernel releases the lock however its holder ends.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         let root = self.root()?;
         let held = root.handle()?;
@@ -125,8 +126,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Replaces a file as a whole and keeps its mode and owner. Returns false if the file changed since it was read:
-    /// people and their editors take no lock.
+    /// Replaces a file as a whole and keeps its mode and owner. Returns false if the file changed since it was read,
+    /// because people and their editors take no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
         absent_is_ok(self.root.remove(TEMPORARY_FILE))?;
         let mut file = self.root.create_new(TEMPORARY_FILE)?;
@@ -148,7 +149,7 @@ impl Lock {
     }
 }
 
-/// What changes with each change of a file. Times are seconds and nanoseconds.
+/// Attributes of a file that change with each change of the file. Times are seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileVersion {
     inode: u64,

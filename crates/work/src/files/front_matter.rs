@@ -1,8 +1,8 @@
 //! A Markdown file with YAML front matter, edited without changing the text around it.
 //!
-//! An edit replaces the bytes of one value or one line. The YAML is never written anew, so comments, order, quotes and
-//! unknown keys stay. The result is parsed again: unless exactly the wanted keys have changed, nothing is written. A
-//! form that the edit does not support is therefore refused and not damaged.
+//! An edit replaces the bytes of one value or one line. The rest of the YAML is not rewritten, so comments, order,
+//! quotes and unknown keys stay. The result is parsed again, and it is written only if exactly the wanted keys have
+//! changed. A form of YAML that the edit does not support is therefore refused and not damaged.
 
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ impl Document {
         self.front.as_ref().and_then(|front| front.node.entries()).into_iter().flatten()
     }
 
-    /// Sets keys to a text or removes them. A file without front matter gets one.
+    /// Sets keys to a text or removes them. A file without front matter gets front matter.
     pub(super) fn set(&mut self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
         let mut after = self.clone();
         for (key, value) in changes {
@@ -62,7 +62,7 @@ impl Document {
                 Some(value) => after.with(key, &as_yaml(value)),
                 None => after.without(key),
             };
-            after = Self::parse(text).map_err(|_| too_clever(key))?;
+            after = Self::parse(text).map_err(|_| cannot_be_edited(key))?;
         }
         self.differs_only_in(&after, changes)?;
         *self = after;
@@ -136,7 +136,7 @@ impl Document {
     fn differs_only_in(&self, after: &Self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
         for (key, value) in changes {
             if after.get(key).and_then(Node::text) != *value {
-                return Err(too_clever(key));
+                return Err(cannot_be_edited(key));
             }
         }
         let others = |document: &Self| {
@@ -151,7 +151,7 @@ impl Document {
             Ok(())
         } else {
             let keys: Vec<&str> = changes.iter().map(|(key, _)| *key).collect();
-            Err(too_clever(&keys.join("`, `")))
+            Err(cannot_be_edited(&keys.join("`, `")))
         }
     }
 
@@ -162,15 +162,15 @@ impl Document {
 }
 
 impl Front {
-    /// Converts an offset in the parsed text to an offset in the file: the parsed text has an additional empty line at
+    /// Converts an offset in the parsed text to an offset in the file. The parsed text has an additional empty line at
     /// its start.
     fn place(&self, byte: u32) -> usize {
         (self.yaml.start + byte as usize).saturating_sub(1).clamp(self.yaml.start, self.yaml.end)
     }
 }
 
-/// Returns true for a comment, and for a line of one key with a value that the parser reads as written. A front matter
-/// of such lines can be changed.
+/// Returns true for a comment, and for a line of one key with a value that the parser reads as written. Front matter
+/// that consists of such lines can be changed.
 fn is_plain_line(line: &str) -> bool {
     let is_name = |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let is_plain = |value: &str| value.starts_with(|c: char| c.is_alphanumeric());
@@ -178,11 +178,11 @@ fn is_plain_line(line: &str) -> bool {
         || line.split_once(": ").is_some_and(|(key, value)| is_name(key) && is_plain(value.trim()))
 }
 
-fn too_clever(keys: &str) -> String {
+fn cannot_be_edited(keys: &str) -> String {
     format!("has front matter in which `{keys}` cannot be changed safely; write one key on each line")
 }
 
-/// Returns the range of the YAML and the start of the body, or none if the file does not begin with a line of dashes.
+/// Returns the range of the YAML and the start of the body; `None` if the file does not begin with a line of dashes.
 fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
     let top = text.len() - text.trim_start_matches(BOM).len();
     let mut lines = text[top..].split_inclusive('\n');
@@ -200,7 +200,7 @@ fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
 }
 
 fn tree(yaml: &str) -> Result<Node, String> {
-    // The empty line stands for the first line of dashes, so that messages state the line number of the file.
+    // The empty line replaces the first line of dashes, so that messages state the line number of the file.
     let text = format!("\n{yaml}");
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add("".into(), String::new());
@@ -232,7 +232,8 @@ fn means_the_same(one: &Node, other: &Node) -> bool {
     }
 }
 
-/// Writes a value as plain YAML if it is unambiguous, else in double quotes with JSON escapes, which YAML also accepts.
+/// Writes a value as plain YAML if it is unambiguous. Otherwise writes it in double quotes with JSON escapes, which
+/// YAML also accepts.
 fn as_yaml(value: &str) -> String {
     let plain = value.starts_with(|c: char| c.is_ascii_alphanumeric())
         && value.ends_with(|c: char| c.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! Reading one file as a work item with its status.
+//! Reads one file as a work item with its status.
 
 use std::fmt;
 use std::path::Path;
@@ -74,7 +74,7 @@ impl FileStatus {
     }
 }
 
-/// Continues a sentence that begins with the item's id.
+/// The text continues a sentence that begins with the item's id.
 impl fmt::Display for FileStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -157,10 +157,12 @@ fn labels(document: &Document) -> Result<Vec<String>, String> {
     }
 }
 
-/// Parses a time, or a date, which begins at midnight UTC.
+/// Parses a time or a date. A date means midnight UTC of that day.
 fn time(written: &str) -> Result<Timestamp, String> {
     let wrong = || {
-        format!("has `created: {written}`, which is no time; write it as 2026-01-31 or 2026-01-31T09:00:00Z")
+        format!(
+            "has `created: {written}`, which is not a time; write it as 2026-01-31 or 2026-01-31T09:00:00Z"
+        )
     };
     let in_utc = |time: DateTime| time.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).ok();
     let moment = written.parse::<Timestamp>().ok();

@@ -9,18 +9,18 @@ const MAX_PAGE_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct PageBuilder {
-    after: Option<Place>,
+    after: Option<PagePosition>,
     limit: usize,
     items: Vec<WorkItem>,
     bytes: usize,
-    /// Set if further items match the filter.
+    /// True if further items match the filter.
     more: bool,
     total: u64,
 }
 
 /// Position of an item: by age, then as [`WorkItem::compare_order`] orders ids.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PagePosition {
     created: i64,
     length: usize,
     id: String,
@@ -28,15 +28,16 @@ struct Place {
 
 impl PageBuilder {
     pub(super) fn after(cursor: Option<&str>, limit: Option<usize>) -> Result<Self, WorkSourceError> {
-        let wrong = |cursor| WorkSourceError::Config(format!("{cursor:?} is no cursor of this source"));
-        let after = cursor.map(|cursor| Place::read(cursor).ok_or_else(|| wrong(cursor))).transpose()?;
+        let wrong = |cursor| WorkSourceError::Config(format!("{cursor:?} is not a cursor of this source"));
+        let after =
+            cursor.map(|cursor| PagePosition::read(cursor).ok_or_else(|| wrong(cursor))).transpose()?;
         let limit = limit.unwrap_or(usize::MAX);
         Ok(Self { after, limit, items: Vec::new(), bytes: 0, more: false, total: 0 })
     }
 
     pub(super) fn add(&mut self, item: WorkItem) {
         self.total += 1;
-        if self.after.as_ref().is_some_and(|after| Place::of(&item) <= *after) {
+        if self.after.as_ref().is_some_and(|after| PagePosition::of(&item) <= *after) {
             return;
         }
         self.bytes += size(&item);
@@ -50,19 +51,19 @@ impl PageBuilder {
     pub(super) fn finish(mut self) -> FetchResult {
         self.shorten();
         let last = self.items.last().filter(|_| self.more);
-        let next_cursor = last.map(|last| Place::of(last).written());
+        let next_cursor = last.map(|last| PagePosition::of(last).written());
         FetchResult { items: self.items, next_cursor, total_count: Some(self.total) }
     }
 
-    /// Drops all but the oldest items that fit.
+    /// Keeps the oldest items that fit, and drops the others.
     fn shorten(&mut self) {
-        self.items.sort_by_cached_key(Place::of);
+        self.items.sort_by_cached_key(PagePosition::of);
         self.bytes = 0;
         let full = self.items.iter().position(|item| {
             self.bytes += size(item);
             self.bytes > MAX_PAGE_BYTES
         });
-        // Each page contains at least one item, else the list would never end.
+        // Each page contains at least one item. Otherwise the list would never end.
         let fit = full.map_or(self.items.len(), |full| full.max(1)).min(self.limit);
         self.more |= fit < self.items.len();
         self.items.truncate(fit);
@@ -70,7 +71,7 @@ impl PageBuilder {
     }
 }
 
-impl Place {
+impl PagePosition {
     fn of(item: &WorkItem) -> Self {
         let id = item.id.external_id().to_owned();
         Self { created: item.created_at.as_microsecond(), length: id.len(), id }

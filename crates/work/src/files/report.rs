@@ -9,11 +9,11 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 const MAX_REPORT_BYTES: usize = 64 << 10;
 
 /// Characters that cannot be in an HTML comment, or would end the name.
-const ESCAPED_IN_LINKS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
+const ESCAPED_IN_MARKERS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
 
 /// Returns the hidden comment that names the holder of a result, so that the result is not written twice.
 pub(super) fn marker(holder: &str) -> String {
-    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, ESCAPED_IN_LINKS))
+    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, ESCAPED_IN_MARKERS))
 }
 
 pub(super) const fn word(outcome: WorkOutcome) -> &'static str {
@@ -60,8 +60,8 @@ fn is_release(line: &str) -> bool {
     })
 }
 
-/// Joins the non-empty parts and cuts them to size. Markers in the text are defused, since they would name another
-/// holder.
+/// Joins the non-empty parts and cuts them to size. Markers in the text are made ineffective, because they would name
+/// another holder.
 fn joined(parts: &[String]) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
     cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MAX_REPORT_BYTES)

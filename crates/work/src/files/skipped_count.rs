@@ -1,4 +1,4 @@
-//! Counts the files that are no items. It is asked for often, so a file is read again only if it has changed.
+//! Counts the files that are not items. The count is requested often, so a file is read again only if it has changed.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -8,14 +8,14 @@ use cowhand_core::work::WorkItemId;
 
 use super::folder::{FileVersion, MAX_ITEM_BYTES};
 use super::item::FileStatus;
-use super::life::ItemError;
+use super::transitions::ItemError;
 use super::{Inner, NAME};
 use crate::WorkSourceError;
 
-/// Age of a change after which another change surely has another time: the times of files advance in steps.
+/// Age of a change after which a later change certainly has a different time. The times of files advance in steps.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
-/// Whether a version of a file is no item, by the name of the file.
+/// Files by name, each with its version and with true if that version is not an item.
 pub(super) type KnownFiles = HashMap<String, (FileVersion, bool)>;
 
 impl Inner {
@@ -23,7 +23,7 @@ impl Inner {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut skipped, mut seen) = (0, KnownFiles::new());
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
-            // Read before the file, so that a change in between is noticed the next time.
+            // The version is read before the file, so that a change in between is noticed the next time.
             let version = self.folder.version(&stem);
             let (is_skipped, is_lasting) = match known.get(&stem) {
                 Some((before, is_skipped)) if Some(*before) == version => (*is_skipped, true),
@@ -38,11 +38,11 @@ impl Inner {
         Ok(skipped)
     }
 
-    /// Returns whether a file is no item, and whether that is so until the file changes.
+    /// Returns whether a file is not an item, and whether this result is valid until the file changes.
     fn judge(&self, stem: &str) -> (bool, bool) {
         let Ok(id) = WorkItemId::new(NAME, stem) else { return (true, false) };
         match self.read_item(&id, MAX_ITEM_BYTES) {
-            // When the claim expires, the file has to be one that can be claimed.
+            // A claimed file is checked again later, because it has to be editable when its claim expires.
             Ok((item, _)) => (false, !matches!(item.status, FileStatus::Claimed { .. })),
             Err(ItemError::Missing(_)) => (false, false),
             Err(ItemError::Unusable(..)) => (true, true),
@@ -67,9 +67,9 @@ mod tests {
     use crate::files::FilesWorkSource;
 
     fn wait_until_known(source: &FilesWorkSource, files: usize) {
-        let patience = Instant::now() + Duration::from_mins(1);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while source.0.known.lock().unwrap().len() != files {
-            assert!(Instant::now() < patience, "{:?}", source.0.known);
+            assert!(Instant::now() < deadline, "{:?}", source.0.known);
             std::thread::sleep(Duration::from_millis(50));
             source.0.count_skipped().unwrap();
         }
@@ -88,7 +88,7 @@ mod tests {
         write("claimed.md", &format!("---\n{{status: claimed, {until}}}\n---\nText.\n"));
         assert_eq!(source.0.count_skipped().unwrap(), 2);
         wait_until_known(&source, 2);
-        // What is known is used: with the opposite, the files would count differently.
+        // The known results are used: if they are inverted, the count changes.
         for (_, is_skipped) in source.0.known.lock().unwrap().values_mut() {
             *is_skipped = !*is_skipped;
         }

@@ -23,7 +23,7 @@ use crate::{Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, Wo
 /// First part of the ids of the items.
 pub const SOURCE_TYPE: &str = "github";
 
-/// Issues of one repository. Labels store their state; comments with a hidden marker store the claimant.
+/// Issues of one repository. Labels store their state. Comments with a hidden marker store the claimant.
 #[derive(Debug)]
 pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
@@ -86,8 +86,8 @@ impl GitHubWorkSource {
         belongs && self.is_offered(issue)
     }
 
-    /// Returns the state from the issue itself and not from a list. An issue that is being released loses its label
-    /// before its marker.
+    /// Returns the queue state from the issue itself and not from a list. An issue that is being released loses its
+    /// label before its marker.
     async fn state_of(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {
@@ -116,8 +116,8 @@ impl WorkSource for GitHubWorkSource {
         SOURCE_TYPE
     }
 
-    /// Reads pages until there is an item, or as many items as were asked for. With `include_claimed`, claimed items
-    /// follow all others.
+    /// Reads pages until there is an item or, with a limit, until the limit is reached. With `include_claimed`, claimed
+    /// items follow all others.
     async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let mut cursor = options.cursor.as_deref().map_or(Ok(Cursor::default()), str::parse)?;
         let limit = options.limit.unwrap_or(usize::MAX);
@@ -231,14 +231,14 @@ impl WorkSource for GitHubWorkSource {
     }
 }
 
-/// Returns the issue number, or none if the item belongs to another source or its id has another form.
+/// Returns the issue number; `None` if the item belongs to another source or its id has another form.
 fn number(item: &WorkItemId) -> Option<u64> {
     let number: u64 = item.external_id().parse().ok()?;
     (item.source() == SOURCE_TYPE && number.to_string() == item.external_id()).then_some(number)
 }
 
 fn no_issue(item: &WorkItemId) -> ClaimResult {
-    let message = Some(format!("{item} is no issue of GitHub's"));
+    let message = Some(format!("{item} is not the id of a GitHub issue"));
     ClaimResult::Refused { reason: ClaimFailureReason::NotFound, message }
 }
 

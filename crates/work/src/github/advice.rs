@@ -5,7 +5,7 @@ use super::client::ApiRequest;
 use super::reply::ApiResponse;
 use crate::error::github::TokenFacts;
 
-/// Reads facts about the token from an answer that refuses. `origin` names the source of the token.
+/// Reads facts about the token from an answer that refuses a request. `origin` names the source of the token.
 pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &str) -> TokenFacts {
     let scopes = reply.header("x-oauth-scopes").map(words);
     // A request that names no repository is about the account.
@@ -29,7 +29,8 @@ pub(super) fn words(header: &str) -> Vec<String> {
 fn forbidden(reply: &ApiResponse, scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
     if reply.header("x-github-sso").is_some_and(|header| header.starts_with("required")) {
         return format!(
-            "the organization of {repo} wants {origin} to be authorized for its single sign-on: `Configure SSO` in the list of your tokens does it"
+            "the organization of {repo} requires single sign-on; authorize {origin} with `Configure SSO` in the \
+             list of your tokens"
         );
     }
     let accepted = reply.header("x-accepted-oauth-scopes").map(words).unwrap_or_default();
@@ -79,7 +80,7 @@ mod tests {
         read(&call, &reply, "o/r", "the token in MY_TOKEN").advice.unwrap_or_default()
     }
 
-    /// A scope is missing only if the answer says so.
+    /// A scope counts as missing only if the answer states the scopes.
     #[test]
     fn advice_follows_the_status_and_headers_of_an_answer() {
         const SCOPES_HEADER: &str = "x-oauth-scopes";

@@ -1,4 +1,5 @@
-//! GitHub Apps: a signed JWT, and the installation token that GitHub issues for it for an hour.
+//! GitHub Apps: a signed JWT, and the installation token that GitHub issues for it. The installation token is valid for
+//! an hour.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -21,8 +22,8 @@ pub(super) struct GitHubApp {
     id: String,
     pub(super) installation_id: Option<u64>,
     key: RsaKeyPair,
-    /// Current installation token. The lock is held while a new one is requested, so that concurrent callers request
-    /// one only.
+    /// Current installation token. The lock is held while a new token is requested, so that concurrent callers request
+    /// only one token.
     pub(super) token_cache: Mutex<Option<CachedToken>>,
 }
 
@@ -34,7 +35,8 @@ pub(super) struct CachedToken {
 }
 
 impl CachedToken {
-    /// Returns true if the token is valid for more than a minute: a request fails if the token ends while it runs.
+    /// Returns true if the token is valid for more than a minute, because a request fails if the token expires while
+    /// the request runs.
     pub(super) fn is_valid(&self, now: Timestamp) -> bool {
         self.expires_at.duration_since(now) > SignedDuration::from_mins(1)
     }
@@ -79,7 +81,7 @@ impl GitHubApp {
         Ok(Secret::new(&format!("{signed_part}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))))
     }
 
-    /// Drops the token that GitHub refused with 401, so that the next caller requests a new one.
+    /// Drops the token that GitHub refused with 401, so that the next caller requests a new token.
     pub(super) async fn forget(&self, refused: &Secret) {
         let mut token_cache = self.token_cache.lock().await;
         if token_cache.as_ref().is_some_and(|cached| cached.token == *refused) {

@@ -18,14 +18,14 @@ impl Secret {
         Self(text.trim().to_owned())
     }
 
-    /// Returns the header value, or none if the secret contains characters that a header cannot have.
+    /// Returns the header value; `None` if the secret contains characters that a header cannot have.
     pub(super) fn bearer(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("Bearer {}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// Removes the secret from `text`: the error page of a proxy may quote the request.
+    /// Masks the secret in `text`, because the error page of a proxy may quote the request.
     pub(super) fn mask(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[hidden]") }
     }
@@ -65,7 +65,7 @@ impl ApiAuth {
         }
     }
 
-    /// Describes where the credentials come from, for error messages.
+    /// Describes the source of the credentials, for error messages.
     pub(super) fn origin(auth: &github::Auth) -> String {
         match &auth.app {
             Some(app) => format!("the GitHub App {}", app.id),

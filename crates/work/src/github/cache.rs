@@ -1,4 +1,4 @@
-//! Cache of list pages, with the `ETag` by which GitHub can answer that a page has not changed.
+//! Cache of list pages. With the `ETag` of a page, GitHub can answer that the page has not changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use reqwest::header::HeaderValue;
 const MAX_CACHE_BYTES: usize = 32 << 20;
 const MAX_CACHED_PAGES: usize = 4096;
 
-/// How long an unused page is kept. Polls are more frequent.
+/// Time for which an unused page is kept. Polls are more frequent.
 const CACHED_PAGE_LIFETIME: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct KeptPage {
     /// Entries as JSON.
     pub(super) entries: Vec<u8>,
     pub(super) next: Option<u64>,
-    /// Set if GitHub filled the page, so that another page can follow later.
+    /// True if the page is full, so that another page can follow later.
     pub(super) is_full: bool,
 }
 
@@ -42,8 +42,8 @@ impl PageCache {
         Some(Arc::clone(page))
     }
 
-    /// Stores a page if there is room. There is no eviction of the least recently used page: a walk over a list that
-    /// does not fit would then evict each page just before it is needed.
+    /// Stores a page if there is room. The least recently used page is not evicted: a walk over a list that does not
+    /// fit would then evict each page just before the page is needed.
     pub(super) fn put(&self, path: &str, page: KeptPage) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(path);

@@ -1,4 +1,5 @@
-//! Checks for `doctor`: what a source needs on GitHub, and what to do if it is missing.
+//! Checks for `doctor`: the token, the repository and the labels that a source needs, and advice if one of them is
+//! missing.
 
 use super::adapter::GitHubWorkSource;
 use super::models::RepositoryInfo;
@@ -46,14 +47,16 @@ impl GitHubWorkSource {
         SourceFinding::good("repository", format!("{} has issues", repository.full_name))
     }
 
-    /// Checks that a label exists. A missing label is only a warning, because GitHub creates it when an issue gets it.
+    /// Checks that a label exists. A missing label is only a warning, because GitHub creates a label when it is added
+    /// to an issue.
     async fn check_label(&self, label: &str) -> SourceFinding {
         let (what, repo) = (format!("label {label}"), &self.settings.repo);
         match self.issues().has_label(label).await {
             Ok(true) => SourceFinding::good(what, "is there"),
             Ok(false) => {
-                let help =
-                    format!("{repo} does not have it; `gh label create '{label}' --repo {repo}` makes it");
+                let help = format!(
+                    "{repo} does not have it; create it with `gh label create '{label}' --repo {repo}`"
+                );
                 SourceFinding::warning(what, help)
             }
             Err(error) => SourceFinding::of_error(what, &error.into()),
@@ -64,7 +67,8 @@ impl GitHubWorkSource {
         let quota = self.client.quota();
         let reset = |at: jiff::Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
         if let Some(until) = quota.blocked_until {
-            let detail = format!("a limit of GitHub's is reached; nothing is asked until {}", reset(until));
+            let detail =
+                format!("GitHub's rate limit is reached; no requests are sent until {}", reset(until));
             return Some(SourceFinding::warning("quota", detail));
         }
         let info = quota.rate_limit?;

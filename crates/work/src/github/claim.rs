@@ -1,4 +1,4 @@
-//! Claiming an issue exclusively: `docs/decisions/0009-claims-on-work-items.md`.
+//! Claims an issue for one claimant only. The rules are in `docs/decisions/0009-claims-on-work-items.md`.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use crate::error::github::{ApiFailure, GitHubApiError};
 use crate::{Claimant, WorkSourceError, can_claim_another};
 use cowhand_system::fault;
 
-/// How often the comments are read until our own marker appears. After that the answers are considered too old.
+/// Number of reads of the comments until our own marker appears. After that, the claim fails, because the answers are
+/// out of date.
 const MAX_CLAIM_CHECKS: u32 = 4;
 
 /// Reason for a refused claim, with a message for people.
 type Refusal = (ClaimFailureReason, String);
 
-/// A claim that was begun: its marker is on the issue, or it needs none.
+/// A claim that was begun: its marker is on the issue, or the claim needs no marker.
 struct BegunClaim {
     /// Issue before the claim.
     before: Issue,
@@ -32,7 +33,7 @@ type Outcome<T> = Result<Result<T, Refusal>, GitHubApiError>;
 
 impl GitHubWorkSource {
     /// Claims several issues: writes the markers one after another, waits once, and then reads which marker is first on
-    /// each issue. An error that prevents one claim would prevent the following ones, so these are not tried.
+    /// each issue. After an error that would also prevent the following claims, these are not tried.
     pub(super) async fn claim_issues(
         &self,
         claims: &[(u64, &Claimant)],
@@ -47,7 +48,7 @@ impl GitHubWorkSource {
             begun.push(if tries_next { self.begin_claim(number, by).await } else { Ok(Err(not_tried())) });
         }
         if begun.iter().any(|begun| matches!(begun, Ok(Ok(BegunClaim { marker: Some(_), .. })))) {
-            tokio::time::sleep(self.settle_time()).await;
+            tokio::time::sleep(self.confirm_delay()).await;
         }
         let mut results = Vec::with_capacity(claims.len());
         for (&(number, by), begun) in claims.iter().zip(begun) {
@@ -77,7 +78,7 @@ impl GitHubWorkSource {
         if let Err(refusal) = self.is_free(&before, marks.as_ref(), by) {
             return Ok(Err(refusal));
         }
-        // A live marker that belongs to no rival is ours.
+        // A live marker that does not belong to a rival is ours.
         let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
             return Ok(Ok(BegunClaim { before, marker: None }));
         };
@@ -93,10 +94,10 @@ impl GitHubWorkSource {
         Ok(Ok(BegunClaim { before, marker: Some(ours) }))
     }
 
-    /// Reads which marker is first, and sets the labels if it is ours.
+    /// Reads which marker is first, and sets the labels if the first marker is ours.
     async fn finish_claim(&self, number: u64, by: &Claimant, begun: BegunClaim) -> Outcome<Issue> {
         if let Some(ours) = begun.marker
-            && let Err(refusal) = self.settle(&begun.before, ours, by).await?
+            && let Err(refusal) = self.confirm_claim(&begun.before, ours, by).await?
         {
             return Ok(Err(refusal));
         }
@@ -117,9 +118,9 @@ impl GitHubWorkSource {
         }
     }
 
-    const fn settle_time(&self) -> Duration {
+    const fn confirm_delay(&self) -> Duration {
         match self.settings.claiming {
-            Claiming::ByMarker { settle } => settle,
+            Claiming::ByMarker { confirm_delay } => confirm_delay,
             Claiming::ByLabelAlone => Duration::ZERO,
         }
     }
@@ -153,8 +154,8 @@ impl GitHubWorkSource {
         Ok(())
     }
 
-    /// Checks that the marker `ours` is the first; if not, withdraws it.
-    async fn settle(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
+    /// Checks that the marker `ours` is the first marker; if not, withdraws it.
+    async fn confirm_claim(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
         let (issues, number) = (self.issues(), before.number);
         let marks = self.marks_with(number, ours).await?;
         let decided = match marks.holder() {
@@ -163,16 +164,18 @@ impl GitHubWorkSource {
                 self.is_unchanged(before, issues.get(number).await?.as_ref())
             }
             Some((_, rival)) => Err(claimed_by(rival)),
-            None => Err((ClaimFailureReason::SourceError, "the claim lapsed before it was settled".into())),
+            None => {
+                Err((ClaimFailureReason::SourceError, "the claim expired before it was confirmed".into()))
+            }
         };
         if let Err(refusal) = decided {
             self.withdraw(&marks, by).await;
             return Ok(Err(refusal));
         }
         for (expired, claim) in marks.expired() {
-            debug!(number, holder = claim.holder, "GitHub: taking over a claim that lapsed");
+            debug!(number, holder = claim.holder, "GitHub: taking over an expired claim");
             if let Err(error) = issues.delete_comment(expired.id).await {
-                warn!(%error, "GitHub: a lapsed claim's comment stays");
+                warn!(%error, "GitHub: cannot delete the comment of an expired claim");
             }
         }
         Ok(Ok(()))
@@ -182,7 +185,7 @@ impl GitHubWorkSource {
     async fn marks_with(&self, number: u64, ours: u64) -> Result<Marks, GitHubApiError> {
         for check in 0..MAX_CLAIM_CHECKS {
             if check > 0 {
-                tokio::time::sleep(self.settle_time()).await;
+                tokio::time::sleep(self.confirm_delay()).await;
             }
             let marks = self.issues().marks(number).await?;
             if marks.all.iter().any(|marked| marked.id == ours) {
@@ -190,12 +193,15 @@ impl GitHubWorkSource {
             }
         }
         if let Err(error) = self.issues().delete_comment(ours).await {
-            warn!(number, %error, "GitHub: a claim's comment could not be withdrawn; it lapses by itself");
+            warn!(number, %error, "GitHub: cannot delete the comment of a claim; the claim expires by itself");
         }
         Err(GitHubApiError {
             status: None,
             endpoint: format!("GET /repos/{}/issues/{number}/comments", self.settings.repo),
-            message: "our claim's comment does not appear, so nobody can say who was first".into(),
+            message:
+                "the comment of the claim does not appear in the issue, so the order of the claims is not \
+                      known"
+                    .into(),
             rate_limit: None,
             kind: ApiFailure::Network,
             token: Box::default(),
@@ -212,7 +218,7 @@ impl GitHubWorkSource {
         };
         let ((was_ready, was_claimed), (is_ready, is_claimed)) = (has(before), has(after));
         if (was_ready && !is_ready) || (is_claimed && !was_claimed) {
-            let message = "somebody else took it while we were claiming it".to_owned();
+            let message = "somebody else took it while this fleet was claiming it".to_owned();
             return Err((ClaimFailureReason::AlreadyClaimed, message));
         }
         Ok(())
@@ -222,7 +228,7 @@ impl GitHubWorkSource {
     async fn withdraw(&self, marks: &Marks, by: &Claimant) {
         for (marked, _) in marks.claims_of(by) {
             if let Err(error) = self.issues().delete_comment(marked.id).await {
-                warn!(%error, "GitHub: a claim's comment could not be withdrawn; it lapses by itself");
+                warn!(%error, "GitHub: cannot delete the comment of a claim; the claim expires by itself");
             }
         }
     }
@@ -233,13 +239,13 @@ impl GitHubWorkSource {
         number: u64,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        let lost = |state: &str| WorkSourceError::NotHeld { item: item.clone(), stands: state.to_owned() };
+        let lost = |state: &str| WorkSourceError::NotHeld { item: item.clone(), state: state.to_owned() };
         let marks = self.issues().marks(number).await?;
         if let Some(rival) = marks.rival(by) {
             return Err(lost(&format!("is claimed: {}", claimed_by(rival).1)));
         }
         let Some((marked, claim)) = marks.holder() else {
-            return Err(lost("has lapsed or was withdrawn"));
+            return Err(lost("has no claim, because the claim expired or was withdrawn"));
         };
         if by.until <= claim.until {
             return Ok(());
@@ -247,10 +253,10 @@ impl GitHubWorkSource {
         let renewed = ClaimMarker::renewed(claim, by, marks.now);
         let comment = comment_text::claim_comment(self.comment_author(by), renewed.until);
         match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &comment).await {
-            Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
+            Err(error) if error.is_not_found() => Err(lost("no longer has the comment of the claim")),
             Err(error) => Err(error.into()),
             Ok(edited) if claim.was_renewed_in_time(edited.updated_at) => Ok(()),
-            Ok(_) => Err(lost("was renewed too late")),
+            Ok(_) => Err(lost("has a claim that was renewed too late")),
         }
     }
 }

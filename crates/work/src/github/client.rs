@@ -25,7 +25,7 @@ use crate::quota::Quota;
 use crate::{SourceContext, WorkSourceError};
 use cowhand_system::http;
 
-/// Transferred repositories need one redirect; the limit ends loops.
+/// Largest number of redirects of a request. Transferred repositories need one redirect; the limit ends loops.
 const MAX_REDIRECTS: usize = 5;
 
 /// Client of one GitHub server, used as long as its source exists. It keeps the rate limit and cached pages.
@@ -35,9 +35,9 @@ pub struct GitHubClient {
     /// URL of the API, without a slash at its end.
     base: String,
     pub(super) auth: ApiAuth,
-    /// Description of where the credentials come from.
+    /// Description of the source of the credentials.
     pub(super) origin: String,
-    /// Repository whose installation the token of an App is for.
+    /// Repository for whose installation an App requests its token.
     pub(super) repo: String,
     pub(super) retry: RetryOptions,
     meter: Meter,
@@ -90,7 +90,8 @@ impl GitHubClient {
     ) -> Result<Self, WorkSourceError> {
         let origin = ApiAuth::origin(auth);
         let auth = ApiAuth::from_config(auth, &settings.repo, context)?;
-        // This client follows redirects itself: the token must not go to another host, and a POST must remain a POST.
+        // This client follows redirects itself: the token must not be sent to another host, and a POST must remain a
+        // POST.
         let http = http::client()
             .user_agent(http::USER_AGENT)
             .connect_timeout(settings.connect_timeout)
@@ -172,7 +173,7 @@ impl GitHubClient {
         while let Some((left, until)) = self.meter.blocked_for(Timestamp::now()) {
             if left > self.retry.max_delay {
                 let kind = ApiFailure::RateLimit { wait: Some(left), ends: Some(until) };
-                return Err(call.failed(kind, "not asked, because a limit of GitHub's is reached"));
+                return Err(call.failed(kind, "no request was sent, because GitHub's rate limit is reached"));
             }
             self.wait(left).await;
         }
@@ -275,11 +276,11 @@ fn redirect_target(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result
         Ok(to)
     } else {
         let host = to.host_str().unwrap_or_default();
-        Err(wrong(format!("redirected to another host ({host}), which does not get our token")))
+        Err(wrong(format!("redirected to another host ({host}), which does not get the token")))
     }
 }
 
-/// Joins the causes of an error: reqwest's own message does not contain them.
+/// Adds the causes of an error to its message, because reqwest's own message does not contain them.
 fn with_causes(error: &reqwest::Error) -> String {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

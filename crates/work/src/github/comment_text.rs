@@ -7,9 +7,9 @@ use cowhand_core::cut::cut;
 use cowhand_core::work::{WorkOutcome, WorkResult};
 use jiff::Timestamp;
 
-/// GitHub's limit, which counts characters. Bytes are never fewer.
+/// Maximum length of a comment. GitHub counts characters, and a text never has fewer bytes than characters.
 const MAX_COMMENT_BYTES: usize = 65_536;
-/// Reserved for the marker line and fixed text.
+/// Number of bytes that are reserved for the marker line and fixed text.
 const RESERVED_BYTES: usize = 4096;
 const MAX_SECTION_BYTES: usize = 8192;
 const MAX_ARTIFACTS: usize = 50;
@@ -34,7 +34,7 @@ impl fmt::Display for CommentAuthor<'_> {
 
 pub(super) fn claim_comment(by: CommentAuthor<'_>, until: Timestamp) -> String {
     let until = until.strftime("%Y-%m-%d %H:%M UTC");
-    format!("cowhand is working on this ({by}, until {until} unless it says otherwise).")
+    format!("cowhand is working on this ({by}). The claim is valid until {until}, unless it is renewed.")
 }
 
 pub(super) fn report_comment(result: &WorkResult, by: CommentAuthor<'_>) -> String {
@@ -70,7 +70,7 @@ pub(super) fn report_comment(result: &WorkResult, by: CommentAuthor<'_>) -> Stri
 }
 
 pub(super) fn release_comment(reason: Option<&str>, by: CommentAuthor<'_>) -> String {
-    let mut text = format!("cowhand has given this back ({by}).\n");
+    let mut text = format!("cowhand has released this issue ({by}).\n");
     if let Some(reason) = reason {
         push_fence(&mut text, reason, MAX_SECTION_BYTES);
     }
@@ -114,7 +114,7 @@ fn without_control_characters(text: &str) -> String {
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_odd(c) { '?' } else { c }).collect();
-    // The fence would have to be longer, twice; no real text has such a run.
+    // A longer run would need a longer fence before and after the text. No real text has such a run.
     if longest_backtick_run(&text) > MAX_BACKTICK_RUN { text.replace('`', "'") } else { text }
 }
 
@@ -154,13 +154,14 @@ mod tests {
     fn claim_and_release_comments_have_their_exact_wording() {
         assert_eq!(
             claim_comment(CommentAuthor { fleet: Some("herd"), holder: "job-1" }, Timestamp::UNIX_EPOCH),
-            "cowhand is working on this (fleet ` herd `, ` job-1 `, until 1970-01-01 00:00 UTC unless it says otherwise)."
+            "cowhand is working on this (fleet ` herd `, ` job-1 `). The claim is valid until 1970-01-01 00:00 UTC, \
+             unless it is renewed."
         );
         assert_eq!(
             release_comment(Some("timed out"), by("job-1")),
-            "cowhand has given this back (` job-1 `).\n\n```text\ntimed out\n```\n"
+            "cowhand has released this issue (` job-1 `).\n\n```text\ntimed out\n```\n"
         );
-        assert_eq!(release_comment(None, by("a`b")), "cowhand has given this back (`` a`b ``).\n");
+        assert_eq!(release_comment(None, by("a`b")), "cowhand has released this issue (`` a`b ``).\n");
     }
 
     #[test]

@@ -27,8 +27,8 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// Returns the next cursor. `next` is the next page that GitHub names; a page that does not come later ends the
-    /// list.
+    /// Returns the next cursor. `next` is the next page that GitHub names. If that page is not a later page, the list
+    /// ends.
     pub(super) fn following(self, next: Option<u64>, include_claimed: bool) -> Option<Self> {
         match (next.filter(|&next| next > self.page), self.listing) {
             (Some(page), listing) => Some(Self { listing, page, skip: 0 }),
@@ -64,7 +64,9 @@ impl FromStr for Cursor {
         let (page, skip) = place.split_once('+').unwrap_or((place, "0"));
         match (page.parse(), skip.parse()) {
             (Ok(page @ 1..), Ok(skip)) => Ok(Self { listing, page, skip }),
-            _ => Err(WorkSourceError::Config(format!("{text:?} is no cursor of a listing of GitHub issues"))),
+            _ => Err(WorkSourceError::Config(format!(
+                "{text:?} is not a cursor of a listing of GitHub issues"
+            ))),
         }
     }
 }

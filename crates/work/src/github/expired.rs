@@ -1,4 +1,4 @@
-//! Claimed issues whose claim has expired: a fleet that ended for good leaves its label behind.
+//! Claimed issues whose claim has expired. The label of a fleet that no longer runs stays on the issue.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use super::adapter::{GitHubWorkSource, work_item};
 use super::marker::{ClaimMarker, Marks};
 use super::models::Issue;
-use crate::{Claimer, ExpiredClaim, WorkSourceError};
+use crate::{ClaimOwner, ExpiredClaim, WorkSourceError};
 
-/// Known state of claimed issues, by number. Reading the unchanged list of issues is free, but reading comments is not,
-/// so they are read only when they can have changed.
+/// Known state of claimed issues, by number. Reading an unchanged list of issues does not count against the rate limit,
+/// but reading comments does. So comments are read only if they can have changed.
 #[derive(Debug, Default)]
 pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 
@@ -19,7 +19,7 @@ pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 struct Known {
     /// Time of the last change, which includes comments.
     updated_at: Option<Timestamp>,
-    /// End of the claim by GitHub's clock, or none if the claim is only a label.
+    /// End of the claim by GitHub's clock; `None` if the claim is only a label.
     ends: Option<Timestamp>,
 }
 
@@ -48,8 +48,8 @@ impl GitHubWorkSource {
                 if let Some(claim) = left(&marks) {
                     let (holder, fleet, until) = (&claim.holder, &claim.fleet, claim.until);
                     let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until}");
-                    let claimer = Some(Claimer { fleet: fleet.clone(), holder: holder.clone() });
-                    expired.push(ExpiredClaim { item: work_item(issue)?, left_by, claimer });
+                    let owner = Some(ClaimOwner { fleet: fleet.clone(), holder: holder.clone() });
+                    expired.push(ExpiredClaim { item: work_item(issue)?, left_by, owner });
                 } else {
                     let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
                     seen.insert(issue.number, known);
@@ -65,7 +65,7 @@ impl GitHubWorkSource {
     }
 }
 
-/// Returns the latest expired claim, if there is no live one.
+/// Returns the latest expired claim, if there is no live claim.
 fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;

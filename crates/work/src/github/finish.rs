@@ -1,5 +1,5 @@
-//! Reporting results and releasing issues. Both may be repeated after a crash: each step checks the state before it
-//! acts, and the claim is withdrawn last, so that nobody claims the issue before the other steps are done.
+//! Reports results and releases issues. Both may be repeated after a crash, because each step checks the state before
+//! it acts. The claim is withdrawn last, so that nobody claims the issue before the other steps are done.
 
 use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 
@@ -22,9 +22,9 @@ impl GitHubWorkSource {
         let issue = issues.get(number).await?.ok_or_else(|| WorkSourceError::NotFound(item.clone()))?;
         let marks = issues.marks(number).await?;
         if let Some(rival) = marks.rival(by) {
-            let stands = format!("is claimed by {} of fleet {}", rival.holder, rival.fleet_shown());
+            let state = format!("is claimed by {} of fleet {}", rival.holder, rival.fleet_shown());
             self.withdraw_all(&marks, by).await?;
-            return Err(WorkSourceError::NotHeld { item: item.clone(), stands });
+            return Err(WorkSourceError::NotHeld { item: item.clone(), state });
         }
         let ours = first_claim(&marks, by);
         let report = Marker::Report(ResultMarker::of(by, ours));
@@ -61,12 +61,12 @@ impl GitHubWorkSource {
             self.withdraw_all(&marks, by).await?;
             let (holder, fleet, until) = (&rival.holder, rival.fleet_shown(), rival.until);
             let message = format!(
-                "it is somebody else's: {holder} of fleet {fleet} has claimed it until {until}; that fleet can give it back"
+                "{holder} of fleet {fleet} has claimed it until {until}; only that fleet can release it"
             );
             return Ok(answer(false, Some(&message)));
         }
         if self.is_finished(&issue, ours) || (options.unfinished && ours.is_none()) {
-            return Ok(answer(true, Some("there was nothing to give back")));
+            return Ok(answer(true, Some("the issue was not claimed")));
         }
         let marker = Marker::Release(ResultMarker::of(by, ours));
         if options.add_comment && !marks.has_reported(&marker) {
@@ -84,7 +84,7 @@ impl GitHubWorkSource {
         Ok(answer(true, None))
     }
 
-    /// Returns true if nothing of our claim is left on the issue.
+    /// Returns true if neither the comment nor the label of our claim is left on the issue.
     fn is_finished(&self, issue: &Issue, ours: Option<u64>) -> bool {
         ours.is_none() && !issue.has_label(&self.settings.in_progress)
     }

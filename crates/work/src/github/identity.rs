@@ -1,4 +1,4 @@
-//! The identity of the client.
+//! The identity of the client: its account and its token.
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -10,7 +10,7 @@ use super::models::{App, Installation, InstallationToken, User};
 use crate::error::github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
 impl GitHubClient {
-    /// Returns the account that writes our comments, or none if GitHub does not state it for this token.
+    /// Returns the account that writes our comments; `None` if GitHub does not state it for this token.
     pub(super) async fn viewer(&self) -> Result<Option<&str>, GitHubApiError> {
         let ask = async || match &self.auth {
             ApiAuth::Token(_) => match self.ask::<User>(ApiRequest::get("user")).await {
@@ -32,7 +32,7 @@ impl GitHubClient {
         Ok(self.viewer.get_or_try_init(ask).await?.as_deref())
     }
 
-    /// Returns the token. For an App, requests a new one if there is none or it expires soon.
+    /// Returns the token. For an App, requests a new token if there is none or if it expires soon.
     pub(super) async fn token(&self, call: &ApiRequest) -> Result<Secret, GitHubApiError> {
         let app = match &self.auth {
             ApiAuth::Token(token) => return Ok(token.clone()),

@@ -27,7 +27,8 @@ impl Issues<'_> {
         self.client.polled_page(&path, number, |issue: &Issue| !issue.is_pull_request).await
     }
 
-    /// Returns the issue, or none if it was deleted, moved to another repository, is not visible, or is a pull request.
+    /// Returns the issue; `None` if it was deleted, was moved to another repository, is not visible, or is a pull
+    /// request.
     pub(super) async fn get(self, number: u64) -> Result<Option<Issue>, GitHubApiError> {
         let call = ApiRequest::get(format!("repos/{}/issues/{number}", self.repo));
         let reply = match self.client.call(&call).await {
@@ -67,7 +68,7 @@ impl Issues<'_> {
         Ok(())
     }
 
-    /// Removes a label. A label that is not there counts as removed.
+    /// Removes a label. A label that the issue does not have counts as removed.
     pub(super) async fn remove_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels/{}", self.repo, encoded(label));
         ignore_missing(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
@@ -94,7 +95,8 @@ impl Issues<'_> {
         }
     }
 
-    /// Writes a comment exactly once, even if GitHub's answer is lost: checks for the comment before it sends it again.
+    /// Writes a comment exactly once, even if GitHub's answer is lost. Before the comment is sent again, the function
+    /// checks whether it exists.
     pub(super) async fn comment_once(
         self,
         number: u64,

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::quota::RateLimitInfo;
 
-/// Reads the rate limit headers. Returns none if one is missing or not a number.
+/// Reads the rate limit headers. Returns `None` if a header is missing or not a number.
 pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     let reset = i64::try_from(number("x-ratelimit-reset")?).ok()?;
@@ -33,7 +33,7 @@ pub(super) enum RateLimitKind {
 
 /// Wait that GitHub's documentation requires when a secondary limit states no time.
 const SECONDARY_LIMIT_WAIT: Duration = Duration::from_mins(1);
-/// Additional wait: GitHub's clock and its counters do not change in the same instant.
+/// Additional wait, because GitHub's clock and its counters do not change in the same instant.
 const RESET_MARGIN: Duration = Duration::from_secs(1);
 
 impl RateLimitKind {
@@ -56,7 +56,7 @@ impl RateLimitKind {
         (status == 429).then_some(Self::Unnamed)
     }
 
-    /// Returns how long to wait, if GitHub stated it. `now` is GitHub's time.
+    /// Returns the wait, if GitHub stated it. `now` is GitHub's time.
     pub(super) fn wait(self, now: Timestamp) -> Option<Duration> {
         match self {
             Self::Primary { reset } => {

@@ -36,7 +36,7 @@ pub struct Branch {
     pub head_sha: String,
     pub base_ref: String,
     pub is_draft: bool,
-    /// Repository of its commits; empty if that was deleted.
+    /// Repository of its commits; empty if that repository was deleted.
     pub head_repo: String,
 }
 
@@ -94,9 +94,9 @@ impl Lists {
         Ok(pulls.into_iter().filter(matches_state).map(IssueOrPull::from).collect())
     }
 
-    /// Reads all pages. An entry that disappears while the list is read moves others to a page that was already read,
-    /// and they would seem to be missing. So a list of several pages is read twice; the second read is mostly answered
-    /// from the cache.
+    /// Reads all pages. If an entry disappears while the list is read, other entries move to a page that was already
+    /// read, and they would seem to be missing. So a list of several pages is read twice. Most pages of the second read
+    /// come from the cache.
     async fn all<T>(&self, path: &str, is_wanted: fn(&T) -> bool) -> Result<Vec<T>, GitHubApiError>
     where
         T: DeserializeOwned + Serialize + ListEntry,
@@ -180,7 +180,7 @@ struct PullEnd {
     r#ref: String,
     #[serde(default)]
     sha: String,
-    /// Repository, or none for a fork that was deleted.
+    /// Repository; `None` for a fork that was deleted.
     #[serde(default)]
     repo: Option<PullRepository>,
 }

@@ -1,5 +1,5 @@
-//! The hidden first line of cowhand's comments, and the rules that decide who holds a claim. The rules are in
-//! `docs/decisions/0009-claims-on-work-items.md`; all are functions of the content on GitHub and of GitHub's time.
+//! The hidden first line of cowhand's comments, and the rules that decide who holds an issue. The rules are explained
+//! in `docs/decisions/0009-claims-on-work-items.md`. They depend only on the content on GitHub and on GitHub's time.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::models::Comment;
 use crate::Claimant;
 
-/// Maximum time that a claim is valid after its comment was last written, whatever the marker says: a forged marker
-/// cannot hold an issue for ever.
+/// Maximum time for which a claim is valid after its comment was last written, whatever time the marker states. So a
+/// forged marker cannot hold an issue forever.
 pub(super) const MAX_CLAIM_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// GitHub has more than one clock. A claim expires this much after its time, for its holder and for all others.
+/// Time after the end of a claim at which it expires, for its holder and for all others. GitHub has more than one
+/// clock.
 const CLAIM_CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Maximum length of a marker line. Lines of cowhand are far shorter.
+/// Maximum length of a marker line. The marker lines that cowhand writes are much shorter.
 const MAX_MARKER_BYTES: usize = 2048;
 const MARKER_OPENING: &str = "<!-- cowhand:";
 const MARKER_CLOSING: &str = " -->";
@@ -38,7 +39,7 @@ pub(super) struct ClaimMarker {
     pub(super) fleet_name: Option<String>,
     pub(super) holder: String,
     pub(super) until: Timestamp,
-    /// Previous value of `until`, if the claim was renewed. A renewal that arrives later than that does not count.
+    /// Previous value of `until`, if the claim was renewed. A renewal that arrives after that time does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) renewed_before: Option<Timestamp>,
 }
@@ -51,7 +52,8 @@ fn saturating_after(at: Timestamp, more: SignedDuration) -> Timestamp {
 pub(super) struct ResultMarker {
     pub(super) fleet: String,
     pub(super) holder: String,
-    /// Comment of the claim that ended: a job can claim, release and claim again.
+    /// Comment of the claim that ended. It distinguishes several claims of one job, which can claim, release and claim
+    /// again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claim: Option<u64>,
 }
@@ -90,7 +92,7 @@ impl ResultMarker {
         Self { fleet: by.fleet.clone(), holder: by.holder.clone(), claim }
     }
 
-    /// Returns true if `told` reports the same result. Without the number of the claim, any result of the same holder
+    /// Returns true if `other` reports the same result. Without the number of the claim, any result of the same holder
     /// matches.
     fn is_reported_by(&self, other: &Self) -> bool {
         let same_claim = self.claim.is_none() || other.claim.is_none() || self.claim == other.claim;
@@ -113,7 +115,7 @@ impl Marker {
         format!("{MARKER_OPENING}{kind} {json}{MARKER_CLOSING}")
     }
 
-    /// Reads a marker at the very beginning of a comment: a quoted marker does not count.
+    /// Reads a marker at the very beginning of a comment. A quoted marker does not count.
     pub(super) fn read(body: &str) -> Option<Self> {
         let line = body.lines().next().filter(|line| line.len() <= MAX_MARKER_BYTES)?;
         let (kind, json) =
@@ -179,12 +181,13 @@ impl Marks {
         if was_late || self.now > claim_end(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
     }
 
-    /// Returns when the holder's claim ends unless it is renewed.
+    /// Returns the time at which the holder's claim ends unless it is renewed.
     pub(super) fn held_until(&self) -> Option<Timestamp> {
         self.holder().map(|(marked, claim)| claim_end(marked, claim))
     }
 
-    /// Returns the earliest live claim; of several in one second the one with the lowest number.
+    /// Returns the earliest live claim. Of several claims in one second, the one with the lowest number is the
+    /// earliest.
     pub(super) fn holder(&self) -> Option<(&Marked, &ClaimMarker)> {
         let live =
             self.claims().filter(|(marked, claim)| self.claim_state(marked, claim) == ClaimState::Live);
@@ -195,12 +198,12 @@ impl Marks {
         self.claims().filter(|(marked, claim)| self.claim_state(marked, claim) == ClaimState::Expired)
     }
 
-    /// Returns the claims of a claimant, also expired ones.
+    /// Returns the claims of a claimant, including expired claims.
     pub(super) fn claims_of(&self, by: &Claimant) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
         self.claims().filter(|(marked, claim)| claim.is_by(by) && self.is_own(marked))
     }
 
-    /// Returns the holder unless it is `by`.
+    /// Returns the claim of the holder, unless the holder is `by`.
     pub(super) fn rival(&self, by: &Claimant) -> Option<&ClaimMarker> {
         let (marked, claim) = self.holder()?;
         (!(claim.is_by(by) && self.is_own(marked))).then_some(claim)

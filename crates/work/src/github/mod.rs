@@ -3,12 +3,13 @@
 //! `adapter` is the source; `claim` and `finish` change an issue, `expired` finds expired claims, and `marker` has the
 //! rules of claims. Below them, `issues` has the requests and `client` sends them, with `retry`, `limits`, `quota`,
 //! `pages` and `cache`. `people` reads the permissions of authors; `auth`, `app`, `identity` and `scopes` are about
-//! credentials; `advice` says what to check after a refusal, and `check` serves `doctor`.
+//! credentials; `advice` states what to check after a refusal; `check` has the findings for `doctor`.
 
 mod adapter;
 mod advice;
 mod app;
 mod auth;
+mod author_permissions;
 mod cache;
 mod check;
 mod claim;
@@ -24,7 +25,6 @@ mod listing;
 mod marker;
 mod models;
 mod pages;
-mod people;
 mod quota;
 mod reply;
 mod retry;
@@ -32,11 +32,11 @@ mod scopes;
 mod settings;
 
 pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
+pub use author_permissions::{AuthorPermissions, CollaboratorPermission, RepositoryAccess};
 pub use client::GitHubClient;
 pub use issues::encoded;
 pub use limits::{extract_rate_limit_info, is_rate_limit_response};
 pub use listing::{Branch, IssueOrPull, Lists};
-pub use people::{CollaboratorPermission, People, RepositoryAccess};
 pub use quota::{OnWarning, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
 pub use settings::{Claiming, GitHubSettings};

@@ -1,7 +1,7 @@
 //! The parts of GitHub's answers that are read.
 //!
-//! Everything that may be missing is optional: a deleted account, a new value, a field that an older Enterprise server
-//! does not have. An entry that still cannot be read is left out and logged.
+//! Every field that may be missing is optional, for example because an account was deleted, or because an older
+//! Enterprise server does not have the field. An entry that still cannot be read is left out and logged.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub(super) struct Issue {
     pub(super) created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) updated_at: Option<Timestamp>,
-    /// Set for pull requests, which GitHub also lists as issues.
+    /// True for pull requests, which GitHub also lists as issues.
     #[serde(default, rename = "pull_request", deserialize_with = "is_there", skip_serializing)]
     pub(super) is_pull_request: bool,
 }
@@ -123,8 +123,8 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
-/// Reads the names of labels, which are objects or, by GitHub's description, plain strings. Nothing else of them is
-/// stored, because there can be many.
+/// Reads the names of labels, which are objects or, according to GitHub's documentation, plain strings. Only the names
+/// are stored, because there can be many labels.
 pub(super) fn label_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct Label(Option<String>);
 

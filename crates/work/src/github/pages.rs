@@ -1,4 +1,4 @@
-//! Lists, page by page.
+//! Reads lists page by page.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -40,7 +40,7 @@ impl GitHubClient {
         Ok(ListPage { entries: good, next: reply.next_page(), now })
     }
 
-    /// Reads a page; an unchanged page costs no request of the rate limit. Entries that `is_wanted` rejects are not
+    /// Reads a page. An unchanged page does not count against the rate limit. Entries that `is_wanted` rejects are not
     /// cached.
     pub(super) async fn polled_page<T: DeserializeOwned + Serialize>(
         &self,
@@ -56,7 +56,7 @@ impl GitHubClient {
         if let (304, Some(kept)) = (reply.status, kept) {
             let unreadable = |error| reply.unreadable(&call.endpoint(), &error);
             let entries = serde_json::from_slice(&kept.entries).map_err(unreadable)?;
-            // The ETag covers the entries only. A full last page does not change when another page is added after it.
+            // The ETag covers only the entries. A full last page does not change if another page is added after it.
             let following = kept.is_full.then_some(number + 1);
             return Ok(ListPage { entries, next: reply.next_page().or(kept.next).or(following), now });
         }

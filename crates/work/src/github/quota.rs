@@ -11,7 +11,7 @@ use crate::quota::{Quota, RateLimitInfo};
 /// Callback, called once for each rate limit window in which few requests are left.
 pub type OnWarning = Arc<dyn Fn(&RateLimitInfo) + Send + Sync>;
 
-/// When to warn that few requests are left.
+/// Threshold and callback of the warning that few requests are left.
 #[derive(Clone)]
 pub struct RateLimitWarning {
     pub threshold: u64,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for RateLimitWarning {
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     quota: Mutex<Quota>,
-    /// Window for which a warning was given.
+    /// Reset time of the window for which a warning was given.
     warned: Mutex<Option<Timestamp>>,
     warning: RateLimitWarning,
 }
@@ -74,7 +74,7 @@ impl Meter {
         lock(&self.quota).blocked_until = Some(until);
     }
 
-    /// Returns how long, and until when, GitHub wants no requests.
+    /// Returns the remaining time in which GitHub wants no requests, and its end.
     pub(super) fn blocked_for(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let mut quota = lock(&self.quota);
         let until = quota.blocked_until?;

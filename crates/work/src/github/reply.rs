@@ -55,7 +55,7 @@ impl ApiResponse {
     }
 }
 
-/// Reads the body, or returns none if it is too long. The limit applies after decompression.
+/// Reads the body; `None` if it is too long. The limit applies after decompression.
 pub(super) async fn read_body(response: &mut reqwest::Response) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {

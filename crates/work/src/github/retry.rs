@@ -1,4 +1,4 @@
-//! Which requests are retried, and after how long.
+//! Rules that decide which requests are retried, and after which delay.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::github::{ApiFailure, GitHubApiError};
 pub struct RetryOptions {
     pub max_retries: u32,
     pub base_delay: Duration,
-    /// Maximum length of one wait inside a call. The caller waits for the end of longer limits.
+    /// Maximum length of one wait inside a call. If a rate limit lasts longer, the caller has to wait.
     pub max_delay: Duration,
     /// Random part of a delay, so that clients that failed together do not retry together.
     pub jitter_factor: f64,
@@ -37,13 +37,14 @@ pub fn calculate_backoff_delay(attempt: u32, options: &RetryOptions, random: f64
 /// Whether a request can be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// Repeating it changes nothing.
+    /// A repeated request changes nothing.
     Safe,
-    /// It may have been carried out although no answer arrived: check before repeating it.
+    /// The request may have been carried out although no answer arrived, so the caller has to check before it is
+    /// repeated.
     CheckFirst,
 }
 
-/// Returns how long to wait before the request is sent again, or none to give up.
+/// Returns the wait before the request is sent again; `None` if it is given up.
 pub(super) fn next_delay(
     error: &GitHubApiError,
     attempt: u32,
@@ -93,7 +94,8 @@ mod tests {
         assert_eq!(calculate_backoff_delay(7, &still, 1.0), Duration::ZERO);
     }
 
-    /// The table of seed 000, once for requests that may be repeated and once for those that may not.
+    /// The table of document 000 (`tests/seeds.md`), for requests that may be repeated and for requests that need a
+    /// check first.
     #[test]
     fn failure_and_request_decide_about_a_retry() {
         let options = RetryOptions::default();

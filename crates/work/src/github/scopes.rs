@@ -8,8 +8,8 @@ use crate::error::github::{GitHubApiError, GitHubAuthError};
 use crate::github::GitHubWorkSource;
 
 impl GitHubWorkSource {
-    /// Checks the token. Classic tokens state their scopes. For fine-grained tokens and those of Apps, it is only
-    /// checked that they see the repository.
+    /// Checks the token. Classic tokens state their scopes. For fine-grained tokens and tokens of Apps, the check is
+    /// only that they can see the repository.
     pub async fn validate_token(&self) -> Result<(), WorkSourceError> {
         self.read_repository().await.map(drop)
     }
@@ -40,7 +40,8 @@ impl GitHubWorkSource {
     }
 }
 
-/// Adds what to check. A missing scope is named only if the answer lists scopes and `repo` is not among them.
+/// Converts an error, with advice on what to check. A missing scope is named only if the answer lists scopes and `repo`
+/// is not among them.
 fn refused(error: &GitHubApiError) -> GitHubAuthError {
     let message = error.token.advice.clone().unwrap_or_else(|| error.message.clone());
     let found = error

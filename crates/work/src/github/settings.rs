@@ -21,7 +21,7 @@ pub struct GitHubSettings {
     pub in_progress: String,
     /// Labels whose issues are ignored.
     pub exclude_labels: Vec<String>,
-    /// Set if a release restores the ready label.
+    /// True if a release restores the ready label.
     pub cleanup_on_failure: bool,
     pub api_url: String,
     pub retry: RetryOptions,
@@ -33,12 +33,14 @@ pub struct GitHubSettings {
     pub claiming: Claiming,
 }
 
-/// How the holder of an issue is decided.
+/// Method that decides who holds an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
-    /// By the earliest marker, read again after `settle`: by then every marker that was written before ours is visible.
-    ByMarker { settle: Duration },
-    /// By the label alone, which two claimants can set. Only for the test that shows why markers exist.
+    /// The earliest marker decides. The markers are read again after `confirm_delay`, because by then every marker that was
+    /// written before ours is visible.
+    ByMarker { confirm_delay: Duration },
+    /// The label alone decides, which two claimants can set. This method is only for the test that shows why markers
+    /// exist.
     ByLabelAlone,
 }
 
@@ -57,7 +59,7 @@ impl GitHubSettings {
             warning: RateLimitWarning::default(),
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
-            claiming: Claiming::ByMarker { settle: Duration::from_secs(2) },
+            claiming: Claiming::ByMarker { confirm_delay: Duration::from_secs(2) },
         }
     }
 

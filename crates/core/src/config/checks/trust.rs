@@ -143,11 +143,12 @@ fn warn_unsigned_refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Sche
     let Some(listen) = loader.server.outside() else { return };
     if schedule.trigger.is_unsigned() {
         let message = format!(
-            "its deliveries are refused: `allow_unsigned` counts only on loopback, and the server listens on {listen}"
+            "its deliveries are refused: `allow_unsigned` has an effect only on loopback, and the server listens on \
+             {listen}"
         );
         let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
         let problem = Problem::warning(schedule_at(draft, schedule.name.as_str()), message).key(key);
-        loader.problems.add(problem.help("set `secret_env`, or let `server.listen` be 127.0.0.1".to_owned()));
+        loader.problems.add(problem.help("set `secret_env`, or set `server.listen` to 127.0.0.1".to_owned()));
     }
 }
 

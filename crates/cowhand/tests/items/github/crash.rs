@@ -152,7 +152,7 @@ async fn daemon_dies_at_each_step_of_release() {
         until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
         let issue = hub.fake.issue(1);
         assert!(is_done(&issue, 2), "{fault}: {issue:?}");
-        assert_eq!(said(&issue, "has given this back").len(), 1, "{fault}: {issue:?}");
+        assert_eq!(said(&issue, "has released this issue").len(), 1, "{fault}: {issue:?}");
         assert_eq!(jobs(&fleet).await.len(), 2, "{fault}");
         stop(fleet).await;
     })
@@ -175,7 +175,7 @@ async fn daemon_dies_while_it_puts_back_expired_claim() {
         until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
         let issue = hub.fake.issue(1);
         // An unfinished takeover is undone without a comment.
-        let told = said(&issue, "It was left by job-x").len();
+        let told = said(&issue, "The claim of job-x").len();
         assert!(told <= 1 && is_done(&issue, 1 + told), "{fault}: {issue:?}");
         assert_eq!(jobs(&fleet).await.len(), 1, "{fault}");
         stop(fleet).await;

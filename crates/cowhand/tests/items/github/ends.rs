@@ -91,7 +91,7 @@ async fn failed_issue_is_retried_until_max_item_attempts() {
     assert_eq!((released, jobs(&fleet).await.len()), (2, 3));
     let issue = hub.fake.issue(7);
     assert_eq!((issue.is_closed, issue.labels.len(), issue.comments.len()), (false, 0, 3), "{issue:?}");
-    assert_eq!(said(&issue, "has given this back").len(), 2);
+    assert_eq!(said(&issue, "has released this issue").len(), 2);
     assert_eq!(said(&issue, "3 times in a row and is left for a person").len(), 1);
     stop(fleet).await;
 }
@@ -119,7 +119,7 @@ async fn cancelled_or_lost_job_releases_issue_with_comment() {
             assert_eq!((&issue.labels[..], issue.is_closed), (&owned(labels)[..], false), "{issue:?}");
             let [comment] = &issue.comments[..] else { panic!("{:?}", issue.comments) };
             let why = if is_cancelled { "was cancelled" } else { "failed: " };
-            assert!(comment.body.contains("cowhand has given this back"), "{comment:?}");
+            assert!(comment.body.contains("cowhand has released this issue"), "{comment:?}");
             assert!(comment.body.contains(&format!("{} {why}", job.id())), "{comment:?}");
             stop(fleet).await;
         }
@@ -223,7 +223,7 @@ async fn rate_limited_poll_shows_end_of_limit() {
     let seen = until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleDelayed { .. })).await;
     let Fact::ScheduleDelayed { message } = &seen.last().unwrap().fact else { panic!("delayed") };
     let hour = reset.strftime("until %Y-%m-%dT%H:").to_string();
-    assert!(message.contains("a limit of GitHub's is reached") && message.contains(&hour), "{message}");
+    assert!(message.contains("GitHub's rate limit is reached") && message.contains(&hour), "{message}");
     assert_eq!(hub.fake.requests().len(), 1, "and until then nothing is asked");
     stop(fleet).await;
 }

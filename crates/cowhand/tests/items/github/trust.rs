@@ -1,4 +1,4 @@
-//! Issues of strangers: left alone, or worked on in the strict sandbox.
+//! Issues of strangers: not taken, or worked on in the strict sandbox.
 
 use std::process::Command;
 
@@ -47,15 +47,15 @@ async fn issues_of_strangers_are_skipped_with_reason_in_ledger() {
     let schedules = fleet.store().schedules().await.unwrap();
     let rows = fleet.store().ledger(schedules[0].id, 10).await.unwrap();
     let row = |outcome| rows.iter().find(|row| row.outcome == outcome).unwrap();
-    assert_eq!(row(FiringOutcome::Skipped(SkipReason::Filtered)).note, Some(format!("left alone: {left}")));
+    assert_eq!(row(FiringOutcome::Skipped(SkipReason::Filtered)).note, Some(format!("not taken: {left}")));
     // The note of the firing that ran lists the items that it skipped before it found a trusted one.
     let passed = row(FiringOutcome::Ran).note.clone().unwrap();
-    assert!(passed.starts_with("left alone: github-1: eve has read"), "{passed}");
+    assert!(passed.starts_with("not taken: github-1: eve has read"), "{passed}");
 
     let mut why = Command::new(env!("CARGO_BIN_EXE_cowhand"));
     why.args(["why", "worker/poll", "--config"]).arg(hub.scene.path("cowhand.yaml"));
     let said = String::from_utf8(output(why).await.stdout).unwrap();
-    assert!(said.contains("`trust`: left alone: github-1: eve has read in my-org/my-repo"), "{said}");
+    assert!(said.contains("`trust`: not taken: github-1: eve has read in my-org/my-repo"), "{said}");
     // New permissions apply without a restart when the cached ones are old; a reload clears them at once.
     hub.fake.world().people = vec![("ann", "write"), ("eve", "admin")];
     fleet.reload().await.unwrap();

@@ -1,7 +1,7 @@
-//! Puts back items with an expired claim, from a fleet that no longer runs. The fleet that polls their queue does it.
+//! Releases items with an expired claim of a fleet that no longer runs. A fleet that polls their queue does this.
 //!
-//! The expired claim is taken over like any claim and released with a reason. So only one of many fleets does it, and
-//! a crash in between leaves a row that says what is still to be done.
+//! The expired claim is taken over like any claim and released with a reason. So only one of many fleets releases the
+//! item, and a crash in between leaves a row with the steps that are still to be done.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::Closing;
@@ -9,15 +9,15 @@ use cowhand_core::work::{ClaimResult, WorkItem};
 use tracing::{info, warn};
 
 use super::prepare::{PreparedFiring, Preparer, UNFINISHED_CLAIM_TIMEOUT};
-use cowhand_store::Taken;
+use cowhand_store::TakeResult;
 use cowhand_system::fault;
-use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
+use cowhand_work::{ClaimOwner, Claimant, ExpiredClaim, WorkSource};
 
 impl Preparer<'_> {
-    /// Puts back items with expired claims. An error is only logged: the next look finds the items again.
+    /// Releases items with expired claims. An error is only logged, because the next search finds the items again.
     pub(super) async fn put_back_expired(&self, firing: &PreparedFiring<'_>, source: &dyn WorkSource) {
         if let Err(error) = self.try_put_back_expired(firing, source).await {
-            warn!(agent = %firing.agent.name, "cannot look for claims that ran out: {error:#}");
+            warn!(agent = %firing.agent.name, "cannot read the expired claims: {error:#}");
         }
     }
 
@@ -27,20 +27,20 @@ impl Preparer<'_> {
         source: &dyn WorkSource,
     ) -> anyhow::Result<()> {
         for claim in source.expired_claims().await? {
-            self.put_back(firing, source, claim).await?;
+            self.release_expired_claim(firing, source, claim).await?;
         }
         Ok(())
     }
 
-    async fn put_back(
+    async fn release_expired_claim(
         &self,
         firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
         expired: ExpiredClaim,
     ) -> anyhow::Result<()> {
-        let (engine, now, ExpiredClaim { item, left_by, claimer }) = (self.engine, self.now(), expired);
+        let (engine, now, ExpiredClaim { item, left_by, owner }) = (self.engine, self.now(), expired);
         let id = item.id.clone();
-        if self.report_again(firing, &item, claimer).await? {
+        if self.report_again(firing, &item, owner).await? {
             return Ok(());
         }
         let Some(mut claim) = self.item_claim(firing, item)? else { return Ok(()) };
@@ -48,18 +48,18 @@ impl Preparer<'_> {
         claim.unless.given_up = false;
         // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still
         // run.
-        let Taken::Ours(holder) = engine.store.take_item(claim, None, now).await? else { return Ok(()) };
+        let TakeResult::Ours(holder) = engine.store.take_item(claim, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
         let until = now.checked_add(UNFINISHED_CLAIM_TIMEOUT)?;
         let claimant = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.clone(), until };
         let closing = match source.claim_work(&id, &claimant).await {
             Ok(ClaimResult::Refused { .. }) => return Ok(engine.store.leave_item(holder).await?),
             Ok(ClaimResult::Claimed(_)) => {
-                info!(item = %id, "put back: it was left by {left_by}");
-                Closing::release(format!("It was left by {left_by}. Nothing has been heard of it since."))
+                info!(item = %id, "released: the claim of {left_by} has expired");
+                Closing::release(format!("The claim of {left_by} has expired without a report."))
             }
             Err(error) => {
-                warn!(item = %id, "a claim that ran out cannot be taken over: {error}");
+                warn!(item = %id, "cannot take over an expired claim: {error}");
                 Closing::undo(format!("the claim did not succeed: {error}"))
             }
         };
@@ -69,17 +69,17 @@ impl Preparer<'_> {
         Ok(())
     }
 
-    /// Reports the result of an ended job of this fleet again, if its source still shows the item as claimed by that
-    /// job, so that the work is not done a second time. Returns false if the job has no valid result.
+    /// Reports the result of an ended job of this fleet again, if the work source still shows the item as claimed by
+    /// that job. So the work is not done a second time. Returns false if nothing is reported.
     pub(super) async fn report_again(
         &self,
         firing: &PreparedFiring<'_>,
         item: &WorkItem,
-        claimer: Option<Claimer>,
+        owner: Option<ClaimOwner>,
     ) -> anyhow::Result<bool> {
-        let (engine, Some(claimer)) = (self.engine, claimer) else { return Ok(false) };
-        let Ok(job) = claimer.holder.parse::<JobId>() else { return Ok(false) };
-        if claimer.fleet != engine.store.fleet_id().await? {
+        let (engine, Some(owner)) = (self.engine, owner) else { return Ok(false) };
+        let Ok(job) = owner.holder.parse::<JobId>() else { return Ok(false) };
+        if owner.fleet != engine.store.fleet_id().await? {
             return Ok(false);
         }
         // A person renamed the item while its result waits in the outbox.
@@ -88,16 +88,17 @@ impl Preparer<'_> {
             .items()
             .await?
             .iter()
-            .any(|held| held.holder == claimer.holder && held.item.id != item.id)
+            .any(|held| held.holder == owner.holder && held.item.id != item.id)
         {
-            engine.undelivered.see(claimer.holder, self.now());
+            engine.undelivered.report(owner.holder, self.now());
             engine.outbox.notify_one();
             return Ok(true);
         }
         let Some(claim) = self.item_claim(firing, item.clone())? else { return Ok(false) };
         let is_owed = engine.store.report_again(claim, job.clone(), self.now()).await?;
         if is_owed {
-            info!(item = %item.id, %job, "still claimed by a job that has ended; its source is told the result");
+            info!(item = %item.id, %job, "still claimed by a job that has ended; the result is reported to the work \
+                                          source");
             engine.outbox.notify_one();
         }
         Ok(is_owed)

@@ -1,8 +1,8 @@
 //! Prepares the firings of one schedule one after another, in their order.
 //!
-//! Each schedule with such firings has its own task, so that a slow one does not delay other schedules. A firing that
-//! cannot be prepared delays the later ones, so that none overtakes it while a source is not available. After too many
-//! failures it does not delay them any more.
+//! Each schedule with such firings has its own task, so that a slow schedule does not delay others. A firing that
+//! cannot be prepared delays the later firings, so that they do not overtake it while a source is unavailable. After
+//! too many failures it no longer delays them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ const FIRST_PREPARE_PAUSE: Duration = Duration::from_secs(1);
 const PREPARE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
 
-/// Prepares the firings of the schedule until none is left. `new_firings` signals more.
+/// Prepares the firings of the schedule until none is left. `new_firings` signals that there are more.
 pub(in crate::daemon) async fn prepare_in_order(
     engine: Arc<Engine>,
     schedule: ScheduleId,
@@ -51,14 +51,14 @@ struct FiringQueue<'a> {
 #[derive(Debug, Clone)]
 struct Stuck {
     retry_at: Instant,
-    /// Config with which it was tried. With another config it is tried again at once.
+    /// Config of the last try. With another config the firing is tried again at once.
     config: Weak<Loaded>,
     /// True if later firings wait for this one.
     blocks_later: bool,
 }
 
 impl FiringQueue<'_> {
-    /// Prepares the firings that can be prepared now. Returns when to continue, if some are left.
+    /// Prepares the firings that can be prepared now. Returns the time of the next try, if some firings are left.
     async fn prepare_all(&mut self) -> Option<Instant> {
         let firings = match self.engine.store.to_prepare(self.schedule).await {
             Ok(firings) => firings,
@@ -110,10 +110,10 @@ impl FiringQueue<'_> {
 
     async fn record_failure(&self, key: &FiringKey, error: &anyhow::Error) {
         let message = format!("{error:#}");
-        warn!(firing = %key, "cannot prepare it at the moment: {message}");
+        warn!(firing = %key, "cannot prepare the firing now: {message}");
         let now = self.engine.clock.now();
-        if let Err(error) = self.engine.store.note_trouble(self.schedule, Some(message), now).await {
-            warn!("and cannot write that down: {error}");
+        if let Err(error) = self.engine.store.set_delay_reason(self.schedule, Some(message), now).await {
+            warn!("cannot store why the firing cannot be prepared: {error}");
         }
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
 use super::prepare::{CLAIM_VALID_FOR, PreparedFiring, Preparer};
-use cowhand_store::{FailedItem, FiringRef, Prepared, Taken};
+use cowhand_store::{FailedItem, FiringRef, Prepared, TakeResult};
 use cowhand_system::fault;
 use cowhand_work::{
     Claimant, QueueState, SourceOwner, WorkSource, WorkSourceError, can_claim_another, guarded,
@@ -60,7 +60,7 @@ impl Preparer<'_> {
         // A job from an earlier try counts, too.
         let earlier = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let made = usize::from(earlier.is_some_and(|firing| firing.job.is_some()));
-        // This only saves a request: the places are counted again when items are taken.
+        // This check only saves a request. The places are counted again when items are taken.
         if self.places(firing, made).await? == 0 {
             return Found { made, full: true, ..Found::default() }.outcome(true);
         }
@@ -69,9 +69,9 @@ impl Preparer<'_> {
             self.put_back_expired(firing, source.as_ref()).await;
         }
         let candidates = sources.candidates(owner, &FetchOptions::default()).await?;
-        let queue = config.queue(&sources.setting().base);
+        let queue = config.queue(&sources.context().base);
         if let Err(error) = self.engine.retry_undelivered(&queue, source.as_ref()).await {
-            warn!(agent = %firing.agent.name, "cannot look for items whose results are to be told: {error}");
+            warn!(agent = %firing.agent.name, "cannot read the items with undelivered results: {error}");
         }
         if let Some(quota) = source.quota() {
             let remaining = quota.rate_limit.map(|info| info.remaining);
@@ -81,7 +81,7 @@ impl Preparer<'_> {
         if !self.key.is_fill()
             && let Err(error) = self.review_failed(&queue, source.as_ref(), &candidates, is_search_due).await
         {
-            warn!(agent = %firing.agent.name, "cannot look at items that failed before: {error:#}");
+            warn!(agent = %firing.agent.name, "cannot check the items that failed before: {error:#}");
         }
         let mut found = Found { made, ..Found::default() };
         let mut candidates = candidates.into_iter();
@@ -101,8 +101,8 @@ impl Preparer<'_> {
         found.outcome(more)
     }
 
-    /// Returns how many items may be taken now. Items that are being claimed count as places, whichever schedule takes
-    /// them. A firing from outside, or by a person, always gets one item, which may have to wait for a place.
+    /// Returns how many items may be taken now. Each item that is being claimed uses a place, whichever schedule takes
+    /// it. A firing from outside, or by a person, always gets one item, which may have to wait for a place.
     async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
         let claiming = self.engine.store.items_being_claimed(firing.agent.name.clone(), self.now()).await?;
@@ -141,7 +141,7 @@ impl Preparer<'_> {
         Ok(picked)
     }
 
-    /// Returns the next item with an author who is trusted, at least in a sandbox.
+    /// Returns the next item whose author is trusted, or whose text may run in the strict sandbox.
     async fn judge(
         &self,
         firing: &PreparedFiring<'_>,
@@ -151,13 +151,13 @@ impl Preparer<'_> {
         for item in candidates {
             let confined = match self.judge_item(firing, &item).await {
                 Ok(TrustVerdict::Refused(why)) => {
-                    debug!(item = %item.id, "left alone: {why}");
+                    debug!(item = %item.id, "not taken: {why}");
                     found.refused.push(format!("{}: {why}", item.id));
                     continue;
                 }
-                // An error about this author does not delay the items of others.
+                // An error about this author does not delay the items of other authors.
                 Err(error) => {
-                    warn!(item = %item.id, "left for now: {error:#}");
+                    warn!(item = %item.id, "not taken now: {error:#}");
                     found.trust_error = Some(error);
                     continue;
                 }
@@ -177,11 +177,11 @@ impl Preparer<'_> {
         item: &WorkItem,
     ) -> anyhow::Result<Option<cowhand_core::id::JobId>> {
         let (store, id) = (&self.engine.store, &item.id);
-        if self.report_again(firing, item, source.claimer(item)).await? {
+        if self.report_again(firing, item, source.claim_owner(item)).await? {
             return Ok(None);
         }
         let Some(mut claim) = self.item_claim(firing, item.clone())? else { return Ok(None) };
-        // An item that a job has just released waits for the next regular look; otherwise it would be tried without a
+        // An item that a job has just released waits for the next regular poll; otherwise it would be tried without a
         // pause.
         if self.key.is_fill() {
             let polled_at = store.schedule(self.schedule).await?.and_then(|record| record.polled_at);
@@ -189,19 +189,23 @@ impl Preparer<'_> {
             claim.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
         }
         let mut taken = store.take_item(claim.clone(), None, self.now()).await?;
-        if taken == Taken::PutBack && source.queue_state(id).await? == QueueState::Available {
-            info!(item = %id, "a person has put it back, so the count of its failures starts anew");
+        if taken == TakeResult::PutBack && source.queue_state(id).await? == QueueState::Available {
+            info!(item = %id, "a person has released it, so the count of its failures starts at zero");
             claim.unless.given_up = false;
             taken = store.take_item(claim, None, self.now()).await?;
         }
         match taken {
-            Taken::Ours(holder) => return Ok(Some(holder)),
-            Taken::Held => {}
-            Taken::TooOften { failures } => {
-                debug!(item = %id, failures, "left for a person: it failed too often");
+            TakeResult::Ours(holder) => return Ok(Some(holder)),
+            TakeResult::Held => {}
+            TakeResult::TooOften { failures } => {
+                debug!(item = %id, failures, "not taken: it failed too often and is left for a person");
             }
-            Taken::PutBack => debug!(item = %id, "left for a person, who has not put it back"),
-            Taken::Released => debug!(item = %id, "left for the next poll: a job has just given it back"),
+            TakeResult::PutBack => {
+                debug!(item = %id, "not taken: it is left for a person, who has not released it")
+            }
+            TakeResult::Released => {
+                debug!(item = %id, "not taken before the next poll: a job has just released it")
+            }
         }
         Ok(None)
     }
@@ -261,7 +265,7 @@ impl Preparer<'_> {
             Ok(ClaimResult::Refused { reason, message }) => {
                 engine.store.leave_item(holder.to_string()).await?;
                 if can_claim_another(reason) {
-                    info!(item = %item.id, ?reason, "not ours");
+                    info!(item = %item.id, ?reason, "the work source refused the claim");
                     return Ok(false);
                 }
                 anyhow::bail!(
@@ -280,8 +284,8 @@ impl Preparer<'_> {
     }
 
     /// Checks items that failed before and are not offered now. If a person withdrew an item, the count of its failures
-    /// starts again when it is put back. The failures of a completed item are deleted. Items that are known to wait for
-    /// a person are checked only occasionally.
+    /// starts again when it is put back. The failures of a completed item are deleted. Items that wait for a person are
+    /// checked only when a search for expired claims is due.
     async fn review_failed(
         &self,
         queue: &str,
@@ -324,6 +328,6 @@ impl Found {
             (0, false) => Prepared::Skip(SkipReason::Filtered),
             _ => Prepared::Jobs { more },
         };
-        Ok((prepared, (!refused.is_empty()).then(|| format!("left alone: {}", refused.join("; ")))))
+        Ok((prepared, (!refused.is_empty()).then(|| format!("not taken: {}", refused.join("; ")))))
     }
 }

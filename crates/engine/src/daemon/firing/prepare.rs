@@ -1,6 +1,7 @@
 //! Prepares a firing: checks trust and `when_command`, and claims the items to work on.
 //!
-//! The firing is recorded before and settled afterwards, so that it is tried again after a crash in between.
+//! The firing is recorded before the preparation, and its result afterwards, so that it is tried again after a crash in
+//! between.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
 use cowhand_run::gate::{self, GateAnswer, printed_suffix};
-use cowhand_store::{NewItemClaim, Preparation, Prepared, TakePreparing, Unless};
+use cowhand_store::{NewItemClaim, Preparation, Prepared, TakeConditions, TakePreparing};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 use cowhand_work::{SourceOwner, WorkSourceError};
@@ -38,11 +39,11 @@ const NOTE_CAP: usize = 2_000;
 
 /// Result of one try.
 pub(super) enum Step {
-    /// The firing is settled, or nothing can be done about it.
+    /// The result of the firing is recorded, or its schedule is not in the config.
     Done,
-    /// Another node prepares this firing, or an earlier one of the schedule.
+    /// Another node prepares this firing, or an earlier firing of the schedule.
     Elsewhere,
-    /// The try failed. `tries` includes it; `wait` is the wait that the source asks for.
+    /// The try failed. `tries` includes this try; `wait` is the wait that the work source asks for.
     Failed { error: anyhow::Error, tries: u32, wait: Option<Duration> },
 }
 
@@ -69,7 +70,7 @@ impl Preparer<'_> {
     pub(super) async fn try_to_run(&self) -> Step {
         let (engine, now) = (self.engine, self.now());
         let loaded = engine.loaded();
-        // A schedule that was removed from the config keeps its firing, in case it comes back.
+        // A schedule that was removed from the config keeps its firing, because the schedule may be added again.
         let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Step::Done };
         let (node, until) =
             (engine.home.node.clone(), now.checked_add(PREPARE_LEASE).unwrap_or(Timestamp::MAX));
@@ -100,7 +101,7 @@ impl Preparer<'_> {
         Ok(())
     }
 
-    /// Decides the result of the preparation, with a note about it.
+    /// Returns the result of the preparation, with a note about it.
     async fn outcome(&self, firing: &mut PreparedFiring<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
         if let Some(reason) = self.off_reason(firing.schedule).await? {
             return Ok((Prepared::Skip(reason), None));
@@ -118,7 +119,7 @@ impl Preparer<'_> {
         };
         let answer = self.ask_command(firing).await?;
         if let Some(GateAnswer { allows: false, output }) = answer {
-            let note = format!("{WHEN_COMMAND} did not let it through{}", printed_suffix(&output));
+            let note = format!("{WHEN_COMMAND} rejected it{}", printed_suffix(&output));
             return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
         if SourceOwner::schedule(firing.agent, firing.schedule).config().is_some() {
@@ -178,14 +179,14 @@ impl Preparer<'_> {
         let (engine, owner) = (self.engine, SourceOwner::schedule(firing.agent, firing.schedule));
         let Some(config) = owner.config() else { return Ok(None) };
         Ok(Some(NewItemClaim {
-            queue: config.queue(&engine.loaded().sources.setting().base),
+            queue: config.queue(&engine.loaded().sources.context().base),
             item,
             source: config.clone(),
             node: engine.home.node.clone(),
             agent: firing.agent.name.clone(),
             schedule: Some(firing.schedule.name.clone()),
             until: self.now().checked_add(UNFINISHED_CLAIM_TIMEOUT)?,
-            unless: Unless { given_up: true, released_since: None },
+            unless: TakeConditions { given_up: true, released_since: None },
         }))
     }
 

@@ -62,8 +62,8 @@ impl Preparer<'_> {
         Ok(judge(trusts, &origin))
     }
 
-    /// Requests the missing facts. An error is returned and the request repeated later, so that nobody is trusted or
-    /// refused because of a network failure.
+    /// Requests the facts that are missing for the decision. An error is returned, and the firing is tried again later,
+    /// so that nobody is trusted or refused because of a network failure.
     async fn request_facts(
         &self,
         origin: &mut TextOrigin,
@@ -72,22 +72,22 @@ impl Preparer<'_> {
     ) -> anyhow::Result<()> {
         let Some(api) = api else { return Ok(()) };
         let sources = &self.engine.loaded().sources;
-        let (people, setting) = (sources.people(), sources.setting());
+        let (people, context) = (sources.author_permissions(), sources.context());
         for question in origin.open_questions(trusts) {
             match (&question, &api) {
                 (Question::Permission(author, login), api) => {
                     let permission = match api {
                         PermissionApi::Rest(at) => {
-                            people.permission(at, login, setting).await.map_err(Into::into)
+                            people.permission(at, login, context).await.map_err(Into::into)
                         }
-                        PermissionApi::Gh(access) => access.standing(login).await,
+                        PermissionApi::Gh(access) => access.permission(login).await,
                     };
                     let permission =
                         permission.with_context(|| format!("the permission of {login}, for `trust`"))?;
                     origin.authors[*author].permission = permission;
                 }
                 (Question::Head(pull), PermissionApi::Rest(at)) => {
-                    let head = people.head(at, *pull, setting).await;
+                    let head = people.head(at, *pull, context).await;
                     origin.head =
                         head.with_context(|| format!("where pull request {pull} comes from, for `trust`"))?;
                 }

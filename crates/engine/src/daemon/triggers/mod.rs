@@ -1,4 +1,4 @@
-//! The runners of strategies: one for each schedule that is on and that a strategy drives.
+//! The runners of strategies: one runner for each enabled schedule that a strategy drives.
 
 mod pace;
 mod runner;
@@ -64,7 +64,7 @@ impl Triggers {
             return;
         }
         if let Err(error) = self.try_follow(engine, &loaded, &needed).await {
-            warn!("cannot look after the triggers: {error}");
+            warn!("cannot read the schedules of the triggers: {error}");
         }
     }
 

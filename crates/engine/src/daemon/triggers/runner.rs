@@ -15,7 +15,7 @@ use super::pace::Pace;
 use crate::context::Engine;
 use crate::trigger::dispatch::Dispatch;
 use crate::trigger::{
-    FatalTriggerError, Paced, Setting, Task, TriggerServices, TriggerStrategy, is_stopped, marker,
+    FatalTriggerError, Paced, StrategyContext, Task, TriggerServices, TriggerStrategy, is_stopped, marker,
     retry_after, stopped, strategy,
 };
 use cowhand_store::{Fired, StoreError};
@@ -29,7 +29,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Longest stored error message.
 const ERROR_CAP: usize = 2_000;
 
-/// Drives the strategy of one schedule.
+/// The task that drives the strategy of one schedule.
 #[derive(Debug)]
 pub(crate) struct Runner {
     pub engine: Arc<Engine>,
@@ -51,11 +51,11 @@ enum Answer {
 impl Runner {
     /// Runs until it is stopped, or until the strategy returns a fatal error.
     pub(super) async fn run(self) {
-        let Some(setting) = Setting::of(self.surroundings(), self.schedule) else { return };
+        let Some(context) = StrategyContext::of(self.services(), self.schedule) else { return };
         let (mut strategy, mut pace) = (None, Pace::default());
         while !is_stopped(&self.shutdown) {
             let began = Instant::now();
-            let pause = match self.call_strategy(&setting, &mut strategy).await {
+            let pause = match self.call_strategy(&context, &mut strategy).await {
                 Answer::Stopped => return,
                 Answer::Failed(error) => match fatal(&error) {
                     Some(reason) => return self.give_up(reason).await,
@@ -63,7 +63,7 @@ impl Runner {
                 },
                 Answer::Tasks { tasks, is_listing } => {
                     if pace.is_failing() {
-                        self.note_trouble(None).await;
+                        self.set_delay_reason(None).await;
                     }
                     let is_empty = tasks.is_empty();
                     self.dispatch(tasks, is_listing).await;
@@ -79,22 +79,22 @@ impl Runner {
         }
     }
 
-    fn surroundings(&self) -> TriggerServices {
+    fn services(&self) -> TriggerServices {
         let Engine { config, clock, store, home, .. } = &*self.engine;
         let state = home.state.clone();
         TriggerServices { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
     }
 
-    /// Calls the strategy. After a panic it may be in an invalid state, so it is replaced by a new one.
+    /// Calls the strategy. After a panic the strategy may be in an invalid state, so it is replaced by a new strategy.
     async fn call_strategy(
         &self,
-        setting: &Setting,
+        context: &StrategyContext,
         current: &mut Option<Box<dyn TriggerStrategy>>,
     ) -> Answer {
         let call = async {
             let current = match current {
                 Some(current) => current,
-                None => current.insert(strategy(&self.engine.triggers, &self.engine.wakes, setting)?),
+                None => current.insert(strategy(&self.engine.triggers, &self.engine.wakes, context)?),
             };
             let tasks = current.next_tasks(&self.shutdown).await?;
             Ok((tasks, current.is_listing()))
@@ -108,7 +108,7 @@ impl Runner {
             () = overdue => return Answer::Stopped,
         };
         match answer {
-            // A list may be empty only because of the shutdown, so it is ignored; it is read again later.
+            // A list may be empty only because of the shutdown, so it is ignored. The list is read again later.
             Ok(Ok((_, true))) if is_stopped(&self.shutdown) => Answer::Stopped,
             Ok(Ok((tasks, is_listing))) => Answer::Tasks { tasks, is_listing },
             Ok(Err(error)) => Answer::Failed(error),
@@ -125,7 +125,7 @@ impl Runner {
         let backoff = pace.after_error();
         if is_first {
             warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
-            self.note_trouble(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
+            self.set_delay_reason(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
         }
         if marker::<Paced>(error).is_some() { Duration::ZERO } else { retry_after(error).unwrap_or(backoff) }
     }
@@ -143,16 +143,16 @@ impl Runner {
         self.engine.nudge.notify_one();
     }
 
-    async fn note_trouble(&self, trouble: Option<String>) {
+    async fn set_delay_reason(&self, reason: Option<String>) {
         if let Err(error) =
-            self.engine.store.note_trouble(self.schedule, trouble, self.engine.clock.now()).await
+            self.engine.store.set_delay_reason(self.schedule, reason, self.engine.clock.now()).await
         {
-            warn!("cannot write down how a trigger stands: {error}");
+            warn!("cannot store the state of a trigger: {error}");
         }
     }
 
-    /// Dispatches all tasks in order. If the store is not available, this is repeated, because the strategy may not
-    /// return the tasks again.
+    /// Dispatches all tasks in order. While the store is unavailable, the dispatch is retried, because the strategy may
+    /// not return the tasks again.
     async fn dispatch(&self, mut tasks: Vec<Task>, is_listing: bool) {
         for task in tasks.iter_mut().filter(|task| task.source_id.is_empty() && !is_listing) {
             task.source_id = Uuid::now_v7().to_string();
@@ -176,7 +176,7 @@ impl Runner {
         let first_key = |task| Occurrence::of_task(&schedule.trigger, task).key(0);
         let keys: Vec<FiringKey> = tasks.iter().map(first_key).collect();
         let open = if is_listing {
-            self.engine.store.sight(self.schedule, keys).await?
+            self.engine.store.record_sightings(self.schedule, keys).await?
         } else {
             keys.into_iter().enumerate().collect()
         };
@@ -199,9 +199,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for a pause, and returns whether to try again; false if the runner was stopped meanwhile.
+    /// Waits for a pause. Returns true if the caller has to try again, false if the runner was stopped meanwhile.
     async fn wait_before_retry(&self, error: &StoreError, pace: &mut Pace) -> bool {
-        error!(schedule = %self.name(), "cannot write down what its trigger did: {error}");
+        error!(schedule = %self.name(), "cannot store the firings of its trigger: {error}");
         self.pause(pace.after_error()).await;
         !is_stopped(&self.shutdown)
     }

@@ -51,7 +51,7 @@ fn tokens_table(tokens: Option<&[TokenRecord]>, caller: &TokenRecord, now: Times
         return html! { p.empty { "Only tokens with the scope " code { "admin" } " show the others." } };
     };
     // `cowhand token list` also shows tokens that can no longer be used.
-    let valid: Vec<&TokenRecord> = tokens.iter().filter(|token| token.is_good(now)).collect();
+    let valid: Vec<&TokenRecord> = tokens.iter().filter(|token| token.is_valid(now)).collect();
     if valid.is_empty() {
         return empty("There are no tokens. To create one:", Some("cowhand token create NAME --scope read"));
     }

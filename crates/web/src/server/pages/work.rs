@@ -119,7 +119,7 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
             (text::short(&why.sentence(), 200))
             @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
         }
-        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.named()) }
+        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.command_words()) }
             @if let Some(TakenBy { agent, schedule }) = &why.to_trigger { ", and then " code.any { "cowhand trigger " (agent) " " (schedule.as_str()) } } }
     }
 }

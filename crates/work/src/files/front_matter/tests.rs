@@ -26,12 +26,12 @@ fn an_edit_keeps_comments_spacing_and_other_keys() {
         ("---\nstatus: \"ready\"\n---\n", "---\nstatus: done\n---\n"),
         ("---\nstatus:\ntitle: A\n---\n", "---\nstatus: done\ntitle: A\n---\n"),
         ("---\nstatus: ~\n---\n", "---\nstatus: done\n---\n"),
-        // Keys that nobody here knows, of any shape.
+        // Unknown keys with values of any type.
         (
             "---\nnotes: |\n  ---\n  two\n\nowner: {name: x, tags: [1, 2]}\nstatus: a\nlist:\n- 1\n---\n# x\n---\n",
             "---\nnotes: |\n  ---\n  two\n\nowner: {name: x, tags: [1, 2]}\nstatus: done\nlist:\n- 1\n---\n# x\n---\n",
         ),
-        // It is not there yet.
+        // The key does not exist yet.
         ("---\ntitle: A\n---\nbody", "---\ntitle: A\nstatus: done\n---\nbody"),
         ("---\n  title: A\n---\n", "---\n  title: A\n  status: done\n---\n"),
         ("---\n---\nbody", "---\nstatus: done\n---\nbody"),
@@ -40,14 +40,14 @@ fn an_edit_keeps_comments_spacing_and_other_keys() {
         ("# Title\n\nbody", "---\nstatus: done\n---\n# Title\n\nbody"),
         ("", "---\nstatus: done\n---\n"),
         ("----\nno fence\n", "---\nstatus: done\n---\n----\nno fence\n"),
-        // Other ends of lines, a byte order mark, another closing line.
+        // Other line endings, a byte order mark, another closing line.
         ("---\r\ntitle: A\r\n---\r\nbody\r\n", "---\r\ntitle: A\r\nstatus: done\r\n---\r\nbody\r\n"),
         ("---\r\nstatus: a\r\n---\r\n", "---\r\nstatus: done\r\n---\r\n"),
         ("# x\r\ny", "---\r\nstatus: done\r\n---\r\n# x\r\ny"),
         ("\u{feff}---\nstatus: a\n---\n", "\u{feff}---\nstatus: done\n---\n"),
         ("\u{feff}text", "\u{feff}---\nstatus: done\n---\ntext"),
         ("---  \nstatus: a\n...\nbody", "---  \nstatus: done\n...\nbody"),
-        // Text of many bytes before it.
+        // Characters of several bytes before the value.
         (
             "---\ntitle: \"süß 🐄\"\nstatus: a # 🐄\n---\n🐄",
             "---\ntitle: \"süß 🐄\"\nstatus: done # 🐄\n---\n🐄",
@@ -145,7 +145,7 @@ fn sections_are_appended_at_the_end() {
 }
 
 proptest! {
-    /// Whatever is in the file: either exactly the wanted keys change, or nothing.
+    /// For any file, exactly the wanted keys change, or nothing changes.
     #[test]
     fn an_edit_changes_its_keys_or_nothing(
         yaml in "(([a-c]|status|claimed_by)( ?: ?)([a-z \"'\\[\\]{}|>*&#-]{0,8})(\r?\n| *\n)){0,5}",

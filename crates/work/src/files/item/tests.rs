@@ -123,7 +123,7 @@ fn priorities_labels_and_times_are_read() {
         assert_eq!(item.created_at.to_string(), at, "{created}");
     }
     for (front, message) in [
-        ("created: yesterday", "has `created: yesterday`, which is no time"),
+        ("created: yesterday", "has `created: yesterday`, which is not a time"),
         ("title: [a]", "has a `title` that is not one text"),
         ("status: {a: b}", "has a `status` that is not one text"),
         ("labels: [[a]]", "has `labels` that are not a list of texts"),

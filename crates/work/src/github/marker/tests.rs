@@ -17,7 +17,7 @@ struct Written {
     renewed_before: Option<i64>,
 }
 
-/// Created and last written at the same time, never renewed.
+/// Returns a claim that was created and last written at the same time, and never renewed.
 const fn written(id: u64, created: i64, holder: &'static str, until: i64) -> Written {
     Written { id, created, updated: created, holder, until, renewed_before: None }
 }

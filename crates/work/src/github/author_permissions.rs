@@ -1,4 +1,4 @@
-//! The permission of a person in a repository, and the origin of a pull request. Trust is decided by both.
+//! The permission of a person in a repository, and the origin of a pull request. Both decide about trust.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +14,9 @@ use super::issues::encoded;
 use super::settings::GitHubSettings;
 use crate::{SourceContext, WorkSourceError};
 
-/// How long an answer is cached: items of strangers are checked with every poll.
+/// Time for which an answer is cached. Items of strangers are checked with every poll.
 const PERMISSION_LIFETIME: Duration = Duration::from_mins(10);
-/// Maximum number of repositories that are remembered, since webhooks can name any.
+/// Maximum number of repositories that are cached. Webhooks can name any repository.
 const MAX_REPOSITORIES: usize = 256;
 
 /// A repository with its API and credentials.
@@ -30,7 +30,7 @@ pub struct RepositoryAccess {
 
 /// Known permissions of people in all repositories of the fleet.
 #[derive(Debug, Default)]
-pub struct People {
+pub struct AuthorPermissions {
     repositories: Mutex<Vec<(RepositoryAccess, Arc<RepositoryPermissions>)>>,
 }
 
@@ -41,11 +41,11 @@ type Known = OnceCell<(Instant, AuthorPermission)>;
 struct RepositoryPermissions {
     client: GitHubClient,
     known: Mutex<HashMap<String, Arc<Known>>>,
-    /// Set once the repository was found to be visible.
+    /// Set as soon as the repository is known to be visible.
     seen: OnceCell<()>,
 }
 
-impl People {
+impl AuthorPermissions {
     pub async fn permission(
         &self,
         access: &RepositoryAccess,
@@ -76,7 +76,7 @@ impl People {
         })
     }
 
-    /// Checks that permissions can be queried, which needs a token.
+    /// Checks that permissions can be requested, for which a token is needed.
     pub fn check(&self, access: &RepositoryAccess, context: &SourceContext) -> Result<(), WorkSourceError> {
         self.repository(access, context).map(drop)
     }
@@ -111,8 +111,8 @@ impl People {
 }
 
 impl RepositoryPermissions {
-    /// Checks that the repository is visible: a hidden repository answers in the same way as one in which the person
-    /// has no role.
+    /// Checks that the repository is visible. GitHub gives the same answer for a hidden repository and for a repository
+    /// in which the person has no role.
     async fn check_visible(&self, access: &RepositoryAccess) -> Result<(), WorkSourceError> {
         let read_repository =
             async || self.client.call(&ApiRequest::get(format!("repos/{}", access.repo))).await.map(drop);
@@ -150,7 +150,7 @@ pub struct CollaboratorPermission {
     /// Legacy permission: `admin`, `write`, `read` or `none`.
     #[serde(default)]
     permission: String,
-    /// Current role name, which may be a custom one of the organization.
+    /// Current role name, which may be a custom role of the organization.
     #[serde(default)]
     role_name: String,
 }
@@ -167,18 +167,18 @@ impl CollaboratorPermission {
 
 #[derive(Debug, Deserialize)]
 struct Pull {
-    head: End,
-    base: End,
+    head: PullBranch,
+    base: PullBranch,
 }
 
 #[derive(Debug, Deserialize)]
-struct End {
+struct PullBranch {
     #[serde(default)]
-    repo: Option<Home>,
+    repo: Option<BranchRepository>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Home {
+struct BranchRepository {
     #[serde(default)]
     full_name: String,
 }

@@ -29,29 +29,29 @@ pub struct TriggerServices {
 
 /// The schedule of a strategy, and the parts of the fleet that it can use.
 #[derive(Clone)]
-pub struct Setting {
-    surroundings: TriggerServices,
+pub struct StrategyContext {
+    services: TriggerServices,
     agent: AgentName,
     id: ScheduleId,
     trigger: TriggerConfig,
 }
 
-impl fmt::Debug for Setting {
+impl fmt::Debug for StrategyContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setting")
+        f.debug_struct("StrategyContext")
             .field("agent", &self.agent)
             .field("schedule", &self.id)
             .finish_non_exhaustive()
     }
 }
 
-impl Setting {
-    /// Returns the setting of a schedule; `None` if the roster no longer has it.
-    pub fn of(surroundings: TriggerServices, id: ScheduleId) -> Option<Self> {
-        let loaded = surroundings.config.get();
+impl StrategyContext {
+    /// Returns the context of a schedule; `None` if the roster no longer has the schedule.
+    pub fn of(services: TriggerServices, id: ScheduleId) -> Option<Self> {
+        let loaded = services.config.get();
         let (agent, schedule) = loaded.roster.schedule(id)?;
         let (agent, trigger) = (agent.name.clone(), schedule.trigger.clone());
-        Some(Self { surroundings, agent, id, trigger })
+        Some(Self { services, agent, id, trigger })
     }
 
     pub fn agent(&self) -> &AgentName {
@@ -67,7 +67,7 @@ impl Setting {
     }
 
     pub fn clock(&self) -> &Clock {
-        &self.surroundings.clock
+        &self.services.clock
     }
 
     /// Parses the value of `with:`. An error is fatal, because only a person can fix it.
@@ -82,27 +82,27 @@ impl Setting {
 
     /// Returns the value of a variable in the environment, or else in `.env`. An empty variable counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
-        let own = || self.surroundings.config.get().variables.get(name).cloned();
+        let own = || self.services.config.get().variables.get(name).cloned();
         std::env::var(name).ok().or_else(own).filter(|value| !value.is_empty())
     }
 
     pub fn roster(&self) -> Arc<Roster> {
-        Arc::clone(&self.surroundings.config.get().roster)
+        Arc::clone(&self.services.config.get().roster)
     }
 
     /// Returns the context with which work sources make requests, for a strategy that makes such requests.
-    pub(super) fn of_sources(&self) -> cowhand_work::SourceContext {
-        self.surroundings.config.get().sources.setting().clone()
+    pub(super) fn source_context(&self) -> cowhand_work::SourceContext {
+        self.services.config.get().sources.context().clone()
     }
 
     pub(super) fn store(&self) -> &Store {
-        &self.surroundings.store
+        &self.services.store
     }
 
-    /// Returns the result of an ended job, cut to the maximum length in a prompt. Returns `None` if it cannot be read
-    /// on this node. The job may have run on another node.
+    /// Returns the result of an ended job, cut to the maximum length in a prompt. Returns `None` if the result cannot
+    /// be read on this node, for example because the job ran on another node.
     pub(super) async fn result(&self, job: &JobId) -> Option<String> {
-        let text = output::result(&self.surroundings.state, job.clone()).await.ok().flatten()?;
+        let text = output::result(&self.services.state, job.clone()).await.ok().flatten()?;
         Some(cut(&text, 0, VALUE_CAP))
     }
 }

@@ -17,10 +17,10 @@ use super::page::PageBuilder;
 use super::{Inner, NAME, Skipped, report};
 use crate::{Claimant, QueueState, WorkSourceError};
 
-/// How often a change is tried again when a person saves the file in between.
+/// Number of tries of a change if a person saves the file in between.
 const MAX_CHANGE_TRIES: usize = 5;
 
-/// Why an item cannot be read or changed.
+/// Reason why an item cannot be read or changed.
 #[derive(Debug)]
 pub(super) enum ItemError {
     Missing(WorkItemId),
@@ -96,7 +96,8 @@ impl Inner {
     ) -> Result<(), WorkSourceError> {
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
-                let reason = "has a name that is no id; use letters, digits, '.', '_' and '-'".to_owned();
+                let reason =
+                    "has a name that is not a valid id; use letters, digits, '.', '_' and '-'".to_owned();
                 visit(Err(Skipped { file: self.folder.file(&stem), reason }));
                 continue;
             };
@@ -115,7 +116,7 @@ impl Inner {
     fn warn(&self, skipped: &Skipped) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.insert(skipped.clone()) {
-            tracing::warn!(file = %skipped.file.display(), "this file is no work item: it {}", skipped.reason);
+            tracing::warn!(file = %skipped.file.display(), "this file is not a work item: it {}", skipped.reason);
         }
     }
 
@@ -130,7 +131,7 @@ impl Inner {
         let content = self.folder.read(id.external_id(), max_bytes, false);
         let content = content.map_err(|error| self.item_error(id, error))?;
         let (entry, document) = self.parse(id, content.text, modified(&content.metadata))?;
-        // An item that cannot be marked as claimed would be offered for ever.
+        // An item that cannot be marked as claimed would be offered forever.
         if entry.status.is_available(self.clock.now()) {
             let unusable = |reason| ItemError::Unusable(self.folder.file(id.external_id()), reason);
             document.check_editable().map_err(unusable)?;
@@ -159,7 +160,7 @@ impl Inner {
         }
     }
 
-    /// Reads an item under the lock, lets `decide` change the document, and puts it in the file's place.
+    /// Reads an item under the lock, lets `decide` change the document, and replaces the file with the result.
     fn change<T>(
         &self,
         id: &WorkItemId,
@@ -186,7 +187,10 @@ impl Inner {
                 }
             }
         }
-        Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, "the file changes all the time")))
+        Err(failed(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another process changed the file at every try",
+        )))
     }
 
     pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, ItemError> {
@@ -198,8 +202,8 @@ impl Inner {
                 return Ok(Change::Leave(not_available(id, &entry.status)));
             }
             let (created, until) = (entry.item.created_at.to_string(), by.until.to_string());
-            // Without `created`, the age of the item would be the time of this write, and a released item would move to
-            // the end of the queue.
+            // Without `created`, the age of the item would count from this write, and a released item would move to the
+            // end of the queue.
             let created = if document.get("created").is_none() {
                 &[("created", Some(created.as_str()))][..]
             } else {
@@ -228,8 +232,8 @@ impl Inner {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Writes the result of an item. It is also accepted if nobody holds the item, because the work is done; it is
-    /// refused if another claimant holds or has completed the item.
+    /// Writes the result of an item. The result is also accepted if nobody holds the item, because the work is done. It
+    /// is refused if another claimant holds or has completed the item.
     pub(super) fn complete(
         &self,
         id: &WorkItemId,
@@ -294,8 +298,8 @@ impl Inner {
         }
     }
 
-    /// Finds a file that a person renamed: its claim, or the result in it, names the holder. A claim takes precedence,
-    /// because a result may have been copied.
+    /// Finds a file that a person renamed. The claim or a result in the file names the holder. A claim takes
+    /// precedence, because a result may have been copied.
     pub(super) fn moved(
         &self,
         from: &WorkItemId,
@@ -347,5 +351,5 @@ fn not_available(id: &WorkItemId, status: &FileStatus) -> ClaimResult {
 }
 
 fn not_held(id: &WorkItemId, status: &FileStatus) -> WorkSourceError {
-    WorkSourceError::NotHeld { item: id.clone(), stands: status.to_string() }
+    WorkSourceError::NotHeld { item: id.clone(), state: status.to_string() }
 }
