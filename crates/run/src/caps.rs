@@ -51,8 +51,8 @@ struct Group {
 }
 
 impl Groups {
-    /// Creates the groups, sets their limits and enters them: processes that are started from here on are inside. The
-    /// inner error names a cap that is not available here; without caps, a machine without control groups is accepted.
+    /// Creates the groups, sets their limits and enters them. Processes that are started before [`Self::leave`] are
+    /// inside. The inner error names a cap that this machine cannot enforce. Without caps, control groups are optional.
     pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, CapsError>> {
         let mut groups = match Self::make(attempt.name(), caps) {
             Ok(groups) => groups,
@@ -156,7 +156,7 @@ impl Groups {
             self.tree = None;
         }
         for group in &self.limits {
-            // A keeper that stays inside is limited with its agent, which is no reason to fail.
+            // If this fails, the limits also apply to the keeper; the attempt can still run.
             cgroup::move_self(&group.home).ok();
         }
     }
@@ -210,7 +210,7 @@ pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     one.into_iter().flatten().chain(cgroup::own_group(&mounts, &groups)).collect()
 }
 
-/// Why caps on memory, processes or processor time are not available here. The message is for people.
+/// Why caps on memory, processes or processor time are not available on this machine. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum CapsError {
     #[error("its caps on memory, processes or processor time cannot be enforced here: {0}")]
@@ -288,7 +288,7 @@ fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
     let enable = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
     let delegates = |group: &Path| {
         let file = group.join("cgroup.subtree_control");
-        // If they cannot be enabled, they may already be.
+        // An error is ignored, because the controllers may already be enabled.
         fs::write(&file, &enable).ok();
         let enabled = fs::read_to_string(&file).unwrap_or_default();
         words.iter().all(|word| enabled.split_whitespace().any(|enabled| enabled == *word))
@@ -364,7 +364,7 @@ fn write(group: &Path, file: &str, text: &str) -> Result<(), CapsError> {
     written.map_err(|error| CapsError::NotSet { file: path, text: text.to_owned(), error })
 }
 
-/// Tries which caps this machine supports.
+/// Checks which caps this machine supports, by creating groups.
 pub fn ability() -> Result<String, CapsError> {
     let caps = Caps { memory: Some(1 << 30), pids: Some(1_000), cpu: Some(1.0) };
     let groups = Groups::make(&format!("doctor-{}", std::process::id()), &caps)?;
@@ -410,7 +410,7 @@ mod tests {
         let daemon = top.path().join("daemon");
         fs::create_dir(&daemon).unwrap();
         let file = |group: &Path| group.join("cgroup.subtree_control");
-        // A folder cannot be written, as the kernel's file of a group that holds processes cannot.
+        // A write to a folder fails, like a write to this file of a group with processes.
         fs::create_dir(file(&daemon)).unwrap();
         fs::create_dir(file(top.path())).unwrap();
         let refused = with_controllers(&daemon, &["memory", "pids"]).unwrap_err().to_string();

@@ -26,9 +26,10 @@ pub struct GateAnswer {
     pub output: String,
 }
 
-/// Runs the command. Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started,
-/// is killed, or does not answer in time is an error, and the firing does not run. The program and its descendants are
-/// ended when the future is dropped. `minder` is the `cowhand` program. Its output goes through the redactor.
+/// Runs the command. Exit code 0 lets the firing run; codes 1 to 125 do not. A program that cannot be started, is
+/// killed, or does not answer in time is an error, and the firing does not run. The program and its descendants are
+/// ended when the future is dropped. `minder` is the `cowhand` program. The redactor masks secrets in the output of the
+/// command.
 pub async fn allows(
     minder: &Path,
     command: &[String],

@@ -14,7 +14,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Subscribes to a job's output. Read once after this call.
+    /// Subscribes to a job's output. The caller has to read the output once after this call.
     pub fn subscribe(&self, job: &JobId) -> watch::Receiver<()> {
         let mut listeners = self.listeners();
         listeners.retain(|_, listeners| listeners.receiver_count() > 0);

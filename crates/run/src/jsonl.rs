@@ -1,4 +1,4 @@
-//! Reading a job's JSONL in parts: it may have any size, and may grow meanwhile.
+//! Reading a job's JSONL in parts: the file may have any size, and may grow while it is read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ pub struct Jsonl {
     skip: u64,
 }
 
-/// Size of a read, and size of the second try when that contains no whole line. The second is larger than any line.
+/// Size of a read, and size of a second read if the first contains no whole line. The second is larger than any line.
 const READ_CHUNK_BYTES: u64 = 256 << 10;
 const MAX_LINE_BYTES: u64 = 2 << 20;
 
@@ -102,7 +102,7 @@ fn read_output(mut file: File, from: u64) -> io::Result<FinalOutput> {
 
 fn open(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
-        // Another file may have replaced its folder.
+        // The folder may have been replaced by a file.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(None)
         }

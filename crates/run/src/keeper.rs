@@ -65,7 +65,7 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
         return Err(io::Error::other("a keeper is started by the daemon, not by hand"));
     }
     if attempt.began()? {
-        // The former keeper died, so the agent may have run or still run: it is never started again.
+        // The former keeper died. The agent may have run or may still run, so it is not started again.
         return Err(io::Error::other("another keeper was at work here before"));
     }
     // The keeper has its own session, so that neither the daemon's terminal nor its end reaches it. This fails only for
@@ -82,8 +82,8 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the ending. Nothing else knows it, so this waits while the disk is full or the folder is closed. If the agent
-/// was not started, another attempt can start it, and there is no wait.
+/// Writes the ending. The ending is stored nowhere else, so this waits while the disk is full or the folder is not
+/// accessible. If the agent was not started, this does not wait, because another attempt can start it.
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
         let Err(error) = attempt.write_synced("ending.json", ending) else { return Ok(()) };
@@ -149,7 +149,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     while !watch.is_over()? {
         tokio::select! {
             _ = child_ended.recv() => {}
-            // Without its folder, the agent could not be found, read or stopped.
+            // Without the folder, no daemon can find, read or stop the agent.
             _ = folder_check.tick(), if !orphaned => {
                 reach::restore(attempt);
                 // A full disk may have room now.
@@ -191,8 +191,8 @@ fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Opti
     Some(sandbox::failure(&String::from_utf8_lossy(&stderr)))
 }
 
-/// Records the keeper and creates the control groups of the agent. The inner error says why these are not available;
-/// after an outer error nothing was started.
+/// Records the keeper and creates the control groups of the agent. The inner error states why a cap cannot be enforced.
+/// After an outer error nothing was started.
 fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
     // From here on the keeper can be asked to stop.
     fault::place("keeper-waiting");
@@ -213,12 +213,12 @@ fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, Caps
 /// Ends the container. It is not a child of the keeper, so it may still run after the client process was killed.
 async fn end_container(attempt: &Attempt) -> io::Result<()> {
     let Err(why) = leftover::end_container_of(attempt).await else { return Ok(()) };
-    // Without the engine, its processes can still be found.
+    // If the engine does not answer, the processes of the container can still be found and killed.
     attempt.end_others()?;
     attempt.note(&[why.to_string()])
 }
 
-/// Waits until a time, or for ever.
+/// Waits until a time, or forever without a time.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -275,7 +275,7 @@ fn spawn(
     fault::place("keeper-spawned");
     match write_agent(attempt, agent) {
         Ok(()) => {}
-        // The keeper supervises it in any case, and records it later.
+        // The keeper supervises the agent in any case, and records its process later.
         Err(error) if shortage::is_named_in(&error.to_string()) || reach::was_closed(attempt) => {
             complain(attempt.folder(), &format!("cannot write down which process the agent is: {error}"));
         }
@@ -284,7 +284,7 @@ fn spawn(
                 attempt.folder(),
                 &format!("it could not be written down, and was ended at once: {error}"),
             );
-            // An agent that could not be found again must not run. Errors are ignored.
+            // An agent that a later daemon cannot find must not run. Errors are ignored.
             rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
             child.wait()?;
             return Ok(None);
@@ -354,7 +354,7 @@ impl Watch {
     }
 
     fn ask(&mut self, stop: Signal) {
-        // A second request, or only left-over processes: no further grace period.
+        // After a second request, or if only leftover processes remain, there is no further grace period.
         if self.stopped.is_some() || self.status.is_some() {
             self.kill_at = Some(Instant::now());
             return;
@@ -365,7 +365,7 @@ impl Watch {
         if self.wrapped {
             process::signal_all(&process::inside(self.agent), stop);
         } else if let Some(group) = Pid::from_raw(self.agent) {
-            // It may have just ended.
+            // The agent may have just ended.
             rustix::process::kill_process_group(group, stop).ok();
         }
     }

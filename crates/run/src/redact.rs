@@ -1,4 +1,4 @@
-//! Redaction: known secrets are removed from everything that an agent or a hook says before it is written.
+//! Redaction: known secrets are removed from the output of agents and hooks before it is written.
 
 mod advice;
 mod bare;
@@ -57,8 +57,8 @@ impl Redactor {
         Self::of(secrets)
     }
 
-    /// Masks every known secret in a text, and every token of cowhand, also if colour codes or invisible characters
-    /// interrupt it or if it is written with JSON escapes.
+    /// Masks every known secret and every token of cowhand in a text, even if it contains colour codes or invisible
+    /// characters or is written with JSON escapes.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let ranges = self.ranges(text.as_bytes());
         if ranges.is_empty() {
@@ -90,7 +90,7 @@ impl Redactor {
         })
     }
 
-    /// Finds secrets that colour codes and invisible characters interrupt.
+    /// Finds secrets that contain colour codes or invisible characters.
     fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(bare) = Bare::of(text) else { return Vec::new() };
         self.find(&bare.text).iter().map(|part| bare.range(part)).collect()
@@ -112,8 +112,8 @@ impl Redactor {
         found
     }
 
-    /// Returns the length of the part of an unfinished text that can be redacted now. What follows may be the beginning
-    /// of a secret.
+    /// Returns the length of the part of an unfinished text that can be redacted now. The rest may be the beginning of
+    /// a secret.
     pub fn settled(&self, text: &str) -> usize {
         let open = token::unfinished(text).unwrap_or(text.len());
         let Some(_) = &self.finder else { return open };
@@ -137,7 +137,7 @@ impl Redactor {
         text.len() - self.secrets.iter().filter_map(unfinished).max().unwrap_or(0)
     }
 
-    /// Redacts a file that need not be text.
+    /// Redacts a file that may be binary.
     pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let ranges = self.ranges(bytes);
         if ranges.is_empty() {

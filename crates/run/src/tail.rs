@@ -7,12 +7,12 @@
 //! ```
 //!
 //! A batch is written to the JSONL, and then a checkpoint records all positions: the raw files up to the end of a line,
-//! the JSONL, and the state of the reader. After a crash of the daemon, the JSONL is truncated to the last checkpoint and
-//! the raw files, which are authoritative, are read from there. So no line is lost, split, repeated or moved; only the
-//! order between the two raw files is that of reading.
+//! the JSONL, and the state of the reader. After a crash of the daemon, the JSONL is truncated to the last checkpoint
+//! and the raw files, which are authoritative, are read from there. So no line is lost, split, repeated or moved. Lines
+//! of the two raw files are in the order in which they were read.
 //!
-//! Nothing is synced: a killed process loses no write. After a power failure the JSONL may be shorter than a checkpoint
-//! says; then an older one is used, at worst the first.
+//! Nothing is synced: a killed process loses no write. After a power failure the JSONL may be shorter than the position
+//! in the last checkpoint. Then an older checkpoint is used, at worst the first.
 
 mod index;
 mod stream;
@@ -39,7 +39,8 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// Size of a read of a raw file, and amount of output that is collected before a write.
 const READ_CHUNK_BYTES: usize = 64 << 10;
 const WRITE_BATCH_BYTES: usize = 256 << 10;
-/// Maximum size that one call reads, so that the caller can act in between. Short lines take seconds for a few MiB.
+/// Maximum number of bytes that one call reads, so that the caller can act in between. A few MiB of short lines take
+/// seconds.
 const MAX_ADVANCE_BYTES: u64 = 4 << 20;
 
 /// Paths of all files. The JSONL belongs to the job and may contain the output of earlier attempts.
@@ -60,7 +61,7 @@ pub struct TailFiles {
 pub struct Appended<'a> {
     /// Number of its line, from 1.
     pub line: u64,
-    /// Complete message, also if it was cut in the file.
+    /// Complete message, even if it was cut in the file.
     pub message: &'a OutputMessage,
 }
 
@@ -116,7 +117,7 @@ impl Tailer {
             index.append(&first)?;
             first
         };
-        // Each checkpoint but the first covers lines of this attempt.
+        // Each checkpoint except the first covers lines of this attempt.
         let unmarked = files.attempt > 1 && at.lines > 0 && at.lines == index.first_lines();
         let mut reader = at.reader;
         reader.set_redactor(&redactor);
@@ -160,7 +161,8 @@ impl Tailer {
         self.behind
     }
 
-    /// Returns true if the JSONL is still the open file with everything that was written: it may have been removed.
+    /// Returns true if the open file is still the JSONL on disk, with everything that was written. It may have been
+    /// removed or replaced.
     fn is_intact(&self) -> bool {
         let on_disk = std::fs::symlink_metadata(&self.files.jsonl);
         let open = self.jsonl.metadata();
@@ -170,8 +172,8 @@ impl Tailer {
         })
     }
 
-    /// Reads the rest after the process has ended, including a last line without an end, and returns the result. It can
-    /// be called again, also after a restart, with the same result.
+    /// Reads the rest after the process has ended, including a last line without a line end, and returns the result. A
+    /// second call, even after a restart, returns the same result.
     pub fn finish(
         &mut self,
         ending: &Ending,
@@ -195,7 +197,7 @@ impl Tailer {
         Ok(self.reader.clone().finish(ending))
     }
 
-    /// Leaves the rest of the output unread, and writes how much that is. The processes have ended.
+    /// Skips the rest of the output, and writes how many bytes were skipped. The processes have ended.
     pub fn skip_rest(
         &mut self,
         now: Timestamp,
@@ -221,7 +223,7 @@ impl Tailer {
         Ok(())
     }
 
-    /// Writes that the attempt has begun: earlier lines belong to an earlier attempt.
+    /// Writes the line that separates this attempt from an earlier one.
     pub fn begin(&mut self, now: Timestamp) -> anyhow::Result<()> {
         if self.failed { Ok(()) } else { self.mark(now) }
     }
@@ -288,7 +290,7 @@ impl Tailer {
         Ok(length)
     }
 
-    /// Reads one chunk of a raw file; 0 if there is nothing before `end`.
+    /// Reads one chunk of a raw file and returns its size, which is 0 at `end`.
     fn step(
         &mut self,
         source: Source,

@@ -159,7 +159,8 @@ impl Conversation {
         self.session = Some(session.to_owned());
     }
 
-    /// Exchanges versions and capabilities. The client offers none: agents have their own files and shells.
+    /// Exchanges versions and capabilities. The client offers no capabilities: agents read files and run commands
+    /// themselves.
     pub(super) async fn initialize(&mut self) -> Result<Value, Cause> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
@@ -178,7 +179,7 @@ impl Conversation {
         }
     }
 
-    /// Sends a request and treats an error of the agent as the end.
+    /// Sends a request. An error of the agent ends the conversation.
     pub(super) async fn demand(&mut self, method: &str, params: Value) -> Result<Value, Cause> {
         self.ask(method, params).await?.map_err(|error| {
             Cause::reported(format!("the agent answered {method} with an error: {}", short(&error.text())))
@@ -327,7 +328,8 @@ impl Conversation {
         self.agent.send(wire::answer(id, &answer))
     }
 
-    /// Stops an agent that does something forbidden without asking: it is too late for this call, not for the next.
+    /// Cancels the turn of an agent that uses a forbidden tool without asking. This call cannot be prevented, but the
+    /// next one can.
     fn watch(&mut self, update: &Value) -> Result<(), Cause> {
         let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
@@ -341,7 +343,7 @@ impl Conversation {
         self.cancel()
     }
 
-    /// Cancels the turn. The second time, the client exits at once.
+    /// Cancels the turn. After a second request the client exits at once.
     fn stop(&mut self, method: &str) -> Result<(), Cause> {
         if method != PROMPT_METHOD || self.cancelled.is_some() {
             return Err(Cause::Stopped);

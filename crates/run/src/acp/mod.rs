@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! keeper ──spawns──▶ this client ──spawns──▶ the agent ──▶ its tools
-//!                        │  ▲ JSON-RPC, a line each, over the agent's stdin and stdout
+//!                        │  ▲ JSON-RPC, one frame per line, over the agent's stdin and stdout
 //!                        ▼
 //!                   the attempt's stdout: the agent's lines unchanged, and the client's requests and decisions
 //! ```
 //!
-//! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other.
+//! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other agent.
 
 mod conversation;
 mod instructions;
@@ -35,7 +35,7 @@ pub use process::AgentProcess;
 /// Version of the protocol. It is raised only for incompatible changes.
 const PROTOCOL_VERSION: u64 = 1;
 
-/// Some agents need seconds to start, and more on a busy machine.
+/// Timeout of every answer except the one to the prompt. Some agents need seconds to start, and more on a busy machine.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A tool use for which an agent requests permission.
@@ -50,7 +50,7 @@ pub struct ToolUse {
 /// Function that asks the fleet whether the agent may use a tool. The error is the reason of a refusal.
 pub(crate) type AskFleet = fn(ToolUse) -> BoxFuture<'static, Result<(), String>>;
 
-/// Runs `cowhand acp FILE`: sends the prompt from stdin to one agent, as the file says.
+/// Runs `cowhand acp FILE`: starts the agent that the file describes and sends it the prompt from stdin.
 pub fn run(instructions: &Path, ask_fleet: AskFleet) -> ExitCode {
     match run_instructions(instructions, ask_fleet) {
         Ok(code) => code,
@@ -95,7 +95,7 @@ fn short(text: &str) -> String {
 pub enum IntroductionError {
     #[error(transparent)]
     Signals(#[from] std::io::Error),
-    /// The agent did not answer as the protocol asks.
+    /// The agent's answer does not follow the protocol.
     #[error("{0}")]
     Answer(String),
 }

@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 
 use super::wire::MAX_LINE_BYTES;
 
-/// Larger than the queue of an agent that reads its input.
+/// Maximum number of frames that wait for the agent. An agent that reads its input leaves fewer in the queue.
 const WRITE_QUEUE_LENGTH: usize = 256;
-/// Time from SIGTERM to the end of the client.
+/// Time from SIGTERM to SIGKILL.
 const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a conversation failed.
@@ -68,8 +68,8 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts the agent in its own process group: a signal to the client's group is for the client only, which asks the
-    /// agent in the protocol.
+    /// Starts the agent in its own process group: a signal to the client's group reaches only the client, which then
+    /// cancels the turn through the protocol.
     pub fn start(mut command: Command) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut child = command.spawn()?;
@@ -91,22 +91,23 @@ impl AgentProcess {
             Some(Err(mpsc::error::TrySendError::Full(_))) => {
                 Err(Cause::reported("the agent does not read what it is sent"))
             }
-            // The agent has ended or is ending; its exit status says more.
+            // The agent has ended or is ending; the caller sees its exit status.
             _ => Ok(()),
         }
     }
 
-    /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends what is left.
+    /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends the remaining
+    /// processes.
     pub(super) async fn leave(mut self, timeout: Duration) {
         self.frame_sender = None;
-        // Its output has to be read, or it cannot exit.
+        // An agent whose output is not read may not be able to exit.
         let mut lines = self.lines;
         tokio::spawn(async move { while lines.recv().await.is_some() {} });
         if tokio::time::timeout(timeout, self.child.wait()).await.is_ok() {
             return;
         }
         let Some(group) = self.group else { return };
-        // It may have just ended.
+        // The agent may have just ended.
         kill_process_group(group, Signal::TERM).ok();
         if tokio::time::timeout(TERMINATION_GRACE, self.child.wait()).await.is_err() {
             kill_process_group(group, Signal::KILL).ok();

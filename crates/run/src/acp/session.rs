@@ -12,7 +12,8 @@ use super::wire::RpcError;
 use super::{Introduction, short};
 use cowhand_system::stderr;
 
-/// Some agents answer `session/load` before they have sent the whole history.
+/// Time without an update after which the history counts as complete. Some agents answer `session/load` before they
+/// have sent the whole history.
 const HISTORY_QUIET_TIME: Duration = Duration::from_millis(500);
 const MAX_HISTORY_WAIT: Duration = Duration::from_secs(30);
 
@@ -32,7 +33,7 @@ pub(super) async fn run(
     }
     let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
     match conversation.ask(PROMPT_METHOD, params).await? {
-        // The reader judges how the turn ended.
+        // The reader determines how the turn ended.
         Ok(_) => Ok(()),
         Err(error) if error.wants_a_login() => Err(login(&agent, &error)),
         Err(error) => Err(Cause::reported(error.text())),
@@ -134,8 +135,8 @@ fn login(agent: &AgentInfo, error: &RpcError) -> Cause {
     ))
 }
 
-/// Sets the agent's mode. A mode `plan` is required if the config asks for it. Otherwise the agent is switched to its
-/// mode `default`, because its current one may allow more than the config.
+/// Sets the agent's mode. If the config asks for `plan`, the agent has to offer that mode. Otherwise the agent is
+/// switched to its mode `default`, because its current mode may allow more than the config.
 async fn set_mode(
     conversation: &mut Conversation,
     id: &str,
@@ -177,7 +178,7 @@ async fn set_mode(
 struct Modes {
     offered: Vec<String>,
     current: Option<String>,
-    /// Config option that selects the mode; without one, there is a request for it.
+    /// Config option that selects the mode. Without an option, the request `session/set_mode` selects it.
     option: Option<String>,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum RpcFrame {
     },
     /// A line that is not JSON-RPC; some agents log to stdout.
     Rubbish,
-    /// A line with the key that only lines of the client have.
+    /// A line of the agent with the key that only lines of the client may have.
     Forged,
 }
 

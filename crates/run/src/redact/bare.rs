@@ -1,5 +1,5 @@
-//! A text without invisible bytes, and the position of each remaining byte: a secret with a colour code or a NUL inside
-//! is whole again where a terminal or a page shows it.
+//! A text without invisible bytes, and the position of each remaining byte. A terminal or a page shows a secret with a
+//! colour code or a NUL inside as if it had none, so it has to be found.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! Any agent that speaks the Agent Client Protocol, through cowhand's client (`run/acp`).
 //!
-//! This reads the client's output: the agent's frames unchanged, and lines of the client about requests and decisions.
-//! Chunks of text are joined; the history that a loaded session repeats is dropped.
+//! This reader gets the client's output: the agent's frames unchanged, and lines of the client about requests and
+//! decisions. Chunks of text are joined; the history that a loaded session repeats is dropped.
 
 mod launch;
 mod message;
@@ -32,7 +32,7 @@ pub struct Acp {
     #[serde(rename = "heard")]
     output: OutputRecord,
     session_id: Option<String>,
-    /// Session that it continues, until the agent confirms it.
+    /// Session that the attempt resumes, until the agent confirms it.
     resumes: Option<String>,
     #[serde(rename = "asked")]
     last_request: Option<SentRequest>,
@@ -52,7 +52,7 @@ pub struct Acp {
     redactor: TextRedactor,
 }
 
-/// The request of the client that is not answered yet.
+/// The client's last request, until it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SentRequest {
     id: u64,
@@ -114,7 +114,7 @@ impl OutputReader for Acp {
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.spent.read_record(self.session_id.as_deref());
         let outcome = match (self.failed, status) {
-            // An agent or a client that was killed reports nothing.
+            // If the client was killed by a signal, its own report does not count.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
                 let summary = self.output.last_text().map(str::to_owned);
                 let error = JobError { kind, message };

@@ -1,7 +1,7 @@
 //! Claude Code: `claude -p --output-format stream-json --verbose`.
 //!
 //! A line becomes one message for each of its content blocks. Keys without a field in the message stay under `line`,
-//! without nulls. New versions add keys and types of lines, so nothing is required.
+//! without nulls. New versions of Claude Code add keys and types of lines, so the reader requires none.
 
 mod blocks;
 mod launch;
@@ -24,7 +24,8 @@ use crate::redact::Redactor;
 use blocks::{Rest, assistant_block};
 pub(super) use launch::DESCRIPTION;
 
-/// More than the number of concurrent subagents, and more than the number of models.
+/// Maximum number of remembered blocks, messages and models. It is larger than the number of concurrent subagents and
+/// the number of models.
 const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,12 +34,13 @@ pub struct Claude {
     #[serde(rename = "heard")]
     output: OutputRecord,
     session_id: Option<String>,
-    /// Messages whose usage was counted last: each of their lines repeats it. Subagents run concurrently.
+    /// Messages whose usage was counted last. Each line of a message repeats its usage, and lines of concurrent
+    /// subagents are interleaved.
     counted: VecDeque<String>,
     /// Usage of the messages so far, for an agent that ends without a result line. Output tokens are those at the start
     /// of a message, so this is a lower bound.
     spent: BTreeMap<String, ModelUsage>,
-    /// Cost of the session before this run; a result line states that of the whole session.
+    /// Usage of the session before this attempt. A result line states the usage of the whole session.
     before: JobUsage,
     /// End of the usage limit that was reached.
     resets_at: Option<i64>,
@@ -167,7 +169,7 @@ impl Claude {
     fn assistant(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let (blocks, mut rest) = Rest::split(fields);
         rest.first = self.count(&rest.line);
-        // Text of a subagent is not the agent's own.
+        // Text of a subagent is not text of the agent itself.
         let is_main_agent = !rest.line.contains_key("parent_tool_use_id");
         let messages: Vec<_> = blocks.into_iter().map(|block| assistant_block(block, &mut rest)).collect();
         if is_main_agent {

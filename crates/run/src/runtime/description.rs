@@ -23,8 +23,8 @@ pub struct LaunchRequest<'a> {
     pub environment: &'a HashMap<String, String>,
 }
 
-/// Command line of a program. Secrets are only in `files` and `environment`, which nobody else can read; arguments are
-/// visible to everyone.
+/// Command line of a program. Secrets are only in `files` and `environment`, which other users cannot read. Arguments
+/// are visible to all users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandLine {
     pub argv: Vec<String>,
@@ -44,11 +44,11 @@ pub struct CommandLine {
 pub struct Capabilities {
     pub resume: bool,
     pub fork: bool,
-    /// Set if it reports costs; for others the price table is used.
+    /// Set if the program reports costs. For other runtimes the prices of the config are used.
     pub cost: bool,
     /// Set if the id of a new session can be chosen.
     pub session_id: bool,
-    /// Set if it asks for permission before it uses a tool.
+    /// Set if the program asks for permission before it uses a tool.
     pub asks: bool,
 }
 
@@ -61,15 +61,15 @@ pub struct Description {
     pub oldest: Option<[u32; 3]>,
     pub capabilities: Capabilities,
     pub plan: fn(&LaunchRequest<'_>) -> CommandLine,
-    /// Returns a reader for output of which only the runtime is known.
+    /// Function that returns a reader if nothing but the runtime is known.
     pub reader: fn() -> Reader,
     /// Arguments before the id with which a person resumes a session in a terminal.
     pub interactive: &'static [&'static str],
     /// Messages of the program for a missing session.
     pub missing_session_messages: &'static [&'static str],
-    /// Files and folders of the program: sessions, settings, logins. A sandbox lets it use them.
+    /// Files and folders of the program: sessions, settings, logins. They are accessible in a sandbox.
     pub homes: &'static [RuntimePath],
-    /// Access to its provider through the credential proxy; none if the program does not support it.
+    /// Access to the provider through the credential proxy; none if the program does not support it.
     pub provider: Option<fn(&Agent) -> ProviderAccess>,
 }
 
@@ -104,11 +104,11 @@ pub(super) const fn by_variables(_: &mut ProxySettings<'_>) {}
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]
 pub struct RuntimePath {
-    /// Variable that states its place.
+    /// Variable that contains the path.
     pub variable: &'static str,
-    /// Default place in the user's home.
+    /// Default path in the user's home directory.
     pub folder: &'static str,
-    /// Path below either of them.
+    /// Path below the value of the variable or the default.
     pub below: &'static str,
     pub is_folder: bool,
     /// Name and content of a file that the program needs to start in an empty folder.
@@ -153,7 +153,7 @@ pub enum SessionRefusal {
     CannotOpen(&'static str),
 }
 
-/// Returns why the session is not possible, if so.
+/// Returns why the runtime cannot use the session, or none if it can.
 pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<SessionRefusal> {
     let can = description(runtime).capabilities;
     let name = runtime.name();
@@ -201,7 +201,8 @@ impl LaunchRequest<'_> {
         self.folder.join(name)
     }
 
-    /// Returns the folder of the program: the value of the variable, else a folder in the home.
+    /// Returns the folder of the program: the value of the variable or, without a value, a folder in the user's home
+    /// directory.
     pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
         let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
         let configured = set(variable).map(PathBuf::from);
@@ -248,7 +249,7 @@ mod tests {
         assert!(interactive(Runtime::Claude, "--help").is_err());
     }
 
-    /// Core, which checks configs, cannot look at the descriptions.
+    /// Core checks configs and has no access to the descriptions, so it repeats these facts.
     #[test]
     fn core_knows_who_asks_and_whose_key_can_stay_outside() {
         use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};

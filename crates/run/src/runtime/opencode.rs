@@ -1,7 +1,7 @@
 //! OpenCode: `opencode run --format json`.
 //!
-//! It has neither a first nor a last line: the session id is on every line, and the tokens and cost of a step are at
-//! its end. Only the exit status and lines of type `error` tell whether it succeeded.
+//! It writes no special first or last line. Every line has the session id, and the last line of a step has its tokens
+//! and cost. Only the exit status and lines of type `error` show whether it succeeded.
 
 mod launch;
 
@@ -70,7 +70,7 @@ impl OutputReader for Opencode {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match (&self.output.result, status) {
             (Some(_), _) => self.output.outcome(status, ""),
-            // A run without a step has done nothing, whatever its exit code.
+            // An attempt without a step has done nothing and counts as failed with any exit code.
             (None, ExitStatus::Code { code: 0 }) if self.steps > 0 => {
                 Outcome::Completed { summary: self.output.summary() }
             }

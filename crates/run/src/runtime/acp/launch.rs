@@ -22,7 +22,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::acp,
     interactive: &[],
     missing_session_messages: &["the session {id} is not there"],
-    // Only the config knows the agent's program and its folders, so the sandbox gets them from there.
+    // The agent's program and its folders are known only from the config, so the sandbox takes them from there.
     homes: &[],
     provider: None,
 };
@@ -65,15 +65,15 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         ],
         defaults: Vec::new(),
         environment: Vec::new(),
-        // Plain data always serializes.
+        // This data can always be serialised.
         files: vec![(INSTRUCTIONS_FILE.to_owned(), json!(orders).to_string())],
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Acp(Acp { resumes, spent, ..Acp::default() }),
     }
 }
 
-/// Converts a server to the form of the protocol: maps are lists of names and values, and other transports than stdio
-/// have a type.
+/// Converts a server to the form of the protocol: maps become lists of names and values, and transports other than
+/// stdio have a type.
 fn server(name: &str, server: &McpServer) -> Value {
     let pairs = |map: &indexmap::IndexMap<String, String>| -> Vec<Value> {
         map.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()

@@ -21,7 +21,7 @@ fn asked(method: &str) -> String {
     json!({"cowhand": "asked", "id": 1, "method": method}).to_string()
 }
 
-/// What comes of these lines when the prompt was sent, and of the rest.
+/// Returns the messages of these lines after the prompt, and the rest.
 fn read(lines: &[String]) -> Value {
     let mut reader = Reader::acp();
     reader.read(&asked("session/prompt"));
@@ -39,7 +39,7 @@ fn chunks_are_joined() {
     let assistant = |text: &str| json!({"type": "assistant", "content": text});
     for (lines, expected) in [
         (vec![chunk("a", None), chunk("b", None)], json!([assistant("ab")])),
-        // What is about something else does not come between.
+        // An update about something else does not split the text.
         (vec![chunk("a", None), command, chunk("b", None)], json!([usage, assistant("ab")])),
         (
             vec![chunk("a", Some("1")), chunk("b", Some("2"))],
@@ -78,7 +78,7 @@ fn a_secret_in_pieces_is_hidden() {
     assert!(!serde_json::to_string(&reader).unwrap().contains("canary"));
 }
 
-/// What is remembered goes into checkpoints.
+/// Text that is not complete is part of checkpoints, so it is limited.
 #[test]
 fn a_text_without_an_end_is_told_in_pieces() {
     let lines = vec![chunk(&"x".repeat(100_000), None); 10];
@@ -117,7 +117,7 @@ fn tools_are_told_once_each_way() {
     let done = call(json!({"status": "completed", "rawOutput": {"output": "x"}}));
     let result =
         json!({"type": "tool_result", "tool_use_id": "t", "success": true, "result": {"output": "x"}});
-    // The input may be told at once, in pieces, later, or never.
+    // The input may arrive at once, in pieces, later, or never.
     let lines = [
         announced(json!({"cwd": "/"})),
         call(json!({"status": "in_progress", "rawInput": {"command": "id"}})),
@@ -155,7 +155,7 @@ fn tokens_are_what_the_total_says() {
         json!({"inputTokens": input, "outputTokens": output, "thoughtTokens": thought, "cachedReadTokens": 300,
             "cachedWriteTokens": 200, "totalTokens": total})
     };
-    // The cache beside the input, and in it; what was thought in the output, and beside it.
+    // Cached tokens may be part of the input or separate; thinking tokens may be part of the output or separate.
     assert_eq!(used(counts(1000, 50, 10, 1550)), [1000, 300, 200, 50]);
     assert_eq!(used(counts(1000, 50, 10, 1050)), [500, 300, 200, 50]);
     assert_eq!(used(counts(1000, 50, 10, 1060)), [500, 300, 200, 60]);
@@ -174,9 +174,9 @@ fn dollars_are_those_of_this_turn_or_none() {
         (false, vec![], vec![cost(0.25), cost(0.5)], Some(0.5)),
         (false, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
         (true, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
-        // It counts anew.
+        // The agent counts again from 0.
         (true, vec![cost(1.0)], vec![cost(0.25)], Some(0.25)),
-        // Nobody knows what of it is new.
+        // The part of this turn is unknown.
         (true, vec![], vec![cost(1.5)], None),
         (false, vec![], vec![cost(0.0)], None),
         (false, vec![], vec![euros], None),
