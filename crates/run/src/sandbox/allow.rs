@@ -1,4 +1,4 @@
-//! What an agent may reach: resolved from the config and the files of this machine.
+//! The paths and hosts that an agent may reach, resolved from the config and the files of this machine.
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
@@ -49,7 +49,7 @@ const SYSTEM_SECRETS: [&str; 8] = [
     "/etc/sudoers",
     "/etc/sudoers.d",
 ];
-/// Credentials for other machines and accounts in a home.
+/// Credentials for other machines and accounts in a home directory.
 const HOME_SECRETS: [&str; 16] = [
     ".ssh",
     ".aws",
@@ -77,7 +77,7 @@ pub struct SandboxInput<'a> {
     pub base: &'a Path,
     /// Working directory.
     pub directory: &'a Path,
-    /// Set if that is a workspace of the job.
+    /// Set if the working directory is a workspace of the job.
     pub isolated: bool,
     pub runtime: &'a Description,
     pub environment: &'a HashMap<String, String>,
@@ -91,12 +91,12 @@ pub struct SandboxInput<'a> {
     pub state: &'a Path,
     pub files: &'a [PathBuf],
     pub program: &'a Path,
-    /// Folder that replaces the home of the program in a job with text of strangers, because other jobs share that
-    /// home.
+    /// Folder that replaces the program's own folders in a job with text of strangers, because other jobs share those
+    /// folders.
     pub private_home: Option<&'a Path>,
 }
 
-/// Returns the sandbox plan, or none without a sandbox. The error says why the agent is not started.
+/// Returns the sandbox plan, or none without a sandbox. The error states why the agent is not started.
 pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, SandboxError> {
     let requested = input.requested;
     if requested.kind == SandboxKind::None && requested.caps.is_none() {
@@ -106,7 +106,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
     if let Some(why) = ability::refusal(requested.kind) {
         return Err(refused(why));
     }
-    // A config is checked when it is read; a roster built by a program is not.
+    // A config is checked when it is read, but a roster that a program builds is not.
     if let Some(why) = requested.contradiction() {
         return Err(refused(SandboxError::Contradiction(why)));
     }
@@ -205,8 +205,8 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
     })
 }
 
-/// Returns the config files, and the names of missing files that would be read. Landlock cannot protect a name, so an
-/// agent is not started where that would be needed.
+/// Returns the paths that the agent must not change: config files, and names of missing files that cowhand would read.
+/// Landlock cannot protect a name in a writable folder, so such an agent is not started.
 fn frozen(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
     for file in input.files {
@@ -215,13 +215,14 @@ fn frozen(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, S
         }
     }
     let worktree = input.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
-    // Landlock cannot protect it; changes are detected after the attempt.
+    // Landlock cannot protect the shared repository. Changes there are detected after the attempt.
     let shared = worktree.filter(|_| input.requested.kind != SandboxKind::Landlock);
     let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
     Ok(sorted_unique(input.files.iter().filter_map(|file| kept::real(file)).chain(shared)))
 }
 
-/// Refuses links in writable folders: cowhand or the next agent would follow them.
+/// Refuses links in writable folders, because the agent could redirect them, and cowhand or the next agent would follow
+/// them.
 fn refuse_links(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), SandboxError> {
     let RequestedSandbox { write: own, read, container, .. } = input.requested;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
@@ -283,7 +284,7 @@ fn written(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>,
     for requested in &input.requested.write {
         write.push(declared(input, requested, hidden)?);
     }
-    // A repository inside a writable folder could be redirected at any time.
+    // A repository inside a writable folder is writable anyway, and the agent could redirect it at any time.
     let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
     let parts: Vec<PathBuf> = worktree.iter().filter(apart).flat_map(Worktree::written).collect();
     write.extend(parts);
@@ -328,7 +329,7 @@ fn home_replacements(input: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>
     .collect()
 }
 
-/// Writes a file unless it exists; a dangling link that a stranger made counts as existing.
+/// Writes a file unless it exists. A dangling link, which an agent may have made, counts as existing.
 fn create_file_once(file: &Path, text: &str) -> Result<(), SandboxError> {
     match std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes())) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -338,7 +339,7 @@ fn create_file_once(file: &Path, text: &str) -> Result<(), SandboxError> {
     }
 }
 
-/// Returns the folder of the agent's temporary files, where it cannot have its own `/tmp`.
+/// Returns the folder of the agent's temporary files, for sandboxes without their own `/tmp`.
 pub fn temporary(private: &Path) -> PathBuf {
     private.join("tmp")
 }
@@ -376,7 +377,7 @@ fn readable(
     let path = input.environment.get("PATH").map(String::as_str).unwrap_or_default();
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let home = home(input);
-    // A folder that contains the home or a credential is not a folder of programs.
+    // A folder on PATH that contains the home directory, or that is hidden, is not readable.
     let of_programs = |folder: &PathBuf| {
         let place = folder.canonicalize().unwrap_or_default();
         !home.as_ref().is_some_and(|home| home.starts_with(&place))
@@ -393,7 +394,7 @@ fn readable(
     Ok(read)
 }
 
-/// Returns the files of the job, as opposed to those of the system.
+/// Returns the readable files of the job, without those of the system.
 fn own_files(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     let mut read = Vec::new();
     if input.has_private {
@@ -408,7 +409,7 @@ fn own_files(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf
     Ok(read)
 }
 
-/// Returns the package of an npm program, which consists of many files.
+/// Returns the `node_modules` folder of an npm program, which consists of many files, or the program itself.
 fn package(program: &Path) -> PathBuf {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let above = real.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));

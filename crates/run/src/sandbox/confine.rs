@@ -1,6 +1,7 @@
-//! `cowhand confine FOLDER`: drops the rights that the attempt in this folder may not have, and executes its agent.
+//! `cowhand confine FOLDER`: drops all rights that the sandbox plan of the attempt does not grant, and executes the
+//! agent.
 //!
-//! It is a separate process, so that no code has to run between fork and exec, where little is safe.
+//! It is a separate process, because little code is safe between fork and exec.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -61,13 +62,14 @@ fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), ConfineError> {
     Ok((start, sandbox))
 }
 
-/// Drops all capabilities. Root without them only owns its files; other users have none.
+/// Drops all capabilities. Without capabilities, root has only the rights of the owner of its files. Other users
+/// usually have no capabilities.
 fn give_up_capabilities() -> rustix::io::Result<()> {
     let own = capabilities(None)?;
     if own.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
             match remove_capability_from_bounding_set(capability) {
-                // A capability that this kernel does not know.
+                // `EINVAL` means that this kernel does not know the capability.
                 Ok(()) | Err(rustix::io::Errno::INVAL) => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Why a sandbox cannot be had.
+//! Errors of sandboxes.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use cowhand_core::sandbox::SandboxKind;
 use super::bwrap_status::failure;
 use super::docker::DockerError;
 
-/// Why an agent cannot be restricted as its config asks, so that it is not started. The message is for people.
+/// Why the sandbox of the config cannot be set up, so that the agent is not started. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     #[error("`sandbox: {kind}` cannot be enforced: {why}")]
     NotEnforced { kind: SandboxKind, why: Box<Self> },
-    /// The config asks for what this kind of sandbox cannot do.
+    /// The config asks for a restriction that this kind of sandbox does not support.
     #[error("{0}")]
     Contradiction(&'static str),
     #[error("Landlock cannot be enforced here: it takes Linux 6.12 with Landlock turned on ({0})")]
@@ -24,7 +24,7 @@ pub enum SandboxError {
     BubblewrapNotRun(io::Error),
     #[error("bwrap cannot make namespaces here: {message}{hint}")]
     NoNamespaces { message: String, hint: &'static str },
-    /// The output of bwrap, which ended before it started the program.
+    /// Output of a `bwrap` that ended before it started the program.
     #[error("{}", failure(.0))]
     BubblewrapFailed(String),
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// Adds the kind of sandbox that cannot be had.
+    /// Adds the kind of sandbox to an error.
     pub(super) fn of(kind: SandboxKind) -> impl Fn(Self) -> Self {
         move |why| Self::NotEnforced { kind, why: Box::new(why) }
     }

@@ -1,8 +1,9 @@
-//! Names that cowhand reads, which an agent must not create, redirect or move although it may write there.
+//! Names of files that cowhand reads. An agent must not create, redirect or move them, even in a folder where it may
+//! write.
 //!
-//! A mount protects what exists. So a missing name is taken by something empty before the agent starts; it stays,
-//! because another agent may use it. The folders above are pinned, since a folder with mounts in it can be renamed. A
-//! link there cannot be protected at all.
+//! A mount protects only a path that exists. So an empty file or folder is created for a missing name before the agent
+//! starts. It is not removed later, because another agent may need it. The folders above it become mounts too, because
+//! otherwise the agent could rename them. A link cannot be protected and is refused.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -40,14 +41,15 @@ fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the path of a file without links, whether it exists or not; none if its folder does not exist.
+/// Returns the path of a file without links, even if the file does not exist. Returns none if its folder does not
+/// exist.
 pub(super) fn real(file: &Path) -> Option<PathBuf> {
     let by_folder = || Some(file.parent()?.canonicalize().ok()?.join(file.file_name()?));
     file.canonicalize().ok().or_else(by_folder)
 }
 
-/// Creates something empty if the agent could create the file. For variables it is a file; for a config it is a folder,
-/// since an empty file is a valid config.
+/// Creates a placeholder if the agent could create the file. For `.env` it is an empty file; for a config it is a
+/// folder, because an empty file is a valid config.
 pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     if !real(file).is_some_and(|place| is_within(&place, write)) {
         return Ok(());
@@ -58,7 +60,8 @@ pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
         fs::create_dir(file)
     };
     match made.map_err(|error| (error.kind(), error)) {
-        // What exists is kept. If it cannot be created here, the agent, who is the same user, cannot create it either.
+        // An existing file is kept. A file that cannot be created here cannot be created by the agent either, because
+        // both have the same user.
         Ok(())
         | Err((ErrorKind::AlreadyExists | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _)) => {
             Ok(())
@@ -114,7 +117,7 @@ mod tests {
             ("out/twice", true),
             ("desk/out/real", true),
             ("desk/round", true),
-            // The links lie elsewhere, whatever they lead to.
+            // These links lie outside the writable folder; their targets do not matter.
             ("out/folder/file", false),
             ("desk/sub/file", false),
             ("out/real", false),

@@ -1,4 +1,5 @@
-//! System calls that affect other processes of the same user, except for signals, which Landlock covers.
+//! System calls that affect other processes of the same user. Signals are not included, because Landlock restricts
+//! them.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
@@ -9,8 +10,8 @@ pub(super) fn limits() -> Result<RulesBySyscall, BackendError> {
     Ok(RulesBySyscall::from([(libc::SYS_prlimit64, not_itself(0)?)]))
 }
 
-/// Returns rules for calls that change the priority of another process. Zero means the caller; a filter cannot tell
-/// which other ids are its own threads.
+/// Returns rules for calls that change the priority of another process. Zero means the caller. Other ids are refused,
+/// because a filter cannot know which of them are threads of the caller.
 pub(super) fn priorities() -> Result<RulesBySyscall, BackendError> {
     // All processes of a user: `PRIO_USER` and `IOPRIO_WHO_USER`.
     const PRIORITY_OF_USER: i32 = 2;

@@ -25,7 +25,7 @@ fn of_agent(agent: &Agent) -> Vec<PathBuf> {
             asked.container.volumes.iter().filter(|volume| volume.written).map(|volume| &volume.from);
         found.extend(asked.write.iter().chain(volumes).map(|path| placed(&agent.directory, path)));
     }
-    // A path that does not exist yet has no other name.
+    // A path that does not exist yet cannot be resolved.
     found.into_iter().map(|path| path.canonicalize().unwrap_or(path)).collect()
 }
 

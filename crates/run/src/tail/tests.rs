@@ -34,7 +34,7 @@ impl Place {
         Tailer::open(self.files(), reader, Redactor::default(), now()).unwrap()
     }
 
-    /// As a later attempt of the same job.
+    /// Opens the files as a later attempt of the same job.
     fn open_as(&self, attempt: u32) -> Tailer {
         let files = TailFiles { attempt, ..self.files() };
         Tailer::open(files, Reader::command(), Redactor::default(), now()).unwrap()
@@ -53,7 +53,7 @@ impl Place {
         fs::read(self.0.path().join(name)).unwrap_or_default()
     }
 
-    /// The JSONL without its timestamps. Every line must be whole.
+    /// Returns the messages of the JSONL without their timestamps. Every line has to be complete.
     fn messages(&self) -> Vec<Value> {
         let text = String::from_utf8(self.read("job.jsonl")).unwrap();
         assert!(text.is_empty() || text.ends_with('\n'));
@@ -114,7 +114,7 @@ fn lines_become_messages_as_they_come() {
     );
 }
 
-/// Both raw files at the end, and how much of each is there at every step.
+/// Final content of both raw files, and the reader for them.
 struct Session {
     reader: Reader,
     stdout: &'static [u8],
@@ -141,12 +141,12 @@ fn sessions() -> [Session; 2] {
     ]
 }
 
-/// What both files told, each for itself: between them there is no order to keep.
+/// Splits the messages by file, because the order between the two files is not fixed.
 fn by_source(appended: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
     appended.into_iter().partition(|message| message["subtype"] == "stderr")
 }
 
-/// The daemon dies after every byte the agent writes, and each time at every moment of its own writing: before the
+/// The daemon dies after every byte that the agent writes, each time at every point of its own writes: before the
 /// JSONL, after it, and within the checkpoint.
 #[test]
 fn killed_at_any_moment_it_tells_everything_once() {
@@ -172,7 +172,7 @@ fn killed_at_any_moment_it_tells_everything_once() {
                     crashed.write(name, running.read(name));
                 }
                 crashed.write("job.index", &after[..cut]);
-                // The agent goes on while nobody looks.
+                // The agent continues to write while no daemon runs.
                 crashed.append("stdout", &session.stdout[step + 1..]);
                 crashed.append("stderr", session.stderr.get(step + 1..).unwrap_or_default());
                 let again =
@@ -224,7 +224,7 @@ fn half_a_first_checkpoint_is_none() {
 #[test]
 fn a_second_attempt_leaves_the_first_alone() {
     let place = Place::new();
-    // A power cut has left half a line.
+    // A power failure has left an incomplete line.
     place.write(
         "job.jsonl",
         "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n{\"type\":\"sys",

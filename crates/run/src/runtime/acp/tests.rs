@@ -230,7 +230,7 @@ fn lines_nobody_has_seen_yet_are_kept() {
     }
 }
 
-/// As the adapters of two programs tell it: after the tool has answered, or twice in each step.
+/// Adapters of two programs report the size differently: after the tool result, or twice in each step.
 #[test]
 fn the_size_of_the_context_tells_what_is_used_meanwhile() {
     let used = |used: u64| update(&json!({"sessionUpdate": "usage_update", "used": used, "size": 9}));
@@ -246,7 +246,7 @@ fn the_size_of_the_context_tells_what_is_used_meanwhile() {
             vec![prompt.clone(), used(1501), used(1550), tool("in_progress"), tool("failed"), used(1600)],
             Some(3150),
         ),
-        // Two tools of one answer.
+        // One answer calls two tools.
         (vec![prompt.clone(), used(10), tool("completed"), tool("completed"), used(30)], Some(40)),
     ] {
         let mut reader = Acp { spent: AcpUsage::new(Some("m".to_owned()), false), ..Acp::default() };
@@ -256,7 +256,7 @@ fn the_size_of_the_context_tells_what_is_used_meanwhile() {
         let usage = reader.usage();
         let cached = usage.map(|usage| usage.per_model["m"].cache_read_input_tokens);
         assert_eq!(cached, expected, "{lines:#?}");
-        // What the answer tells counts instead.
+        // The usage in the answer replaces the estimate.
         if lines.contains(&prompt) {
             let usage = json!({"inputTokens": 7, "outputTokens": 1, "totalTokens": 8});
             reader.read(&json!({"id": 1, "result": {"stopReason": "end_turn", "usage": usage}}).to_string());

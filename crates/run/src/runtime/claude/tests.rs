@@ -1,4 +1,4 @@
-//! What the recordings in `tests/samples` do not show.
+//! Cases that the recordings in `tests/samples` do not cover.
 
 use cowhand_core::job::{ErrorKind, FailReason, Outcome, Termination};
 use serde_json::json;
@@ -211,7 +211,7 @@ fn the_exit_speaks_only_when_the_agent_did_not() {
     assert_eq!(kind, ErrorKind::Exit);
     assert_eq!(message, "exit code 0, and no result line came; last line on stdout: Segfault at 0");
 
-    // Interrupted while it streams, Claude writes a result and exits with 0.
+    // If Claude is interrupted while it streams, it writes a result and exits with 0.
     for lines in [&[done][..], &[]] {
         let outcome = finish(lines, ExitStatus::Code { code: 0 }, Some(Termination::Graceful)).outcome;
         assert_eq!(outcome, Outcome::Cancelled { how: Termination::Graceful });

@@ -33,7 +33,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// Configures a custom provider, whatever the config says: the default one would require a login.
+/// Configures a custom provider, because Codex's default provider requires a login.
 fn configure(settings: &mut ProxySettings<'_>) {
     let provider = [
         ("name", json!("cowhand")),
@@ -43,19 +43,19 @@ fn configure(settings: &mut ProxySettings<'_>) {
     ];
     let provider = provider.map(|(key, value)| format!("model_providers.cowhand.{key}={value}")).into_iter();
     let words = provider.chain(["model_provider=\"cowhand\"".to_owned()]);
-    // After `codex exec`.
+    // The options come after `codex exec`.
     let at = 2.min(settings.argv.len());
     settings.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
 }
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let agent = order.agent;
-    // A directory in the config is allowed, whether it is a repository or not.
+    // The working directory need not be a git repository.
     let mut argv: Vec<String> =
         ["codex", "exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     let mut set = |key: &str, value: &str| argv.extend(["-c".to_owned(), format!("{key}={value}")]);
     set("sandbox_mode", &json!(sandbox(agent.tools.mode)).to_string());
-    // There is nobody to ask.
+    // No person can be asked.
     set("approval_policy", &json!("never").to_string());
     if let Some(prompt) = &agent.system_prompt {
         set("developer_instructions", &json!(prompt).to_string());
@@ -92,7 +92,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Returns the sandbox of a permission mode. Codex has a sandbox instead of questions: it forbids what would need
+/// Returns the sandbox of a permission mode. Codex asks no questions here: its sandbox forbids actions that would need
 /// permission.
 const fn sandbox(mode: PermissionMode) -> &'static str {
     match mode {
@@ -102,13 +102,13 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Quotes a name for a dotted path if needed.
+/// Replaces characters that a dotted path cannot contain by `_`.
 fn plain(name: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     name.chars().map(plain).collect()
 }
 
-/// Settings of the servers that must not appear in the arguments.
+/// Settings of MCP servers that must not appear in the arguments.
 #[derive(Default)]
 struct Private {
     files: Vec<(String, String)>,
@@ -116,11 +116,11 @@ struct Private {
 }
 
 impl Private {
-    /// Returns the keys of a server with their values in TOML, which includes JSON's strings, numbers and lists.
+    /// Returns the keys of a server with their values in TOML. JSON strings, numbers and lists are valid TOML.
     fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
         let mut keys = Vec::new();
         if server.transport == McpTransport::Stdio {
-            // Codex takes a server's environment only from its config and arguments, so a script sets it.
+            // Codex accepts a server's environment only in its config and its arguments, so a script sets it.
             let name = format!("mcp-{place}.sh");
             keys.push(("command", json!("sh").to_string()));
             keys.push(("args", json!([folder.join(&name)]).to_string()));

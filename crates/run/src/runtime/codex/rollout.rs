@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::super::record;
 use super::Tokens;
 
-/// Returns when the used-up usage windows reset, as last recorded in the thread.
+/// Returns when the exhausted usage windows reset, as last recorded in the thread.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
     record::last(record, "\"rate_limits\"", |line| {
@@ -19,7 +19,7 @@ pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     .and_then(|second| Timestamp::from_second(second).ok())
 }
 
-/// Returns the usage of a thread; zero if there is no record, and then it cannot be resumed either.
+/// Returns the usage of a thread; zero if there is no record. A thread without a record cannot be resumed either.
 pub(super) fn used(home: &Path, thread: &str) -> Tokens {
     // The records are in folders by year, month and day.
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);

@@ -122,8 +122,8 @@ fn config_of(order: &LaunchRequest<'_>) -> Value {
     config
 }
 
-/// Returns the permissions. There is nobody to ask, so what would need permission is refused; OpenCode itself would
-/// allow everything. Later rules win, so denials come last.
+/// Returns the permissions. No person can be asked, so a tool that would need permission is denied; OpenCode itself
+/// would allow everything. Later rules win, so denials come last.
 fn permissions(order: &LaunchRequest<'_>) -> Value {
     let agent = order.agent;
     let mut rules = Map::new();
@@ -185,7 +185,7 @@ fn server(server: &McpServer) -> Value {
     fields
 }
 
-/// Merges objects; other values are replaced.
+/// Merges `above` into `below`: objects are merged, other values are replaced.
 fn lay_over(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {

@@ -1,4 +1,4 @@
-//! `cowhand contain FOLDER`: runs the attempt in this folder in a container, and exits with its status.
+//! `cowhand contain FOLDER`: runs the attempt of this folder in a container, and exits with the container's status.
 
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder};
@@ -25,13 +25,13 @@ use cowhand_system::stderr;
 
 pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
 
-/// Exit code of Docker for a container that could not be run to its end.
+/// Exit code that Docker uses if the container's own exit code is unknown.
 const EXIT_LOST: u8 = 125;
-/// Exit code of shells for a command that cannot be run.
+/// Exit code that shells use for a command that cannot be run.
 const EXIT_CANNOT_START: u8 = 126;
 const EXIT_TERMINATED: u8 = 128 + 15;
 
-/// Runs the process.
+/// Runs `cowhand contain`.
 pub fn contain(folder: &Path) -> ExitCode {
     let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -66,7 +66,7 @@ impl Failure {
     }
 }
 
-/// Stop signals, caught from the start.
+/// Stop signals. They are caught before anything else happens.
 struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -104,7 +104,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
         Err(why) => Err(not_started(why.to_string())),
     };
     match leftover::end(&engine, name).await {
-        // The keeper tries again.
+        // The keeper tries to remove the container again.
         Err(error) => {
             stderr::write_line(format!("cowhand: its container {name} is still there: {error}"));
         }
@@ -128,7 +128,7 @@ struct Streams {
     input: Option<(Stream, Vec<u8>)>,
 }
 
-/// Creates the container, attaches to it and starts it; none if a stop was requested.
+/// Creates the container, attaches to it and starts it. Returns none if a stop was requested.
 async fn begin(
     engine: &ContainerEngine,
     name: &str,
@@ -178,7 +178,8 @@ async fn begin(
     Ok(Some(Streams { output, input }))
 }
 
-/// Creates the container. The name belongs to this attempt only: an existing container was left by a process that died.
+/// Creates the container. The name belongs to this attempt only, so an existing container of this name is a leftover
+/// and is removed.
 async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(), EngineError> {
     match engine.create(name, order).await {
         Err(EngineError::Refused { status: 409, .. }) => {
@@ -189,7 +190,7 @@ async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(
     }
 }
 
-/// Returns true if a mount covers `/sbin`, where Docker puts its init program, which could then not be started.
+/// Returns true if a mount covers `/sbin`, where Docker puts its init program. Then the init program cannot be started.
 fn hides_init(sandbox: &SandboxPlan) -> bool {
     let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
     sandbox.read.iter().chain(&sandbox.write).any(over)
@@ -199,7 +200,7 @@ fn own_ids() -> String {
     format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-/// Passes output, input and signals until the container has ended.
+/// Forwards output, input and signals until the container has ended.
 async fn follow(
     engine: &ContainerEngine,
     name: &str,
@@ -235,7 +236,7 @@ async fn follow(
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 
-/// Writes the input and keeps the connection open: closing it could close the other one.
+/// Writes the input and keeps the connection open, because closing it could close the output connection.
 async fn send_input(input: Option<(Stream, Vec<u8>)>) -> Infallible {
     if let Some((stream, prompt)) = input {
         let (mut back, mut stream) = split(stream);

@@ -20,7 +20,7 @@ pub(super) struct ContainerSpec<'a> {
     /// Empty folder that is mounted over hidden paths.
     pub(super) nothing: &'a Path,
     pub(super) environment: &'a [(String, String)],
-    /// `user:group` of this process, as the engine maps them.
+    /// Ids `user:group` with which the container runs: those of this process as the engine maps them.
     pub(super) user: &'a str,
     /// Seccomp filter that replaces the engine's.
     pub(super) filter: Option<&'a Path>,
@@ -63,7 +63,7 @@ impl ContainerSpec<'_> {
             "LogConfig": {"Type": "none"},
         });
         if let Some(bytes) = caps.memory {
-            // The limit includes swap, so there is none.
+            // The same limit for memory with swap means that no swap is available.
             (host["Memory"], host["MemorySwap"]) = (json!(bytes), json!(bytes));
         }
         if let Some(most) = caps.pids {
@@ -108,7 +108,7 @@ impl ContainerSpec<'_> {
             mounts.insert(to.to_owned(), VolumeMount { from: from.to_owned(), to: to.to_owned(), written });
         };
         let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
-        // A path that is granted although it lies in a hidden folder.
+        // Granted paths inside a hidden folder are mounted after it.
         let meant = |path: &PathBuf| within(path, hidden);
         for path in read.iter().filter(|path| !within(path, write) && !meant(path)) {
             put(path, path, false);
@@ -244,7 +244,7 @@ mod tests {
                 "/books /books ro",
                 "/home/u/.claude /home/u/.claude rw",
                 "/w /w rw",
-                // No folder in this test, so a file.
+                // The path does not exist in this test, so it counts as a file.
                 "/dev/null /w/.state ro",
                 "/w/.state/private /w/.state/private ro",
                 "/w/cowhand.yaml /w/cowhand.yaml ro",
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!((&host["NetworkMode"], &host["CapDrop"]), (&json!("none"), &json!(["ALL"])));
         assert_eq!((&host["ReadonlyRootfs"], &body["User"]), (&json!(true), &json!("5:6")));
         assert_eq!((&body["Env"], &body["Entrypoint"]), (&json!(["A=b=c"]), &json!(["sh", "-c", "x"])));
-        // Nobody passes off a container as another fleet's.
+        // Labels of the config do not replace the label of the fleet.
         assert_eq!(body["Labels"][STATE_LABEL], "/w/.state");
     }
 

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-/// Newest API version that is used. Newer engines support it; an older one states its version.
+/// Newest API version that cowhand uses. Newer engines support it; an older engine states its own version.
 const NEWEST_API_VERSION: (u32, u32) = (1, 44);
 /// Timeout of simple requests.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl ContainerEngine {
         Ok(engine)
     }
 
-    /// Returns the name and version that it states.
+    /// Returns the name and version that the engine states.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -84,7 +84,7 @@ impl ContainerEngine {
         self.description.starts_with("Libpod")
     }
 
-    /// Returns true if it runs without root, so that its root is the user.
+    /// Returns true if the engine runs without root. Then root in the container is the user outside.
     pub(super) async fn is_rootless(&self) -> Result<bool, EngineError> {
         let info = self.ask(Method::GET, "/info", None, LONG_TIMEOUT).await?;
         let options = info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -132,7 +132,8 @@ impl ContainerEngine {
         }
     }
 
-    /// Returns the names of all containers with this label, including ended ones, and the label's value.
+    /// Returns the ids of all containers with this label and value, including ended ones, each with its value of
+    /// `value_label`.
     pub(super) async fn labelled(
         &self,
         label: &str,
@@ -153,8 +154,9 @@ impl ContainerEngine {
         Ok(found.iter().filter_map(id_and_value).collect())
     }
 
-    /// Attaches to the output or the input of a container. Each has its own connection: if nothing reads inside, Podman
-    /// loses the remaining output on a shared one. Podman sends the output to both and waits until it is read.
+    /// Attaches to the output or the input of a container. Each has its own connection, because with a shared one
+    /// Podman loses output if the container does not read its input. Podman sends the output to both connections and
+    /// waits until it is read.
     pub(super) async fn attach(
         &self,
         name: &str,
@@ -210,7 +212,7 @@ impl ContainerEngine {
         sender.send_request(request).await.map_err(|error| self.strange(error.to_string()))
     }
 
-    /// Reads an answer; null for an empty one.
+    /// Reads an answer. An empty answer is null.
     async fn read(&self, answer: Response<Incoming>) -> Result<Value, EngineError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
@@ -253,7 +255,7 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Reads the message of a refusal: JSON, or the body.
+/// Returns the message of a refusal: `message` of its JSON, or the whole body.
 fn refusal_message(body: &[u8]) -> String {
     let message = serde_json::from_slice::<Value>(body).ok();
     let message = message.and_then(|body| body["message"].as_str().map(str::to_owned));

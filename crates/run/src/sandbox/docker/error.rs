@@ -1,11 +1,11 @@
-//! Why an agent cannot run in a container.
+//! Errors of containers.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::engine::EngineError;
 
-/// Why a container cannot be made, run or removed. The message is for people.
+/// Why a container cannot be created, run or removed. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum DockerError {
     #[error("`sandbox.socket` has to be the whole path of a Unix socket, and not {0}")]

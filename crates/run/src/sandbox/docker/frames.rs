@@ -1,10 +1,11 @@
-//! The output of a container in the engine's format: eight bytes with the stream and a length, then the bytes.
+//! The output of a container in the engine's format: each frame has a header of eight bytes with the stream and the
+//! length, and then the content.
 
 use std::io::{self, Write};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Maximum part of a frame in memory, whatever its length.
+/// Maximum part of a frame that is in memory at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
@@ -78,13 +79,13 @@ mod tests {
         [&[kind, 0, 0, 0], &length[..], text].concat()
     }
 
-    /// What came out of bytes that arrive in pieces of this size.
+    /// Returns the output for bytes that arrive in pieces of this size.
     async fn copied(bytes: &[u8], piece: usize) -> (Result<(), Broken>, Vec<u8>, Vec<u8>) {
         let (ours, mut theirs) = tokio::io::duplex(7);
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let send = async {
             for piece in bytes.chunks(piece) {
-                // Whoever no longer listens has seen enough.
+                // The reader stops after an error.
                 if theirs.write_all(piece).await.is_err() {
                     break;
                 }
@@ -117,10 +118,10 @@ mod tests {
         for length in 1..whole.len() {
             let (done, out, _) = copied(&whole[..length], 5).await;
             assert!(matches!(done, Err(Broken::Cut)), "{length}: {done:?}");
-            // What did come is not lost.
+            // Content before the error is not lost.
             assert_eq!(out, whole[8.min(length)..length], "{length}");
         }
-        // A terminal's output has no frames; lengths may be lies.
+        // Output of a terminal has no frames, and a length may be wrong.
         for bytes in [&b"plain words"[..], &[3, 0, 0, 0, 0, 0, 0, 1, 0], &[1, 0, 1, 0, 0, 0, 0, 0]] {
             let (done, out, err) = copied(bytes, 3).await;
             assert!(matches!(done, Err(Broken::NoFrame)), "{bytes:?}: {done:?}");

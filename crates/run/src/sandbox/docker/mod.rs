@@ -1,8 +1,9 @@
 //! Containers: the agent runs in a container of an engine with Docker's API, on a Unix socket of this machine.
 //!
-//! The engine's processes are not children of the keeper. So the keeper starts `cowhand contain` (`contain`), which makes
-//! the engine create the container, passes input and output, and exits with the container's status. The container is
-//! recorded in the attempt's folder before it is created (`leftover`), so that a later process can find and remove it.
+//! The engine's processes are not children of the keeper. So the keeper starts `cowhand contain` (`contain`), which
+//! asks the engine to create the container, forwards input and output, and exits with the container's status. The
+//! container is recorded in the attempt's folder before it is created (`leftover`), so that a later process can find
+//! and remove it.
 
 pub mod contain;
 mod container_spec;
@@ -46,7 +47,7 @@ fn default_sockets() -> impl Iterator<Item = PathBuf> {
     SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(user_folders)
 }
 
-/// Returns the existing sockets. A process that reaches one can control the machine, or everything of this user.
+/// Returns the possible sockets of engines. A process that can use one controls the machine, or all files of this user.
 pub(super) fn sockets(requested: &Container) -> impl Iterator<Item = PathBuf> {
     default_sockets().chain(socket(requested).ok())
 }

@@ -15,8 +15,8 @@ impl AllowedHosts {
         Self(hosts)
     }
 
-    /// Returns the addresses of a host if it may be reached, else the reason. A name may resolve only to public
-    /// addresses; a private address has to be listed itself.
+    /// Returns the addresses of an allowed host, or why the host may not be reached. A name may resolve only to public
+    /// addresses. A private address has to be listed as an address.
     pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, ProxyError> {
         let Some(allowed) = self.0.iter().find(|allowed| allowed.covers(host)) else {
             return Err(ProxyError::NotAllowed);
@@ -57,7 +57,7 @@ mod tests {
         }
         let local = reach.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
         assert!(local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
-        // A name that leads inside leads nowhere.
+        // A name with a private address is refused.
         let named = AllowedHosts::new(vec!["*.localhost:81".parse().unwrap()]);
         let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err().to_string();
         assert!(refused.contains("not on the internet") || refused.contains("cannot be found"), "{refused}");
