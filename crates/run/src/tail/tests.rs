@@ -362,7 +362,7 @@ fn the_index_stays_small() {
     assert_eq!(place.messages(), appended);
     assert!(matches!(finish.outcome, Outcome::Completed { summary: Some(text) } if text.starts_with("59 x")));
 
-    // The first checkpoint is still there for the worst case.
+    // The first checkpoint is kept for an empty JSONL.
     place.write("job.jsonl", "");
     place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
     assert_eq!(place.messages(), appended);
@@ -401,7 +401,7 @@ async fn a_writer_is_followed_while_it_writes() {
     assert_eq!(place.messages(), expected);
 }
 
-/// The rest of the output of a cancelled job is left out once, also after a restart, and the output says how much it is.
+/// The rest of the output of a cancelled job is skipped once, also after a restart, and the output states its size.
 #[test]
 fn what_is_left_out_is_told() {
     let place = Place::new();
@@ -422,7 +422,7 @@ fn what_is_left_out_is_told() {
     assert_eq!(place.messages(), messages);
 }
 
-/// An agent makes its stdout large without writing anything.
+/// An agent extends its stdout without writing anything.
 #[test]
 fn what_nobody_wrote_is_not_read() {
     const HUGE: u64 = 1 << 36;
@@ -436,20 +436,20 @@ fn what_nobody_wrote_is_not_read() {
     assert!(!tail.is_behind());
     let gap = |appended: &[Value]| appended.iter().filter(|message| message["subtype"] == "gap").count();
     assert_eq!((text("one"), gap(&place.messages())), (place.messages()[0].clone(), 1));
-    // After a restart it is not told again, and what is written later is read.
+    // After a restart the gap is not reported again, and later output is read.
     place.append("stdout", b"two\n");
     let finish = place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
     assert_eq!(gap(&place.messages()), 1, "{:?}", place.messages());
     assert_eq!(place.messages().last().unwrap(), &text("two"));
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("two".to_owned()) });
-    // It may also become shorter again.
+    // The file may also become shorter again.
     stdout.set_len(4).unwrap();
     let mut tail = place.open(Reader::command());
     tail.finish(&exited(0), now(), &mut quiet).unwrap();
     assert_eq!(place.messages().last().unwrap(), &text("one"), "{:?}", place.messages());
 }
 
-/// An agent that prints a line in the form of those that only cowhand writes, in any spelling, prints text.
+/// A line of an agent in a form that only cowhand writes, in any spelling, counts as text.
 #[test]
 fn an_agent_cannot_separate_attempts() {
     let place = Place::new();

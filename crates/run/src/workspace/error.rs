@@ -1,4 +1,4 @@
-//! Why git or the files of a workspace do not do what was asked.
+//! Errors of workspaces.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use cowhand_core::workspace::IsolationKind;
 use cowhand_system::beneath::NotOpened;
 
-/// Why a workspace cannot be made, compared or removed. The message is for people.
+/// Why a workspace cannot be created, compared or removed. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     #[error("cannot run git in {}: {error}", directory.display())]
@@ -16,7 +16,7 @@ pub enum WorkspaceError {
     GitTookTooLong { command: String, limit: Duration },
     #[error("git was stopped")]
     GitStopped,
-    /// The message of git, or how it ended.
+    /// Message of git, or its exit status.
     #[error("{0}")]
     Git(String),
     #[error("the config of {} is longer than any", .0.display())]

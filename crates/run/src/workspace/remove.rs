@@ -1,4 +1,4 @@
-//! Removing a workspace, whatever its agent did to it.
+//! Removing a workspace, even if its agent changed git's files, links or modes in it.
 
 use std::fs;
 use std::io;
@@ -16,22 +16,22 @@ use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::absent_is_ok;
 
-/// What is left after the directory is removed.
+/// The part of a workspace that remains after its directory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    /// The branch contains commits that are nowhere else.
+    /// The branch remains, because it has commits that exist nowhere else.
     Branch,
 }
 
-/// Removes a workspace. It can be repeated, also after an interruption. `folder` contains all workspaces: nothing
-/// outside of it is ever removed.
+/// Removes a workspace. The call can be repeated, also after an interruption. `folder` contains all workspaces; nothing
+/// outside it is removed.
 pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, WorkspaceError> {
     let path = &workspace.path;
     if path.parent() != Some(folder) {
         return Err(WorkspaceError::Outside { path: path.clone(), folder: folder.to_owned() });
     }
-    // A missing repository has no record of the worktree.
+    // If the repository is missing, there is no record of the worktree to remove.
     let known = workspace.repository.is_dir();
     if known && workspace.kind == IsolationKind::Clone {
         bring_home(workspace)?;
@@ -46,7 +46,7 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, WorkspaceErr
     drop_branch(workspace)
 }
 
-/// Returns true if the branch of a removed workspace could be removed, because its commits are elsewhere by now.
+/// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed.
 pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, WorkspaceError> {
     if !workspace.repository.is_dir() {
         return Ok(true);
@@ -54,7 +54,7 @@ pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, WorkspaceError> 
     Ok(drop_branch(workspace)? == Left::Nothing)
 }
 
-/// Copies the commits of a clone that are nowhere else into a branch of the original repository.
+/// Copies commits that exist only in a clone to a branch of the original repository.
 fn bring_home(workspace: &Workspace) -> Result<(), WorkspaceError> {
     match leads_elsewhere(&workspace.path) {
         Ok(None) => {}
@@ -80,11 +80,11 @@ fn bring_home(workspace: &Workspace) -> Result<(), WorkspaceError> {
     git.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", &source, &target]).map(drop)
 }
 
-/// Returns what in the repository of a clone leads elsewhere: a link, or a file that names another repository. Clones
-/// of cowhand have neither.
+/// Returns a path in the repository of a clone that refers to another place: a link, or a file that names another
+/// repository. Clones that cowhand makes have neither.
 fn leads_elsewhere(clone: &Path) -> Result<Option<String>, NotOpened> {
     let git = match Root::open(clone).and_then(|root| root.directory(Path::new(".git"))) {
-        // An incomplete or damaged repository: git reports it.
+        // The repository is incomplete or damaged, which git reports.
         Err(NotOpened::Missing) if !clone.join(".git").is_file() => return Ok(None),
         Err(NotOpened::Missing | NotOpened::Link) => return Ok(Some(".git".to_owned())),
         git => git?,
@@ -135,18 +135,18 @@ fn drop_branch(workspace: &Workspace) -> Result<Left, WorkspaceError> {
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;
     let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
-    // A dangling ref, which any agent could have written, contains no commits.
+    // A ref without its commit, which any agent could have written, has no commits.
     let own =
         git.run(&[["rev-list", "--ignore-missing", "-n", "1", &tip].as_slice(), &elsewhere].concat())?;
     if !own.is_empty() {
         return Ok(Left::Branch);
     }
-    // Only if it has not moved since.
+    // The branch is removed only if it still has the same tip.
     git.run(&["update-ref", "-d", &reference, &tip])?;
     Ok(Left::Nothing)
 }
 
-/// Removes a folder without following links. The agent may have changed modes.
+/// Removes a folder without following links, even if the agent has changed the modes of folders.
 fn clear(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

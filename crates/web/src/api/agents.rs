@@ -135,7 +135,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
     let mut views = Vec::with_capacity(roster.agents.len());
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
-        // Only jobs of agents with `followups` may ask for a follow-up, so only these can be refused.
+        // Only jobs of agents with `followups` may ask for a follow-up, so only their requests can be refused.
         let refused = match &agent.followups {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,

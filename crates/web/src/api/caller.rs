@@ -46,8 +46,8 @@ impl Peer {
             return Self { uid: None, attempts: Err("the system does not tell".to_owned()) };
         };
         let attempts = match credentials.pid() {
-            // The process is outside our PID namespace, for example on the host of our container. Our own
-            // descendants are always inside.
+            // The process is outside the daemon's PID namespace, for example on the host of its container. The daemon's
+            // own descendants are always inside.
             None | Some(0) => Ok(Vec::new()),
             Some(pid) => known_attempts(attempts_above(pid)),
         };
@@ -93,8 +93,8 @@ impl Refusals {
 }
 
 impl Api {
-    /// Refuses every user but the daemon's own and root, with an event. The mode of the socket restricts this
-    /// too, but a process of the same owner can change that mode.
+    /// Refuses every user except the daemon's user and root, and records an event. The mode of the socket restricts
+    /// this too, but a process of the same owner can change that mode.
     pub(super) async fn admit_user(
         &self,
         peer: &Peer,
@@ -135,8 +135,8 @@ impl Api {
         Ok(None)
     }
 
-    /// Allows a process of an attempt the endpoints that the token of its job allows; refuses all others,
-    /// with an event.
+    /// Allows a process of an attempt only the endpoints that the token of its job opens. Refuses all others, and
+    /// records an event.
     pub(super) async fn admit_attempt(
         &self,
         attempt: AttemptKey,

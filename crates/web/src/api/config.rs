@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Api, ApiProblem};
 
-/// Returns the config in the form of `cowhand config show`, but as the daemon has loaded it, not as the files
-/// are now.
+/// Returns the config in the form of `cowhand config show`, but from the config that the daemon has loaded, not from
+/// the files as they are now.
 pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, ApiProblem> {
     let config = api.daemon()?.config();
     config

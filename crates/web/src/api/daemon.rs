@@ -109,7 +109,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     }))
 }
 
-/// Returns the problem that `/readyz` finds; with the details of the store, if it has any.
+/// Returns the problem that `/readyz` reports, with details if the store has any.
 async fn store_problem(api: &Api) -> Option<String> {
     let unready = api.daemon().ok()?.ready().await.err().filter(|unready| *unready != Unready::Stopping);
     let details = api.store.trouble();

@@ -1,4 +1,4 @@
-//! Output of jobs as live events, between those of the event log. Job and line identify such an event.
+//! Output of jobs as live events, in between the events of the log. Job and line number identify such an event.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ struct OutputPosition {
     has_passed_on: bool,
 }
 
-/// Size from which nothing more is added to a part of an answer.
+/// Size of a part of an answer above which no more lines are added.
 const PART_BYTES: usize = 1 << 20;
 
 impl JobOutputs {

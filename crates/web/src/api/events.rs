@@ -1,4 +1,4 @@
-//! Events in order, on request with the output of jobs.
+//! Events in order. The output of jobs is included if it is requested.
 
 use std::collections::VecDeque;
 
@@ -83,7 +83,7 @@ struct EventLog {
 
 /// Number of events that are read together.
 const EVENTS_PER_READ: u32 = 100;
-/// Size from which nothing more is added to a part of an answer.
+/// Size of a part of an answer above which no more lines are added.
 const PART_BYTES: usize = 1 << 20;
 
 impl GrowingLines for EventLog {
@@ -91,7 +91,7 @@ impl GrowingLines for EventLog {
         if self.pending.is_empty() {
             let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
             self.pending = self.api.store.with_jobs(events).await?.into();
-            // Events after a gap in the numbers are read the next time, when the gap is filled.
+            // Events after a gap in the numbers are read by the next call, when the gap may be filled.
             let first = self.pending.front().map_or(0, |event| event.seq);
             let consecutive =
                 (first..).zip(&self.pending).take_while(|(number, event)| *number == event.seq).count();

@@ -34,7 +34,7 @@ impl RequestedEndpoint {
 }
 
 impl Api {
-    /// Returns the job as actor, if the endpoint is one of its own job. Refuses all others, with an event.
+    /// Returns the job as actor if the endpoint is one of its own. Refuses other endpoints, and records an event.
     pub(crate) async fn admit(&self, token: &str, requested: RequestedEndpoint) -> Result<Actor, ApiProblem> {
         let invalid_token =
             || ApiProblem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");

@@ -283,7 +283,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }
 
-/// Returns the job with this name from a path.
+/// Returns the job that the path of a request names.
 pub(super) async fn find(api: &Api, name: &str) -> Result<Job, ApiProblem> {
     let id = api.job_id(name).await?;
     match api.store.job(id.clone()).await? {

@@ -113,7 +113,7 @@ pub struct Api {
 enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
-    /// No daemon runs. The roster is that of the config files at this moment.
+    /// No daemon runs. The roster comes from the config files as they are now.
     Alone { roster: Arc<Roster>, sources: Arc<WorkSources>, redactor: Arc<Redactor> },
 }
 
@@ -231,7 +231,7 @@ impl Api {
         }
     }
 
-    /// Returns the current snapshot. Without a daemon, times that are due now count as missed, because no process fires
+    /// Returns the current snapshot. Without a daemon, due times up to now count as missed, because no process fires
     /// them.
     async fn snapshot(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
         let snapshot = self.store.snapshot_of(roster, now).await?;

@@ -12,7 +12,7 @@ use super::{Api, ApiProblem, Side};
 use cowhand_engine::fleet::{self, FleetError, PruneRequest, PruneView};
 use cowhand_store::RemovedJob;
 
-/// Prunes jobs. Without a daemon, holds the lock of the state folder in the meantime.
+/// Prunes jobs. Without a daemon, the state folder is locked until the end.
 pub(super) async fn prune(
     State(api): State<Api>,
     JsonBody(request): JsonBody<PruneRequest>,
@@ -32,7 +32,7 @@ pub(super) async fn prune(
     Ok(Json(pruned))
 }
 
-/// Deletes a job. Without a daemon, holds the lock of the state folder in the meantime.
+/// Deletes a job. Without a daemon, the state folder is locked until the end.
 pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     let id = api.job_id(&id).await?;
     let removed = match &api.side {
@@ -53,7 +53,7 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
 }
 
 impl Api {
-    /// Locks the state folder, so that no daemon starts in the meantime.
+    /// Locks the state folder, so that no daemon can start.
     fn lock_state_folder(&self) -> Result<Option<File>, ApiProblem> {
         if !self.state.path().exists() {
             return Ok(None);

@@ -277,7 +277,7 @@ async fn add_last_failure(
     Ok(())
 }
 
-/// Describes the failed attempt of the oldest waiting job of the schedule that is tried again.
+/// Describes the last failed attempt of the schedule's oldest job that waits for a retry.
 async fn failed_attempt(
     api: &Api,
     snapshot: &Snapshot,
@@ -292,7 +292,7 @@ async fn failed_attempt(
     Ok(waits::last_failure(api, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
 }
 
-/// Finds the job whose due retry the note describes. Also returns the text of the note after the failure.
+/// Finds the job whose due retry the note describes. Also returns the part of the note after the failure.
 fn due_retry<'a>(
     snapshot: &'a Snapshot,
     view: &ScheduleView,
