@@ -78,7 +78,7 @@ pub struct PastFiring {
 }
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// Maximum number of firings of a schedule; more would be too close to each other in a drawing.
+/// Maximum number of firings of a schedule. More would be too close together in the drawing.
 const MAX_FIRINGS_PER_SCHEDULE: u32 = 300;
 const MAX_TIMELINE_SPAN: SignedDuration = SignedDuration::from_hours(24 * 31);
 

@@ -99,8 +99,7 @@ pub(super) fn random_secret() -> Result<String, ApiProblem> {
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Returns the hash that the store keeps. A random token needs no salt and no slow hash, since it cannot be
-/// guessed.
+/// Returns the hash that the store keeps. A random token needs no salt and no slow hash, because it cannot be guessed.
 pub fn hash(token: &str) -> String {
     sha256(token)
 }

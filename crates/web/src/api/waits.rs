@@ -40,7 +40,7 @@ pub struct RemovedSchedule {
 }
 
 impl RemovedAgent {
-    /// Returns all such agents of a snapshot, in the order of their oldest jobs; those with firings only come last.
+    /// Returns all removed agents of a snapshot, in the order of their oldest jobs. Agents without jobs come last.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
@@ -69,7 +69,8 @@ impl RemovedAgent {
 }
 
 impl RemovedSchedule {
-    /// Returns all such schedules of a snapshot, in the order of their oldest jobs; those with firings only come last.
+    /// Returns all removed schedules of a snapshot, in the order of their oldest jobs. Schedules without jobs come
+    /// last.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         let is_removed = |id: &ScheduleId| roster.schedule(*id).is_none();
@@ -97,7 +98,7 @@ impl RemovedSchedule {
         &mut entries[index]
     }
 
-    /// Describes what waits for the schedule, and how a person can handle it.
+    /// Describes the jobs and firings that wait for the schedule, and how a person can handle them.
     pub fn sentence(&self) -> String {
         let Self { agent, schedule, queued, firings } = self;
         let jobs =
@@ -135,7 +136,7 @@ pub(crate) fn gone_sentence(agent: &AgentName) -> String {
     )
 }
 
-/// Describes that an agent has left the config, and how a person can handle its remaining jobs.
+/// States that an agent is no longer in the config, and how a person can handle its remaining jobs.
 pub fn left_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
     match gone {
         Some(RemovedAgent { running, queued, firings, .. }) => {
@@ -147,7 +148,8 @@ pub fn left_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
     }
 }
 
-/// Describes the same for a schedule of an agent that is still in the config.
+/// States that a schedule is no longer in the config, and how a person can replace it. Its agent is still in the
+/// config.
 pub fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
     format!(
         "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
@@ -159,7 +161,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiPro
     Ok(of_jobs(api, std::slice::from_ref(job)).await?.pop().flatten())
 }
 
-/// Returns for each job what it waits for; none for a job that is not pending.
+/// Returns why each job waits; none for a job that is not pending.
 pub(super) async fn of_jobs(api: &Api, jobs: &[Job]) -> Result<Vec<Option<Waits>>, ApiProblem> {
     let is_pending = |job: &Job| job.status() == JobStatus::Pending;
     if !jobs.iter().any(is_pending) {
@@ -217,7 +219,8 @@ async fn of_pending(
     }
 }
 
-/// Describes why a pending job that is due does not start. If it was put back or is a retry, also says why.
+/// Describes why a pending job that is due does not start. For a requeued job or a retry, includes the reason of the
+/// requeue or the failure.
 fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Timestamp) -> Waits {
     let AwaitedStart { reason, until, sentence } = awaited;
     let retry = failed.map(|failed| match live.retry_due(now) {
@@ -255,7 +258,7 @@ fn in_snapshot(
     })
 }
 
-/// Removes the error kind in brackets at the end of the reason of a pause, which is for programs.
+/// Removes the error kind in brackets at the end of a pause's reason. The kind is only for programs.
 fn without_code(sentence: &str) -> &str {
     let parts = sentence.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
     let is_kind = |code: &str| serde_json::from_value::<ErrorKind>(code.into()).is_ok();

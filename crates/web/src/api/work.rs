@@ -232,7 +232,7 @@ impl Api {
         Ok(items)
     }
 
-    /// Makes the daemon send results again that were not delivered, for items that are in the queue now.
+    /// Asks the daemon to send undelivered results again, for items that are in the queue now.
     async fn retry_undelivered(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
         if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.retry_undelivered(queue)).await {
@@ -273,7 +273,7 @@ const fn place<'a>(agent: Option<&'a AgentName>, queue: Option<&'a str>) -> Item
     ItemPlace { agent, queue }
 }
 
-/// Number of the newest jobs with an item among which the last job of an item is searched.
+/// Number of newest jobs with an item among which the last job of an item is searched.
 const MAX_JOBS_SEARCHED: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -61,8 +61,8 @@ impl JobTools {
         }
     }
 
-    /// Asks whether a tool may be used with this input; fails with the reason if not. `call` is the program's
-    /// own id of this use.
+    /// Asks whether a tool may be used with this input. The error is the reason of a denial. `call` is the agent's own
+    /// id of this use.
     pub async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
         let is_usable = !call.is_empty() && call.len() <= 150;
         let key = if is_usable { format!("tool {call}") } else { fresh_key() };

@@ -1,5 +1,5 @@
-//! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the schedule's secret makes it fire, once
-//! for each delivery.
+//! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the secret of a schedule can fire it, once for each
+//! delivery.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -24,7 +24,7 @@ pub struct BudgetView {
     pub until: Timestamp,
 }
 
-/// Returns the budgets: the fleet's first, then those of the agents in the order of the files.
+/// Returns the budgets: that of the fleet first, then those of the agents in the order of the files.
 pub fn views(
     roster: &Roster,
     ledger: &SpendingLedger,

@@ -1,4 +1,4 @@
-//! The differences between a job and the one it came from, in prompt and output.
+//! The differences in prompt and output between a job and the job that it forks or retries.
 
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
@@ -13,7 +13,7 @@ use crate::api::{ApiProblem, segment};
 
 /// Largest number of lines of output that are compared.
 const MAX_COMPARED_LINES: usize = 2000;
-/// Time limit of a comparison: two texts with nothing in common take long.
+/// Time limit of a comparison. Texts with nothing in common take long.
 const COMPARE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
 pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> PageAnswer {

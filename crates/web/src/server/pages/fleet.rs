@@ -1,4 +1,4 @@
-//! The page of the fleet: running jobs, coming firings, failures.
+//! The page of the fleet: running jobs, next firings and failures.
 
 use std::collections::BTreeSet;
 
@@ -137,7 +137,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
     }
 }
 
-/// Returns the reason why a schedule does not fire although nobody turned it off.
+/// Returns why a schedule that is on does not fire.
 fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),

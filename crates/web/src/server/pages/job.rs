@@ -128,7 +128,7 @@ fn head(
     }
 }
 
-/// Shows the job that it follows, its follow-ups, and a refused follow-up.
+/// Shows the job that asked for this one, its follow-ups, and a refused follow-up.
 fn followups(view: &JobView) -> Markup {
     html! {
         @if view.follows.is_some() || !view.followed_by.is_empty() {
@@ -210,7 +210,7 @@ fn position_of(window: &OutputWindow) -> String {
     }
 }
 
-/// Shows the dialog for a new job that continues from this one's session.
+/// Shows the dialog for a new job that starts with a copy of this job's session.
 fn fork(job: &JobRecord) -> Markup {
     html! {
         dialog #fork aria-labelledby="fork-title" {

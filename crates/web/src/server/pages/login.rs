@@ -1,4 +1,4 @@
-//! Login: a link that works once gives a cookie, which is a token like any other.
+//! Login: a link that works once sets a cookie with a token.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The dashboard: pages for people, made only from answers of the API.
 //!
-//! Each page is one file. The server writes all of it, so that it can be read without the script. The script
-//! replaces the parts that are marked `data-live` after an event, turns times into local ones, and sends a
-//! person's decisions to the API.
+//! Each page is one file. The server renders the whole page, so that it can be read without the script. The script
+//! replaces the parts that are marked `data-live` after an event, shows times in local time, and sends a person's
+//! decisions to the API.
 
 mod agent;
 mod asks;
@@ -74,7 +74,7 @@ impl Pages {
         Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::Tails::default() }
     }
 
-    /// Returns the number of the newest event: later events are new to the page.
+    /// Returns the number of the newest event. Later events are new to the page.
     async fn newest_event(&self) -> Result<i64, ApiProblem> {
         let page: Page<Event> = self.client.get("events?limit=1").await?;
         Ok(page.items.last().map_or(0, |event| event.seq))
@@ -88,7 +88,7 @@ impl Pages {
     async fn page(&self, frame: Frame<'_>, main: Markup) -> PageAnswer {
         let seq = match NEWEST_EVENT.try_get() {
             Ok(seq) => seq,
-            // The page is one that needs no login.
+            // The page needs no login.
             Err(_) => self.newest_event().await?,
         };
         let asks = self.open_asks().await?;
