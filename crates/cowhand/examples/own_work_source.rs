@@ -68,7 +68,7 @@ fn make(config: &ConfiguredSource, _: &SourceContext) -> Result<Arc<dyn WorkSour
 }
 
 impl List {
-    /// Passes the task with this id to `change`, which no other claimant can interrupt.
+    /// Passes the task with this id to `change`, while the list is locked for other claimants.
     fn with<T>(&self, id: &WorkItemId, change: impl FnOnce(&mut Task) -> T) -> Option<T> {
         let number: usize = id.external_id().parse().ok()?;
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +155,7 @@ impl WorkSource for List {
                 task.title = format!("{} ({})", task.title, result.summary);
                 true
             }
-            // A repeated report.
+            // A repeated report succeeds if the holder is the same.
             State::Done(holder) => holder == by,
             _ => false,
         });
@@ -189,7 +189,7 @@ impl WorkSource for List {
     }
 }
 
-/// Runs one round by hand, as a schedule does: the next item, some work, the report.
+/// Does the same as one firing of a schedule: claims the next item, works on it, and reports the result.
 pub async fn run() -> anyhow::Result<Vec<String>> {
     let mut registry = SourceRegistry::with_built_ins();
     registry.register("list", make)?;

@@ -27,7 +27,7 @@ const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 /// Longest time for which the socket may exist while no daemon answers.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts a daemon in the background and returns when it is ready, or with the reason why it does not start.
+/// Starts a daemon in the background. Returns when it is ready, or an error with the reason why it does not start.
 pub(super) fn start(
     location: &FleetLocation,
     options: &StartOptions,
@@ -77,7 +77,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Prints what this start imported from herdctl. The import is among the first events of a fleet.
+/// Prints what this start imported from herdctl. The events of the import are among the first events of a fleet.
 fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
         location.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
@@ -86,7 +86,8 @@ fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), F
     Ok(())
 }
 
-/// Prints the warnings of `config check`. The daemon itself reports errors, and does not start.
+/// Prints the warnings of `config check`. Errors are not printed here, because the daemon reports them and does not
+/// start.
 fn show_warnings(location: &FleetLocation) {
     let FromDisk { loaded, env_notes, .. } = config::load(&location.config);
     env_notes.iter().for_each(print::note);
@@ -103,11 +104,10 @@ pub(super) fn other_address(default_address: SocketAddr, url: &str) -> String {
     )
 }
 
-/// Prints the login link, but only to a terminal: a file that receives our output must not contain a login
-/// link.
+/// Prints the login link, but only to a terminal, so that a file with the output contains no login link.
 pub(super) fn print_link(link: &LoginLink) {
     if io::stdout().is_terminal() {
-        // The terminal may have gone. `cowhand dashboard` makes another link.
+        // An error is ignored, because the terminal may be closed. `cowhand dashboard` creates another link.
         let _ = print::try_line(format!("dashboard {} (works once, within ten minutes)", link.url));
     }
 }
@@ -131,7 +131,7 @@ async fn wait_until_ready(
         }
         match daemon(location).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
-            // A daemon that was killed a moment ago may still hold the socket.
+            // The socket of a daemon that was killed a moment ago may still exist.
             Err(problem) if Instant::now() > deadline => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }
@@ -150,7 +150,7 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<Child, Failur
         cannot(&format!("cannot write the log {}", location.state.log().display()), &error)
     })?;
     let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
-    // A pipe of the caller's shell would stay open as long as the daemon runs.
+    // Otherwise a pipe of the caller's shell would remain open as long as the daemon runs.
     descriptors::keep_from_children().map_err(|error| cannot("cannot close descriptors", &error))?;
     Command::new(program)
         .arg("-c")
@@ -182,7 +182,7 @@ fn tail(location: &FleetLocation, from: u64) -> String {
     }
 }
 
-/// Returns the error with which a daemon ended, from its log in text or JSON; the whole log if it has no
+/// Returns the error with which a daemon ended, from its log in text or JSON. Returns the whole log if it contains no
 /// error.
 fn last_error(log: &str) -> String {
     let as_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
@@ -202,8 +202,8 @@ pub(super) fn unusable(location: &FleetLocation, error: &io::Error) -> Failure {
     cannot(&format!("cannot use the state folder {}", location.state.path().display()), error)
 }
 
-/// Waits until nobody holds the state folder and the process, if known, has ended. Returns whether both
-/// happened in time.
+/// Waits until the state folder is not locked and the process, if known, has ended. Returns whether both happened in
+/// time.
 pub(super) async fn wait_until_stopped(
     location: &FleetLocation,
     process: Option<ProcessIdentity>,

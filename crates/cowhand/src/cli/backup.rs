@@ -64,8 +64,8 @@ impl BackupArgs {
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
         let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
-        // Without a daemon, this process makes the backup. If the state folder cannot be written, it is made here, where
-        // there has to be room for it anyway. An earlier choice of the folder stays.
+        // Without a daemon, this process makes the backup. If the state folder cannot be written, the backup is made in
+        // this folder, which needs space for it anyway. An error means that the folder was set before, and is ignored.
         let _ = tempfile::env::override_temp_dir(folder);
         let path = if self.no_output { "backup?no_output=1" } else { "backup" };
         client.download(path, &mut file).await?;

@@ -38,8 +38,7 @@ pub(super) fn one_or_many<'n>(
 }
 
 impl BulkArgs {
-    /// Returns the matching jobs with the requested status, or with the `usual` statuses of the verb if none
-    /// is requested.
+    /// Returns the matching jobs with the requested status, or with `default_statuses` if no status is requested.
     pub(super) async fn matching(
         &self,
         client: &Connection<'_>,
@@ -66,7 +65,7 @@ impl BulkArgs {
         Ok(matching)
     }
 
-    /// Prints the number of jobs, and of firings without a job, and asks for confirmation. Without a terminal, `--yes`
+    /// Prints the number of jobs and of firings without a job, and asks for confirmation. Without a terminal, `--yes`
     /// is required.
     pub(super) fn confirmed(
         &self,

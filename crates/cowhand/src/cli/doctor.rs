@@ -1,4 +1,4 @@
-//! `cowhand doctor`: checks whether this fleet can run here, and if not, names the remedy.
+//! `cowhand doctor`: checks whether this fleet can run on this machine, and names remedies.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl DoctorArgs {
     }
 }
 
-/// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts
-/// the agents; without one, this process makes them as a daemon started here would.
+/// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts the agents.
+/// Without a daemon, this process makes the same checks.
 async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
     let request = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
@@ -121,7 +121,7 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     }
 }
 
-/// Measures the state folder: every job leaves files, and nothing is removed unless the config sets it.
+/// Measures the state folder. Every job leaves files, and they are removed only if the config sets `retention`.
 fn disk_use(state: &StateFolder) -> Finding {
     let measured = files::size(state.path())
         .and_then(|bytes| Ok((bytes, files::entries(&state.jobs())?.count())))
@@ -143,7 +143,8 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 /// connection, the inner one that of the request.
 type DaemonStatus = Result<Option<Result<StatusView, ApiProblem>>, ApiProblem>;
 
-/// Asks the daemon for its status. It is asked once for all findings: if its store is away, the answer takes a while.
+/// Asks the daemon for its status. The answer is used for all findings, because it takes a while if the store of the
+/// daemon does not answer.
 async fn ask_daemon(state: &StateFolder) -> DaemonStatus {
     let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
     Ok(Some(client.get::<StatusView>("status").await))
@@ -155,7 +156,7 @@ async fn store(
     daemon_status: &DaemonStatus,
 ) -> Result<String, String> {
     let state = &location.state;
-    // The daemon may have opened another file than the one at this path now.
+    // The daemon is asked first, because it may have opened another file than the one that now has this path.
     if let Ok(Some(answer)) = daemon_status {
         let status = answer.as_ref().map_err(|problem| problem.message.clone())?;
         if let Some(problem) = &status.daemon.store_problem {
@@ -178,7 +179,7 @@ async fn store(
     let file = database.display().to_string();
     let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
     let checked = async {
-        // The order matters: PostgreSQL prepares a statement for other types when nothing is bound to it.
+        // The order matters: PostgreSQL infers other types for a statement that is prepared without values.
         store.check_integrity().await?;
         store.check_statements().await
     };
@@ -211,7 +212,7 @@ fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<Strin
     }
 }
 
-/// Checks the clock: a clock set in the past fires everything at the wrong time.
+/// Checks the clock. If it is set to the past, everything fires at the wrong time.
 fn clock(now: Timestamp) -> Result<String, String> {
     let zone = jiff::tz::TimeZone::system();
     let local = now.to_zoned(zone.clone());

@@ -1,4 +1,4 @@
-//! The documented exit codes of verbs, and the one way to report a failure.
+//! The documented exit codes of verbs, and the type with which every verb reports a failure.
 
 use std::process::ExitCode;
 
@@ -80,7 +80,7 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// Writes the message to the log, for readers who see only the log.
+    /// Writes the message to the log, for a daemon whose output only the log shows.
     pub(super) fn into_log(self) -> Self {
         if let Some(message) = &self.message {
             tracing::error!("{message}");

@@ -136,7 +136,7 @@ async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> I
     let mut last_message = None;
     loop {
         tokio::time::sleep(WAIT_POLL_INTERVAL).await;
-        // If no daemon answers, the stream of its output reports that.
+        // If no daemon answers, the code that follows the output reports that.
         let Ok(view) = client.get::<JobView>(&format!("jobs/{id}")).await else { continue };
         let waits = view.waits.filter(|_| view.job.attempt > 0 && view.job.status == JobStatus::Pending);
         let Some(waits) = waits else { continue };
@@ -164,7 +164,7 @@ pub(super) async fn print_created(
     print::remember_done(format!("the job was accepted as {}", job.id));
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
-        // A wait for other jobs of the agent is normal, so no note is printed.
+        // It is normal that a job waits for other jobs of its agent, so no note is printed.
         if let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::AtCapacity) {
             print_wait(&waits);
         }
@@ -200,7 +200,7 @@ pub(super) fn summary_line(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
-/// Formats a job as [`summary_line`] does, with who cancelled it, or what it waits for.
+/// Formats a job as [`summary_line`] does, and adds who cancelled it or why it waits.
 pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
@@ -209,7 +209,8 @@ pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Time
     format!("{}{by}{retry}{}", summary_line(&view.job), why_pending(view, is_alone, now))
 }
 
-/// `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m (…)`. Empty if it does not wait.
+/// Formats why a pending job waits: `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m
+/// (…)`. Empty if the job does not wait.
 fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let Some(waits) = view.waits.as_ref().filter(|_| view.job.status == JobStatus::Pending) else {
         return String::new();
@@ -221,7 +222,7 @@ fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())
 }
 
-/// Returns the condition under which a job starts in the future: empty if a daemon runs.
+/// Returns the condition under which a job starts later. The text is empty if a daemon runs.
 pub(super) const fn with_daemon(is_alone: bool) -> &'static str {
     if is_alone { ", if a daemon runs by then" } else { "" }
 }
@@ -366,7 +367,7 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
-/// Prints the reason for which the job waits, and its cost.
+/// Prints why the job waits, and its cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         row("waits", &with_config_option(&waits.message));

@@ -180,7 +180,7 @@ async fn require_token(
     }
 }
 
-/// Adds security headers to every answer of the server: a page loads nothing from elsewhere, runs only our
+/// Adds security headers to every answer of the server. A page loads nothing from other servers, runs only cowhand's
 /// script, is shown in no frame, sends no referrer, and is not cached unless it sets its own header.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     const HEADERS: [(HeaderName, &str); 4] = [

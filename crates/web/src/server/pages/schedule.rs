@@ -139,11 +139,11 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     }
 }
 
-/// Shows the outcome of a firing, or the status of its first job if that still exists.
+/// Shows the outcome of a firing, or the status of its first job if the job still exists.
 fn outcome(firing: &FiringView) -> Markup {
     match (firing.outcome.as_str(), firing.jobs.first()) {
         ("ran", Some(job)) => elements::job_status(job.status),
-        // Its jobs were pruned.
+        // The jobs of the firing were pruned.
         ("ran", None) => elements::status_as("idle", "ran"),
         (outcome, _) => elements::status(outcome),
     }

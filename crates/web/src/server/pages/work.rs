@@ -37,7 +37,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
 }
 
-/// Checks whether the result is still to be reported to the source of the job's item.
+/// Returns true if the result of the job still has to be reported to the source of its item.
 fn is_closing(items: &[ItemView], job: &JobRecord) -> bool {
     items
         .iter()
