@@ -56,7 +56,7 @@ pub struct FakeIssue {
     pub is_pull_request: bool,
     pub created_at: Timestamp,
     pub comments: Vec<FakeComment>,
-    /// Fields that replace those of the answer, to make it unusual.
+    /// Fields that replace those of the answer, for unusual answers.
     pub odd: Option<Value>,
 }
 
@@ -73,7 +73,7 @@ pub struct FakeComment {
 pub struct World {
     pub issues: BTreeMap<u64, FakeIssue>,
     pub next_comment: u64,
-    /// Clock of the fake, moved by tests: GitHub's `Date`.
+    /// Clock of the fake, which tests advance. It is the `Date` of answers.
     pub now: Timestamp,
     pub remaining: u64,
     pub scopes: Option<&'static str>,
@@ -90,11 +90,11 @@ pub struct World {
     pub user_agents: Vec<String>,
     /// Number of answers that were not 304.
     pub paid: usize,
-    /// Function called with each request before it is answered, for simultaneous actions of others.
+    /// Function that is called with each request before it is answered, for simultaneous actions of other users.
     pub meanwhile: Option<Meanwhile>,
     /// Number of times that the newest comment is missing from the list, as on a replica that is behind.
     pub lag: usize,
-    /// Public key of the App; `sold` is the number of tokens issued for it.
+    /// Public key of the GitHub App. `sold` is the number of tokens that were issued for it.
     pub app_key: Option<Vec<u8>>,
     pub sold: usize,
     pub token_life: SignedDuration,

@@ -20,11 +20,11 @@ pub struct ListsWorld {
     /// Number of answers that were not 304.
     pub paid: usize,
     pub asked: usize,
-    /// Issue that disappears as soon as the first page was returned.
+    /// Issue that disappears after the first page was returned.
     pub goes: Option<u64>,
-    /// Status with which everything is refused.
+    /// Status with which every request is refused.
     pub refuses: Option<u16>,
-    /// `(login, permission, role)`; others have none.
+    /// `(login, permission, role)` of people. Other people have no permission.
     pub people: Vec<(&'static str, &'static str, &'static str)>,
     /// Logins in requests about people.
     pub asked_about: Vec<String>,

@@ -98,8 +98,8 @@ impl LogsArgs {
                     (Err(problem), Ok(name)) if problem.code == Code::NotFound => {
                         let job =
                             client.get::<JobRecord>(&format!("jobs/{name}")).await.map_err(|no_job| {
-                                // A word without a digit is more likely a wrong name than a job id, unless a
-                                // removed job had it.
+                                // A word without a digit is more likely a wrong name than a job id, unless it is the id
+                                // of a removed job.
                                 let is_gone = no_job.message.contains(" is gone: ");
                                 if is_gone || of.contains(|letter: char| letter.is_ascii_digit()) {
                                     no_job
@@ -138,8 +138,8 @@ impl LogsArgs {
     }
 }
 
-/// Passes on each line of a job's output once, even over a restart of the daemon; with `follow`, until the
-/// job has ended.
+/// Passes on each line of a job's output once, even if the daemon restarts. With `follow`, continues until the job has
+/// ended.
 pub(super) async fn follow_output(
     client: &Connection<'_>,
     id: &JobId,

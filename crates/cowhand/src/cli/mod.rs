@@ -221,8 +221,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Verbs that the daemon and keepers run, not a person. They delay the start of an agent, so they are recognised before
-/// the parser of the other verbs is built.
+/// Verbs that the daemon and keepers run. They are part of the start of an agent, so to save time they are recognised
+/// before the parser of the other verbs is built.
 enum HiddenVerb {
     /// `cowhand keeper FOLDER`: runs the keeper of one attempt.
     Keep(PathBuf),
@@ -230,13 +230,13 @@ enum HiddenVerb {
     Mind(Vec<OsString>),
     /// `cowhand acp FILE`: runs the client of an agent with `runtime: acp`.
     Acp(PathBuf),
-    /// `cowhand confine FOLDER`: restricts itself, then becomes the agent of that folder.
+    /// `cowhand confine FOLDER`: restricts itself, then becomes the agent of that attempt.
     Confine(PathBuf),
-    /// `cowhand contain FOLDER`: represents the agent of that folder, which runs in a container.
+    /// `cowhand contain FOLDER`: represents the agent of that attempt, which runs in a container.
     Contain(PathBuf),
-    /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
+    /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
     Sandboxed(Vec<OsString>),
-    /// `cowhand forward`: forwards connections of that agent to the proxy outside.
+    /// `cowhand forward`: forwards connections of an enclosed agent to the proxy outside the sandbox.
     Forward { alone: bool },
 }
 

@@ -65,7 +65,7 @@ impl PruneArgs {
     }
 }
 
-/// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
+/// Fails if the config has errors, because an agent that cannot be read would count as removed, and its own limits
 /// would be ignored.
 fn refuse_config_with_errors(location: &FleetLocation) -> Result<(), Failure> {
     if config::load(&location.config).loaded.errors() == 0 {

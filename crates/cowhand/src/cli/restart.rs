@@ -1,4 +1,4 @@
-//! `cowhand restart`: replaces the daemon by a new one in the background; the agents continue to run.
+//! `cowhand restart`: replaces the daemon by a new one in the background. The agents continue to run.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ impl RestartArgs {
     }
 }
 
-/// Added to the failure if another `start` or `restart` was faster.
+/// Text that is added to the failure if another `start` or `restart` was faster.
 const OTHER_DAEMON_RUNS: &str =
     "The old daemon has stopped, and another one was started in its place meanwhile.";
 const NO_DAEMON_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \

@@ -1,4 +1,4 @@
-//! `cowhand retry` and `cowhand fork`: create a new job from an earlier one; `retry` also for each job that
+//! `cowhand retry` and `cowhand fork`: create a new job from an earlier one. `retry` can do so for each job that
 //! matches a filter.
 
 use std::collections::HashSet;
@@ -72,7 +72,7 @@ impl RetryArgs {
             let job: JobRecord =
                 client.post(&format!("jobs/{}/retry", job.id), &JobChanges::default()).await?;
             if !self.json && !self.wait {
-                // A reader that has gone does not keep the other jobs from being retried.
+                // An error is ignored, so that a closed pipe does not prevent the retry of the other jobs.
                 let _ = print::try_line(job::summary_line(&job));
             }
             created.push(job);
@@ -98,7 +98,7 @@ impl RetryArgs {
         if self.wait && !all_completed { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
     }
 
-    /// Removes jobs that were already retried. If the retry failed too, the retry is the one that matches.
+    /// Removes jobs that were already retried. If a retry failed too, the list contains that retry.
     async fn leave_out_retried(
         &self,
         client: &Connection<'_>,

@@ -118,7 +118,7 @@ async fn serve(
     start_options: StartOptions,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
-    // Installed before anything runs, so that a signal can never kill a daemon that has begun.
+    // The handlers are installed before anything runs, so that a signal cannot kill a daemon that has begun.
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
@@ -141,7 +141,7 @@ async fn serve(
     let job_socket = job_socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     let link = url.is_some().then(|| api.login_link());
     let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
-    // Whoever reads the output may have gone; the daemon does not need a reader.
+    // An error is only logged, because the daemon does not need a reader of its output.
     if let Err(error) = super::print::try_line(background::ready_line(url.as_deref())) {
         warn!("the daemon is ready, and runs without standard output, which cannot be written: {error}");
     }
@@ -174,8 +174,8 @@ async fn serve(
     }
 }
 
-/// Binds the server's address. If it is taken by the daemon of this fleet, fails with that reason. If another
-/// program has it and nobody chose the address, takes a free port instead.
+/// Binds the server's address. If the daemon of this fleet uses it, fails with that reason. If another program uses it
+/// and it is the default address, binds a free port instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, Failure> {
     let listen_failure = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
     let (default_address, is_chosen) = (settings.listen, settings.listen_chosen);

@@ -44,7 +44,7 @@ impl StatusArgs {
             if let Some(agent) = &self.agent {
                 status.agents.retain(|view| view.name == *agent);
                 if status.agents.is_empty() {
-                    // The error says that the agent does not exist, and suggests a similar name.
+                    // The error states that the agent does not exist, and suggests a similar name.
                     if let Err(problem) = client.get::<AgentView>(&format!("agents/{agent}")).await {
                         return removed::show(client, agent, None, problem, self.json).await;
                     }
@@ -115,7 +115,7 @@ impl StatusArgs {
     }
 }
 
-/// Prints why the store cannot be written, if so.
+/// Prints why the store cannot be written, if there is a problem.
 pub(super) fn print_store_problem(problem: Option<&str>) {
     let Some(problem) = problem else { return };
     let problem = print::one_line(problem, 1_000);
@@ -132,9 +132,8 @@ fn asks_line(asks: usize) -> Option<String> {
     Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
 }
 
-/// Formats the schedules that do not run although nobody turned them off. They are paused by a breaker, over a budget
-/// (each budget once), cannot be prepared, stopped after an error, get no place, or missed a firing. Providers that are
-/// used up have their own lines.
+/// Formats the schedules that are on and do not run. They are paused by a breaker, over a budget (each budget once),
+/// cannot be prepared, stopped after an error, get no place, or missed a firing. Parked providers have their own lines.
 fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -207,19 +206,19 @@ fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     format!("{what}: {queue} does not know yet {how}{since}; it is tried again: {why}")
 }
 
-/// Formats the jobs that wait for a removed agent, or run without it.
+/// Formats the jobs of a removed agent that wait or still run.
 fn gone_agent_line(gone: &RemovedAgent) -> String {
     let what = print::styled("not in the config", print::ODD);
     format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
 }
 
-/// Formats what waits for a removed schedule of an agent that is in the config.
+/// Formats the jobs and firings that wait for a removed schedule of an agent that is in the config.
 pub(super) fn gone_schedule_line(gone: &RemovedSchedule) -> String {
     format!("{}: {}", print::styled("not in the config", print::ODD), print::one_line(&gone.sentence(), 600))
 }
 
-/// Adds lines for the pending jobs whose reason no other line shows. Of the jobs that wait for a place of an agent,
-/// adds only the one that gets the next place.
+/// Adds lines for pending jobs whose reason no other line shows. Of the jobs that wait for a place of an agent, only
+/// the one that gets the next place is added.
 async fn add_waiting_jobs(
     client: &Connection<'_>,
     agent: Option<&AgentName>,

@@ -44,7 +44,7 @@ struct Stopped {
     /// Jobs that have ended and whose outcome could not be written. The next start settles them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsettled: Vec<JobId>,
-    /// Reason why these are unknown.
+    /// Reason why the fields above are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -56,7 +56,7 @@ struct Cancelled {
     termination: Termination,
 }
 
-/// Wait beyond the timeout: cancelled agents have their own grace period.
+/// Wait beyond the timeout, because cancelled agents have their own grace period.
 const WAIT_BEYOND_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(500);
 
@@ -139,7 +139,7 @@ async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) 
             cancelled.push(Cancelled { job, agent, termination });
         }
     }
-    // None of its jobs runs any more.
+    // No job of this node runs any more, so those that the store lists as running are unsettled.
     Ok(Stopped { unsettled: running, ..Stopped::new(cancelled, 0) })
 }
 
@@ -172,14 +172,13 @@ async fn cancelled_after(
     }
 }
 
-/// Checks whether the job ran on this node: other nodes may share the store, and this daemon did not run
-/// their jobs.
+/// Returns true if the job ran on this node. Other nodes may share the store, and this daemon did not run their jobs.
 async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failure> {
     let attempts: Page<AttemptView> = client.get(&format!("jobs/{job}/attempts")).await?;
     Ok(attempts.items.last().is_some_and(|attempt| attempt.node == node))
 }
 
-/// Last event before the stop request, or the reason why it is unknown.
+/// Number of the last event before the stop request, or the reason why it is unknown.
 type LastEvent = Result<i64, ApiProblem>;
 
 /// Stops the daemon, waits for its end and returns the last event before the request. Returns none if no
@@ -211,8 +210,8 @@ pub(super) fn stop(
     })
 }
 
-/// Longest waits for the store: before the stop request, after the daemon has stopped, and after it has stopped if the
-/// store was unavailable before.
+/// Longest waits for the store: before the stop request, after the daemon has stopped, and after that if the store was
+/// unavailable before.
 const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
 const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);
 const STORE_TIMEOUT_IF_UNAVAILABLE: Duration = Duration::from_secs(1);

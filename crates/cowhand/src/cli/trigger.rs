@@ -43,7 +43,7 @@ pub(super) struct TriggerArgs {
 impl TriggerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
-        // With a key of its own, the firing can be found before it has a job.
+        // With a unique key, the firing can be found before it has a job.
         let own_key = schedule.as_ref().map(|_| Uuid::now_v7().to_string());
         let idempotency_key = idempotency_key.or(own_key);
         let request = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
@@ -76,7 +76,7 @@ struct AcceptedFiring {
     firing: FiringKey,
     /// Always `preparing`.
     status: String,
-    /// What the firing waits for.
+    /// Reason why the firing waits.
     waits: Option<String>,
 }
 
@@ -109,8 +109,8 @@ fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
     )
 }
 
-/// Creates the job. The firing of a schedule may have to be prepared first. With `wait`, prints meanwhile what it waits
-/// for; without, returns the accepted firing if it has no job soon.
+/// Creates the job. The firing of a schedule may have to be prepared first. With `wait`, prints why the firing waits.
+/// Without `wait`, returns the accepted firing if it has no job soon.
 async fn create_job(
     client: &Connection<'_>,
     agent: &AgentName,
@@ -139,7 +139,7 @@ async fn create_job(
     interrupt::unless(created, Some(&note)).await
 }
 
-/// Waits for a while, and returns the firing if it is accepted and has no job then.
+/// Waits for a while, and then returns the firing if it is accepted and has no job.
 async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: FiringKey) -> AcceptedFiring {
     tokio::time::sleep(MAX_JOB_WAIT).await;
     let address = format!("{}?firings={MAX_FIRINGS_READ}", name.address());
@@ -158,7 +158,7 @@ async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: 
     }
 }
 
-/// Number of the newest firings among which the new one is looked for.
+/// Number of newest firings among which the new firing is searched.
 const MAX_FIRINGS_READ: u32 = 100;
 
 /// Prints a note whenever the firing waits for something new before it has a job.

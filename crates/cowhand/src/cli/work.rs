@@ -238,7 +238,7 @@ impl WorkListArgs {
         }
         let now = Timestamp::now();
         let given_up_lines: Vec<String> = page.items.iter().filter_map(given_up_line).collect();
-        // The name of a queue is long, and it is shown only where a command has to name it.
+        // The name of a queue is long, so it is shown only if a command needs it.
         let with_queues = page.items.iter().any(|view| view.needed.queue_needed.is_some());
         let mut columns = vec!["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"];
         columns.extend(with_queues.then_some("QUEUE"));
@@ -285,7 +285,7 @@ fn status(view: &ItemView) -> String {
     }
 }
 
-/// Formats a result that was not reported because the job worked on another text of the item.
+/// Formats a result that was not reported because the item was changed while the job worked on it.
 fn dropped_result(dropped: &DroppedResult, now: Timestamp) -> String {
     let DroppedResult { job, at, message } = dropped;
     format!("of {job}, {}: {message}; `cowhand job {job}` shows it", duration::from_now(now, *at))

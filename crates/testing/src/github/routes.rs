@@ -274,7 +274,7 @@ impl World {
     }
 }
 
-/// Returns a page, with `Link` as GitHub writes it, and an `ETag` over the entries alone.
+/// Returns a page, with `Link` as GitHub writes it, and an `ETag` of the entries.
 fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, request: &FakeRequest) -> Response {
     let (size, page) = (request.number("per_page", 30), request.number("page", 1));
     let entries: Vec<&T> = all.iter().skip((page - 1) * size).take(size).collect();
@@ -302,7 +302,7 @@ fn comment_json(comment: &super::FakeComment) -> String {
     .to_string()
 }
 
-/// Formats an issue, with its labels inserted as text: there can be a million of them.
+/// Formats an issue. Its labels are inserted as text, because there can be a million of them.
 fn issue_text(number: u64, issue: &FakeIssue) -> String {
     let value = issue_json(number, issue).to_string();
     let label = |name: &String| {

@@ -68,11 +68,11 @@ impl DemoArgs {
             Ok(()) => sum_up(&jobs?, folder.path(), self.keep),
             failed => failed,
         };
-        // A closed pipe is not an error: the reader has seen enough.
+        // A closed pipe is not an error, because the reader closed it.
         result.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Prints events until the time is over or somebody interrupts.
+    /// Prints events until the time is over or the user interrupts.
     async fn print_events_until_end(&self, fleet: &Fleet) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -108,7 +108,7 @@ fn print_line(text: impl Display) -> anyhow::Result<()> {
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Checks whether the reader of the output has closed it.
+/// Returns true if the reader of the output has closed the pipe.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let source = error.downcast_ref::<io::Error>();
     source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

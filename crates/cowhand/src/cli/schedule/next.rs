@@ -41,7 +41,7 @@ pub(in crate::cli) struct NextArgs {
     json: bool,
 }
 
-/// Future firing, without a schedule if it is of an expression.
+/// Future firing. A firing of a cron expression has no schedule name.
 struct Coming {
     at: Timestamp,
     zone: TimeZone,
@@ -73,7 +73,7 @@ impl NextArgs {
         Ok(())
     }
 
-    /// Prints missed firings, and pauses that end.
+    /// Prints missed firings and the ends of pauses.
     fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             location::ask(config, async |client| Ok(client.get("schedules").await?))?;
@@ -132,7 +132,7 @@ impl NextArgs {
         Ok(times.map(|at| Coming { at, zone: zone.clone(), name: None }).collect())
     }
 
-    /// Returns the firings from the API, so that the dashboard shows the same.
+    /// Returns the firings from the API, which the dashboard uses too.
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
         let only = self.name.as_ref().map(|ScheduleFullName { agent, schedule }| {
             format!("&agent={agent}&schedule={}", segment(schedule.as_str()))
@@ -164,7 +164,7 @@ impl NextArgs {
                     .unwrap_or_default();
                 format!("it has paused itself{until}")
             }
-            // A schedule of such a type never has a next firing, whatever else keeps it from running.
+            // A schedule of such a type never has a next firing, so other reasons do not matter.
             _ if !view.is_by_clock() => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
             }
@@ -190,8 +190,8 @@ impl Coming {
     }
 }
 
-/// Returns the reason why nothing in the fleet fires, with the first pause that ends, since pauses end by the
-/// clock too.
+/// Returns the reason why nothing in the fleet fires by the clock, with the end of the first pause, because a pause
+/// ends by the clock too.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let views: Page<ScheduleView> =
         location::ask(config, async |client| Ok(client.get("schedules").await?))?;
