@@ -1,4 +1,4 @@
-//! A custom trigger type: each file that somebody puts into a folder makes a job.
+//! A custom trigger type: each new file in a folder creates a job.
 //!
 //! ```sh
 //! cargo run --example own_trigger -- cowhand.yaml path/to/cowhand

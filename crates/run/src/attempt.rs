@@ -309,8 +309,8 @@ impl Attempt {
         notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
     }
 
-    /// Takes the lock. The launcher holds it, then the keeper as long as it lives; the kernel releases it however the
-    /// keeper ends.
+    /// Takes the lock. The launcher has the lock first, then the keeper as long as it lives. The kernel releases it
+    /// when the keeper ends, even if it is killed.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let lock =
             lock_file::open(private_options().create(true).truncate(false), &self.folder.join(LOCK_FILE))?;

@@ -361,7 +361,7 @@ impl Watch {
         }
         self.stopped = Some(Termination::Graceful);
         self.kill_at = Some(Instant::now() + self.grace);
-        // The signal goes to the agent's process group, so that its foreground processes can also finish.
+        // The signal is sent to the agent's process group, so that its foreground processes can also finish.
         if self.wrapped {
             process::signal_all(&process::inside(self.agent), stop);
         } else if let Some(group) = Pid::from_raw(self.agent) {

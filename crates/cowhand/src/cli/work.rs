@@ -285,7 +285,7 @@ fn status(view: &ItemView) -> String {
     }
 }
 
-/// Formats a result that was not reported because the item was changed while the job worked on it.
+/// Formats a result that was not reported because the item has changed.
 fn dropped_result(dropped: &DroppedResult, now: Timestamp) -> String {
     let DroppedResult { job, at, message } = dropped;
     format!("of {job}, {}: {message}; `cowhand job {job}` shows it", duration::from_now(now, *at))

@@ -61,7 +61,7 @@ pub struct Description {
     pub oldest: Option<[u32; 3]>,
     pub capabilities: Capabilities,
     pub plan: fn(&LaunchRequest<'_>) -> CommandLine,
-    /// Function that returns a reader if nothing but the runtime is known.
+    /// Function that returns a reader if only the runtime is known.
     pub reader: fn() -> Reader,
     /// Arguments before the id with which a person resumes a session in a terminal.
     pub interactive: &'static [&'static str],
@@ -169,7 +169,7 @@ pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<SessionRefus
     }
 }
 
-/// Returns true if stderr says that the session was not found.
+/// Returns true if stderr contains the program's message for a missing session.
 pub fn reports_missing_session(runtime: Runtime, session: &str, stderr: &str) -> bool {
     description(runtime)
         .missing_session_messages

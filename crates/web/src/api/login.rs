@@ -19,7 +19,7 @@ const LINK_VALID_FOR: Duration = Duration::from_mins(10);
 /// Maximum number of open links; the oldest is removed for a new one.
 const MAX_OPEN_LINKS: usize = 20;
 
-/// Links that nobody has opened yet. They are in memory, so they end with the daemon. Only their hashes are kept.
+/// Login links that are not opened yet. They are in memory, so they end with the daemon. Only their hashes are kept.
 #[derive(Debug, Clone, Default)]
 pub struct Logins(Arc<Mutex<Vec<Login>>>);
 

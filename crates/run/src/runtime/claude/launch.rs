@@ -74,7 +74,7 @@ impl ClaudeLaunch {
     }
 }
 
-/// Returns the arguments for a session. A resumed session keeps its id.
+/// Returns the arguments for a session. Claude accepts no chosen id for a resumed session.
 fn arguments_of(session: &SessionChoice) -> Vec<String> {
     let words: Vec<&str> = match session {
         SessionChoice::Fresh => vec![],
