@@ -1,5 +1,5 @@
-//! A custom work source: a list in the config. It needs one type, one line that registers it, and `{type: custom, name:
-//! list}` in the config. Nothing in cowhand changes.
+//! A custom work source: a list in the config. It needs one type, one line that registers it, and
+//! `{type: custom, name: list}` in the config. Nothing in cowhand changes.
 //!
 //! `cargo run -p cowhand --example own_work_source`
 

@@ -89,7 +89,7 @@ impl CommandReader {
     }
 }
 
-/// Maximum number of models, because their usage is part of every checkpoint.
+/// Maximum number of models. Their usage is part of every checkpoint.
 const MAX_MODELS: usize = 64;
 
 impl OutputReader for CommandReader {

@@ -23,7 +23,7 @@ use crate::redact::Redactor;
 pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
-/// Maximum size of assembled text, because it is part of every checkpoint. A longer text is split.
+/// Maximum size of assembled text, which is part of every checkpoint. A longer text is split.
 const MAX_TEXT_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, rest, take_object, take_text, text};
 use super::super::pieces::{Pieces, TextRedactor};
 
-/// Maximum size of joined text, because it is part of every checkpoint. A longer text becomes several messages.
+/// Maximum size of joined text, which is part of every checkpoint. A longer text becomes several messages.
 const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
 /// Chunks of one message.

@@ -30,7 +30,7 @@ struct Call {
     reported: bool,
 }
 
-/// Maximum size of a remembered input, because it is part of every checkpoint.
+/// Maximum size of a remembered input, which is part of every checkpoint.
 const MAX_INPUT_BYTES: usize = 4 << 10;
 
 impl Tools {

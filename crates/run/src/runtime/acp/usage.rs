@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::super::gemini::ChatRecord;
 use super::super::json::{Fields, name};
 
-/// Maximum number of models, because their usage is part of every checkpoint.
+/// Maximum number of models. Their usage is part of every checkpoint.
 const MAX_MODELS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

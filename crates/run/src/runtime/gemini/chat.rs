@@ -19,7 +19,7 @@ use super::super::json::count;
 use super::super::record;
 use super::launch::HOME;
 
-/// Maximum number of models and of files, because both are part of every checkpoint.
+/// Maximum number of models and of files. Both are part of every checkpoint.
 const MAX_MODELS: usize = 100;
 const MAX_RECORD_FILES: usize = 10;
 
