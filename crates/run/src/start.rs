@@ -70,7 +70,7 @@ pub struct SandboxPlan {
     #[serde(default)]
     pub gateway: bool,
     pub caps: Caps,
-    /// Pairs of a folder and the folder that replaces it.
+    /// Pairs of a replacing folder and the folder that it replaces.
     #[serde(default, rename = "stead")]
     pub home_replacements: Vec<(PathBuf, PathBuf)>,
     /// Container, for `docker`.

@@ -58,8 +58,8 @@ fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<SyscallRules, BackendErr
     SPECIAL_MODES.into_iter().map(rule).collect()
 }
 
-/// Returns rules that refuse to change the group of a file. To change the owner, a process needs a capability that no
-/// sandbox has.
+/// Returns rules that refuse to give a file a group other than that of this process. To change the owner, a process
+/// needs a capability that no sandbox has.
 pub(super) fn other_groups() -> Result<RulesBySyscall, BackendError> {
     const UNCHANGED: i32 = -1;
     let own = rustix::process::getegid().as_raw().cast_signed();

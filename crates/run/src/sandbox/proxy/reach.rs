@@ -16,7 +16,7 @@ impl AllowedHosts {
     }
 
     /// Returns the addresses of an allowed host, or why the host may not be reached. A name may resolve only to public
-    /// addresses. A private address has to be listed as an address.
+    /// addresses. A private address has to be listed itself, as an address or as `localhost`.
     pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, ProxyError> {
         let Some(allowed) = self.0.iter().find(|allowed| allowed.covers(host)) else {
             return Err(ProxyError::NotAllowed);
