@@ -81,7 +81,7 @@ def modules_of(source):
     return names, edges
 
 
-def circle_through(module, edges):
+def cycle_through(module, edges):
     """Returns the shortest cycle through a module, or None."""
     ways, seen = [[module]], {module}
     while ways:
@@ -101,7 +101,7 @@ def cycles():
     for source in sorted(ROOT.glob("crates/*/src")):
         names, edges = modules_of(source)
         for module in sorted(names):
-            way = circle_through(module, edges)
+            way = cycle_through(module, edges)
             if way:
                 steps = [f"{a} -> {b} ({edges[a][b]})" for a, b in zip(way, [*way[1:], module])]
                 found[f"{source.parent.name} {module}"] = ", ".join(steps)

@@ -4,7 +4,7 @@
 //! `cargo bench -p cowhand --bench api`. The baseline, in the same run, reads the same rows by hand: one statement on
 //! its own connection. The cost does not depend on the number of jobs if the columns do not grow.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

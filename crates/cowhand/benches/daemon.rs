@@ -3,7 +3,7 @@
 //! `cargo bench -p cowhand --bench daemon`. The baseline for that time, measured in the same run, is a loop that waits
 //! for a whole second and spawns the same program.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -148,7 +148,7 @@ impl WorkSource for List {
         result: &WorkResult,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        let told = self.with(id, |task| match &task.state {
+        let reported = self.with(id, |task| match &task.state {
             State::Claimed(holder) if holder == by => {
                 task.state = State::Done(by.clone());
                 task.title = format!("{} ({})", task.title, result.summary);
@@ -158,11 +158,12 @@ impl WorkSource for List {
             State::Done(holder) => holder == by,
             _ => false,
         });
-        match told {
+        match reported {
             Some(true) => Ok(()),
-            Some(false) => {
-                Err(WorkSourceError::NotHeld { item: id.clone(), stands: "is another's".to_owned() })
-            }
+            Some(false) => Err(WorkSourceError::NotHeld {
+                item: id.clone(),
+                stands: "is held by another claimant".to_owned(),
+            }),
             None => Err(WorkSourceError::NotFound(id.clone())),
         }
     }

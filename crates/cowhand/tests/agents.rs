@@ -80,7 +80,7 @@ impl Fleet {
     async fn wait_for(&self, what: &str, look: impl Fn() -> bool) {
         let patience = Instant::now() + Duration::from_mins(1);
         while !look() {
-            assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
+            assert!(Instant::now() < patience, "timed out while waiting for {what}:\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -311,7 +311,7 @@ async fn neither_a_sparse_output_nor_what_is_left_holds_up_the_end() {
     let job = |agent: &str| jobs.iter().find(|job| job.agent.as_str() == agent).unwrap();
     let said = fleet.output(job("sparse"));
     assert_eq!(told(job("sparse")), "completed/success", "{said}");
-    assert!(said.contains("bytes that nobody wrote") && said.contains("two"), "{said}");
+    assert!(said.contains("bytes without data") && said.contains("two"), "{said}");
     assert!(fleet.output(job("left")).contains("over"));
     assert_eq!(job("left").status, cowhand_core::job::JobStatus::Failed);
     let pid = std::fs::read_to_string(fleet.folder.path().join("left")).unwrap();

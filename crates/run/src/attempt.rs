@@ -44,7 +44,7 @@ const RESUMED_FILE: &str = "resumed";
 
 /// Text and session that are known before the agent starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prelude {
+pub struct BeforeOutput {
     /// Notes that are written before the agent's output.
     pub notes: Vec<String>,
     /// Session that the agent continues.
@@ -172,14 +172,14 @@ impl Attempt {
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
-        self.launch_after(&Prelude::default(), program, start, prompt, environment)
+        self.launch_with_notes(&BeforeOutput::default(), program, start, prompt, environment)
     }
 
     /// Launches as [`Self::launch`] does, with notes before the agent's output. The keeper has its own session, so that
     /// it gets no signals of the daemon's terminal.
-    pub fn launch_after(
+    pub fn launch_with_notes(
         &self,
-        prelude: &Prelude,
+        prelude: &BeforeOutput,
         program: &Path,
         start: &StartSpec,
         prompt: &str,
@@ -322,7 +322,7 @@ impl Attempt {
     }
 
     /// Takes the lock without creating its file, so that a folder that is being removed stays empty.
-    pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
+    pub(super) fn lock_if_present(&self) -> io::Result<AttemptLock> {
         let lock = match lock_file::open(&mut private_options(), &self.folder.join(LOCK_FILE)) {
             // Without its folder nothing is known about the attempt.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_missing(&self.folder) => {

@@ -92,7 +92,7 @@ impl Groups {
         }
         let own = fs::read_to_string("/proc/self/mountinfo").and_then(|mounts| {
             let groups = fs::read_to_string("/proc/self/cgroup")?;
-            Ok(needed.iter().map(|controller| home(&mounts, &groups, *controller)).collect::<Vec<_>>())
+            Ok(needed.iter().map(|controller| v1_group(&mounts, &groups, *controller)).collect::<Vec<_>>())
         });
         let homes = own.map_err(|error| refusal(error.into()))?;
         let mut made = Self { caps: *caps, ..Self::default() };
@@ -119,7 +119,7 @@ impl Groups {
             self.tree = Cgroup::make(name).ok();
             return Ok(());
         }
-        let home = cgroup::home()?;
+        let home = cgroup::own_group_folder()?;
         let words: Vec<&str> = controllers.iter().map(|controller| controller.name()).collect();
         let parent = with_controllers(&home, &words)?;
         let tree = Cgroup::make_in(&parent, name, home)
@@ -168,8 +168,8 @@ impl Groups {
 
     /// Removes the groups, and returns whether they are removed.
     pub(super) fn remove(&self) -> bool {
-        let limits = self.limits.iter().map(|group| removed(&group.path)).collect::<Vec<_>>();
-        let tree = self.tree.as_ref().is_none_or(|tree| removed(tree.path()));
+        let limits = self.limits.iter().map(|group| remove_group(&group.path)).collect::<Vec<_>>();
+        let tree = self.tree.as_ref().is_none_or(|tree| remove_group(tree.path()));
         tree && limits.into_iter().all(|gone| gone)
     }
 
@@ -183,7 +183,8 @@ impl Groups {
 
 /// Describes which of these caps were reached in these groups.
 pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
-    let count = |file: &str, word: &str| groups.iter().find_map(|group| counted(&group.join(file), word));
+    let count =
+        |file: &str, word: &str| groups.iter().find_map(|group| read_counter(&group.join(file), word));
     let killed = count("memory.events", "oom_kill").or_else(|| count("memory.oom_control", "oom_kill"));
     let refused = count("pids.events", "max");
     let mut notes = Vec::new();
@@ -192,7 +193,7 @@ pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
     }
     if let (Some(most), Some(times @ 1..)) = (caps.pids, refused) {
         notes.push(format!(
-            "the sandbox's cap on processes ({most}) was reached; processes that were not made: {times}"
+            "the sandbox's cap on processes ({most}) was reached; processes that could not be created: {times}"
         ));
     }
     notes
@@ -206,7 +207,7 @@ pub(super) fn memory_reached(bytes: u64) -> String {
 pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
-    let one = [Controller::Memory, Controller::Pids].map(|controller| home(&mounts, &groups, controller));
+    let one = [Controller::Memory, Controller::Pids].map(|controller| v1_group(&mounts, &groups, controller));
     one.into_iter().flatten().chain(cgroup::own_group(&mounts, &groups)).collect()
 }
 
@@ -217,10 +218,10 @@ pub enum CapsError {
     NotEnforced(Box<Self>),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("no control group can be made in {}: {error}", parent.display())]
+    #[error("cannot create a control group in {}: {error}", parent.display())]
     NoGroup { parent: PathBuf, error: io::Error },
     #[error(
-        "the control group {} cannot hand on {controllers}; under systemd, Delegate=yes and DelegateSubgroup=daemon in the service let it",
+        "the control group {} cannot delegate {controllers}; under systemd, set Delegate=yes and DelegateSubgroup=daemon in the service",
         home.display()
     )]
     NotDelegated { home: PathBuf, controllers: String },
@@ -240,7 +241,7 @@ fn needed(caps: &Caps) -> Vec<Controller> {
     [memory, pids, cpu].into_iter().flatten().collect()
 }
 
-fn removed(path: &Path) -> bool {
+fn remove_group(path: &Path) -> bool {
     match fs::remove_dir(path) {
         Ok(()) => true,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -254,17 +255,20 @@ fn check_is_member(group: &Path) -> io::Result<()> {
     if inside.lines().any(|pid| pid == own) {
         return Ok(());
     }
-    Err(io::Error::other(format!("{} does not hold what was put into it", group.display())))
+    Err(io::Error::other(format!(
+        "this process is not in the control group {} after it was moved there",
+        group.display()
+    )))
 }
 
 /// Reads a counter from lines such as `oom_kill 3` or `max 7`.
-fn counted(file: &Path, word: &str) -> Option<u64> {
+fn read_counter(file: &Path, word: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
 }
 
 /// Returns the folder of this process's group in the version 1 hierarchy of a controller.
-fn home(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
+fn v1_group(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
     let named = |list: &str| list.split(',').any(|word| word == controller.name());
     let (root, mount) = mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -397,10 +401,10 @@ mod tests {
             (HYBRID, Pids, None),
             (UNIFIED, Memory, None),
         ] {
-            assert_eq!(home(mounts, groups, controller), expected.map(PathBuf::from), "{controller:?}");
+            assert_eq!(v1_group(mounts, groups, controller), expected.map(PathBuf::from), "{controller:?}");
         }
         let contained = "35 31 0:32 /docker/x /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory";
-        let own = home(contained, "5:memory:/docker/x/y", Memory);
+        let own = v1_group(contained, "5:memory:/docker/x/y", Memory);
         assert_eq!(own, Some(PathBuf::from("/sys/fs/cgroup/memory/y")));
     }
 
@@ -414,7 +418,7 @@ mod tests {
         fs::create_dir(file(&daemon)).unwrap();
         fs::create_dir(file(top.path())).unwrap();
         let refused = with_controllers(&daemon, &["memory", "pids"]).unwrap_err().to_string();
-        assert!(refused.contains("cannot hand on memory, pids"), "{refused}");
+        assert!(refused.contains("cannot delegate memory, pids"), "{refused}");
         assert!(refused.contains("Delegate=yes"), "{refused}");
     }
 

@@ -16,7 +16,7 @@ impl Cgroup {
     /// Creates a group below the group of this process, on the mount of version 2: `/sys/fs/cgroup` or, on hybrid
     /// machines, another path.
     pub(super) fn make(name: &str) -> io::Result<Self> {
-        let home = home()?;
+        let home = own_group_folder()?;
         Self::make_in(&home.clone(), name, home)
     }
 
@@ -50,7 +50,7 @@ impl Cgroup {
         move_self(&self.home)
     }
 
-    pub(super) fn holds_any(&self) -> io::Result<bool> {
+    pub(super) fn has_processes(&self) -> io::Result<bool> {
         match fs::read_to_string(self.path.join("cgroup.procs")) {
             Ok(processes) => Ok(!processes.trim().is_empty()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -77,12 +77,12 @@ pub fn trigger_grace_period() {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if !WAITING.swap(true, Ordering::AcqRel) {
         // Without control groups there is nothing to wait for.
-        home().and_then(|home| move_self(&home)).ok();
+        own_group_folder().and_then(|home| move_self(&home)).ok();
         WAITING.store(false, Ordering::Release);
     }
 }
 
-pub(super) fn home() -> io::Result<PathBuf> {
+pub(super) fn own_group_folder() -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     own_group(&mounts, &groups).ok_or_else(|| io::Error::other("no cgroup v2 here"))

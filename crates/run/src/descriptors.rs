@@ -3,7 +3,7 @@
 use std::io;
 
 /// Marks all descriptors except stdin, stdout and stderr to be closed when a child is executed.
-pub fn keep_from_children() -> io::Result<()> {
+pub fn close_on_exec() -> io::Result<()> {
     let flags = i32::try_from(libc::CLOSE_RANGE_CLOEXEC).map_err(io::Error::other)?;
     #[expect(
         unsafe_code,

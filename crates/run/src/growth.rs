@@ -8,12 +8,12 @@ use tokio::sync::watch;
 
 /// Notifier of output. Clones share their state.
 #[derive(Debug, Clone, Default)]
-pub struct Growth {
+pub struct OutputNotifier {
     listeners: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
     any: watch::Sender<()>,
 }
 
-impl Growth {
+impl OutputNotifier {
     /// Subscribes to a job's output. The caller has to read the output once after this call.
     pub fn subscribe(&self, job: &JobId) -> watch::Receiver<()> {
         let mut listeners = self.listeners();
@@ -45,8 +45,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_are_told_who_listen_to_that_job() {
-        let growth = Growth::default();
+    fn only_subscribers_of_the_job_are_notified() {
+        let growth = OutputNotifier::default();
         let [one, other]: [JobId; 2] =
             ["a", "b"].map(|end| format!("job-2026-01-01-aaaaa{end}").parse().unwrap());
         let (mut one_output, other_output) = (growth.subscribe(&one), growth.subscribe(&other));
@@ -56,9 +56,9 @@ mod tests {
         let any_output = growth.subscribe_all();
         growth.notify(&one);
         assert!(any_output.has_changed().unwrap());
-        assert!(one_output.has_changed().unwrap(), "also what came before somebody waits");
+        assert!(one_output.has_changed().unwrap(), "output before the wait also counts");
         drop((one_output, other_output));
         drop(growth.subscribe(&one));
-        assert_eq!(growth.listeners().len(), 1, "who has gone is forgotten");
+        assert_eq!(growth.listeners().len(), 1, "dropped subscribers are removed");
     }
 }

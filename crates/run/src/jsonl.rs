@@ -28,10 +28,10 @@ impl Jsonl {
     }
 
     /// Returns the next whole lines; empty if there are none yet, or no file.
-    pub fn more(&mut self) -> io::Result<Vec<u8>> {
+    pub fn next_lines(&mut self) -> io::Result<Vec<u8>> {
         let mut part = self.read()?;
         while self.skip > 0 && !part.is_empty() {
-            self.pass_over(&mut part);
+            self.skip_lines(&mut part);
             if part.is_empty() {
                 part = self.read()?;
             }
@@ -39,7 +39,7 @@ impl Jsonl {
         Ok(part)
     }
 
-    fn pass_over(&mut self, part: &mut Vec<u8>) {
+    fn skip_lines(&mut self, part: &mut Vec<u8>) {
         let mut passed = 0;
         for end in memchr::memchr_iter(b'\n', part) {
             if self.skip == 0 {
@@ -123,14 +123,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job.jsonl");
         let mut early = Jsonl::after(path.clone(), 0);
-        assert_eq!(early.more().unwrap(), b"", "no file yet");
+        assert_eq!(early.next_lines().unwrap(), b"", "no file yet");
         let lines: Vec<String> = (0..50_000).map(|n| assistant_line(&n.to_string())).collect();
         let long = assistant_line(&"x".repeat(1 << 20));
         std::fs::write(&path, format!("{}{long}half a li", lines.concat())).unwrap();
         for after in [0_u32, 1, 7_000, 49_999, 50_000, 50_001, 60_000] {
             let (mut jsonl, mut read) = (Jsonl::after(path.clone(), after.into()), Vec::new());
             loop {
-                let part = jsonl.more().unwrap();
+                let part = jsonl.next_lines().unwrap();
                 assert!(part.len() as u64 <= MAX_LINE_BYTES && part.last().is_none_or(|end| *end == b'\n'));
                 if part.is_empty() {
                     break;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_found_wherever_it_stands() {
+    fn the_final_message_is_found_anywhere_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job.jsonl");
         let found = |text: &str| {

@@ -28,10 +28,10 @@ use super::caps::{CapsError, Groups};
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, ProcessIdentity};
-use super::reach::{self, WRITE_RETRY_DELAY, complain};
+use super::reach::{self, WRITE_RETRY_DELAY, log_error};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, BwrapStatus};
-use super::shortage::{self, FOLDER_CLOSED};
+use super::shortage::{self, FOLDER_NOT_ACCESSIBLE};
 use super::start::{KeeperLimits, SandboxPlan, StartSpec};
 
 /// Grace period of processes that the agent left behind: long enough to write a file, short enough not to delay the
@@ -52,7 +52,10 @@ pub fn keep(folder: &Path) -> ExitCode {
         Err(error) => {
             // Only the attempt's own folder is opened before the agent is started.
             let closed = error.kind() == io::ErrorKind::PermissionDenied;
-            complain(folder, &if closed { format!("{FOLDER_CLOSED}: {error}") } else { error.to_string() });
+            log_error(
+                folder,
+                &if closed { format!("{FOLDER_NOT_ACCESSIBLE}: {error}") } else { error.to_string() },
+            );
             ExitCode::FAILURE
         }
     }
@@ -71,7 +74,7 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     // The keeper has its own session, so that neither the daemon's terminal nor its end reaches it. This fails only for
     // the leader of a process group.
     rustix::process::setsid().ok();
-    descriptors::keep_from_children()?;
+    descriptors::close_on_exec()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let start = attempt.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -87,12 +90,12 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
         let Err(error) = attempt.write_synced("ending.json", ending) else { return Ok(()) };
-        complain(attempt.folder(), &format!("cannot write how it ended: {error}"));
+        log_error(attempt.folder(), &format!("cannot write ending.json: {error}"));
         if matches!(ending.status, ExitStatus::StartFailed { .. }) {
             attempt.remove_keeper_record()?;
             return Err(error);
         }
-        if !reach::was_closed(attempt) && !shortage::is_named_in(&error.to_string()) {
+        if !reach::was_inaccessible(attempt) && !shortage::is_shortage(&error.to_string()) {
             return Err(error);
         }
         std::thread::sleep(WRITE_RETRY_DELAY);
@@ -103,7 +106,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     // Signals are caught before the spawn, so that no child ends unseen and no request kills the keeper.
     let mut child_ended = signal(SignalKind::child())?;
     let mut asked = signal(SignalKind::terminate())?;
-    let groups = match ready(attempt, start) {
+    let groups = match prepare_groups(attempt, start) {
         Ok(groups) => groups,
         Err(error) => {
             attempt.remove_keeper_record()?;
@@ -112,7 +115,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     };
     let mut groups = match groups {
         Ok(groups) => groups,
-        Err(why) => return Ok(not_started(format!("it is not started: {why}"))),
+        Err(why) => return Ok(not_started(format!("the agent is not started: {why}"))),
     };
     fault::place("keeper-ready");
     let mut streams = BoundedStreams::default();
@@ -170,11 +173,11 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         }
     }
     streams.finish()?;
-    reach::regained(attempt).await;
+    reach::wait_until_accessible(attempt).await;
     attempt.note(&watch.groups.reached())?;
     watch.clean_up().await;
     end_container(attempt).await?;
-    let refusal = attempt.refusal().or_else(|| not_made(attempt, bwrap_status?, &watch));
+    let refusal = attempt.refusal().or_else(|| sandbox_failure(attempt, bwrap_status?, &watch));
     match refusal {
         Some(why) => Ok(not_started(why)),
         None => watch.ending(),
@@ -182,7 +185,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
 }
 
 /// Returns why the sandbox was not created, if it ended before the agent was started.
-fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Option<String> {
+fn sandbox_failure(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Option<String> {
     let by_itself = matches!(watch.status, Some(ExitStatus::Code { .. })) && watch.stopped.is_none();
     if !by_itself || bwrap_status.began() {
         return None;
@@ -193,7 +196,7 @@ fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Opti
 
 /// Records the keeper and creates the control groups of the agent. The inner error states why a cap cannot be enforced.
 /// After an outer error nothing was started.
-fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
+fn prepare_groups(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
     // From here on the keeper can be asked to stop.
     fault::place("keeper-waiting");
     attempt.write(KEEPER_FILE, &ProcessIdentity::of(own_pid())?)?;
@@ -276,13 +279,13 @@ fn spawn(
     match write_agent(attempt, agent) {
         Ok(()) => {}
         // The keeper supervises the agent in any case, and records its process later.
-        Err(error) if shortage::is_named_in(&error.to_string()) || reach::was_closed(attempt) => {
-            complain(attempt.folder(), &format!("cannot write down which process the agent is: {error}"));
+        Err(error) if shortage::is_shortage(&error.to_string()) || reach::was_inaccessible(attempt) => {
+            log_error(attempt.folder(), &format!("cannot record the process of the agent: {error}"));
         }
         Err(error) => {
-            complain(
+            log_error(
                 attempt.folder(),
-                &format!("it could not be written down, and was ended at once: {error}"),
+                &format!("the process of the agent could not be recorded, so the agent was ended: {error}"),
             );
             // An agent that a later daemon cannot find must not run. Errors are ignored.
             rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
@@ -301,14 +304,17 @@ fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {
 fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> String {
     let program = start.argv.first().map_or("", String::as_str);
     if !start.directory.is_dir() {
-        return format!("cannot start {program:?}: its directory {} is not there", start.directory.display());
+        return format!(
+            "cannot start {program:?}: its directory {} does not exist",
+            start.directory.display()
+        );
     }
     match error.kind() {
         io::ErrorKind::NotFound => {
             format!("cannot start {program:?}: it was not found; is it installed and on the PATH?")
         }
-        io::ErrorKind::PermissionDenied if reach::was_closed(attempt) => {
-            format!("cannot start {program:?}: {FOLDER_CLOSED}: {error}")
+        io::ErrorKind::PermissionDenied if reach::was_inaccessible(attempt) => {
+            format!("cannot start {program:?}: {FOLDER_NOT_ACCESSIBLE}: {error}")
         }
         io::ErrorKind::PermissionDenied => format!("cannot start {program:?}: it may not be executed"),
         _ => format!("cannot start {program:?}: {error}"),

@@ -26,7 +26,7 @@ pub enum LaunchError {
     /// The runtime cannot enforce a setting.
     #[error("{0}")]
     Unenforceable(String),
-    #[error("its work item cannot be written for it: {0}")]
+    #[error("the work item of the job cannot be written to a file: {0}")]
     WorkItem(serde_json::Error),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),

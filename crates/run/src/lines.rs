@@ -45,7 +45,7 @@ impl LineBuffer {
             }
         } else {
             // An incomplete character at the end is dropped.
-            let whole = self.begun.len() - torn_character(&self.begun);
+            let whole = self.begun.len() - incomplete_character_len(&self.begun);
             self.dropped += self.begun.len() - whole;
             self.begun.truncate(whole);
         }
@@ -59,7 +59,7 @@ impl LineBuffer {
 }
 
 /// Returns how many bytes at the end belong to an incomplete character.
-fn torn_character(bytes: &[u8]) -> usize {
+fn incomplete_character_len(bytes: &[u8]) -> usize {
     let tail = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     match std::str::from_utf8(tail) {
         Err(error) if error.error_len().is_none() => tail.len(),

@@ -73,7 +73,7 @@ impl DaemonConnection {
             Ok(MinderReport::Ended(status)) => Ok(ExitStatus::from_raw(status)),
             Ok(MinderReport::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
             Ok(MinderReport::NotStarted { code: None, message }) => Err(io::Error::other(message)),
-            Err(_) => Err(io::Error::other("the process that watched over it was killed")),
+            Err(_) => Err(io::Error::other("the minder of the command was killed")),
         }
     }
 }
@@ -92,9 +92,10 @@ pub fn mind(argv: &[OsString]) -> ExitCode {
 }
 
 fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
-    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("it names no program"))?;
+    let (program, arguments) =
+        argv.split_first().ok_or_else(|| io::Error::other("the command has no program"))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    descriptors::keep_from_children()?;
+    descriptors::close_on_exec()?;
     let child = spawn(program, arguments)?;
     thread::Builder::new().spawn(move || end_when_disconnected(connection))?;
     let mut status = None;

@@ -18,10 +18,10 @@ pub(super) const WRITE_RETRY_DELAY: Duration = Duration::from_secs(1);
 const ATTEMPTS_FOLDER: &str = "attempts";
 
 /// Set after the keeper has logged a restored mode, so that it logs this once.
-static COMPLAINT_MADE: OnceLock<()> = OnceLock::new();
+static RESTORE_LOGGED: OnceLock<()> = OnceLock::new();
 
 /// Writes to the keeper's log. Errors are ignored: a full disk cannot be reported.
-pub(super) fn complain(folder: &Path, what: &str) {
+pub(super) fn log_error(folder: &Path, what: &str) {
     writeln!(io::stderr(), "keeper: {}: {what}", folder.display()).ok();
 }
 
@@ -33,16 +33,16 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
         let lacks = fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o700 != 0o700);
         let Some(mode) = lacks.then(|| reopen(folder).ok().flatten()).flatten() else { continue };
         restored = true;
-        if COMPLAINT_MADE.set(()).is_ok() {
+        if RESTORE_LOGGED.set(()).is_ok() {
             let message = format!("{} had mode {mode:03o}, and its mode is 700 again", folder.display());
-            complain(attempt.folder(), &message);
+            log_error(attempt.folder(), &message);
         }
     }
     restored
 }
 
 /// Returns true if the folder was not accessible. The mode is restored if possible.
-pub(super) fn was_closed(attempt: &Attempt) -> bool {
+pub(super) fn was_inaccessible(attempt: &Attempt) -> bool {
     restore(attempt) || closed_folder(&attempt.folder().join(KEEPER_FILE)).is_some()
 }
 
@@ -54,14 +54,14 @@ fn own_folders(folder: &Path) -> Vec<&Path> {
 }
 
 /// Waits until the folder is accessible.
-pub(super) async fn regained(attempt: &Attempt) {
+pub(super) async fn wait_until_accessible(attempt: &Attempt) {
     let mut reported = false;
     loop {
         restore(attempt);
         let Some(closed) = closed_folder(&attempt.folder().join(KEEPER_FILE)) else { return };
         if !reported {
             let message = format!("permission denied, so its end is not written yet: {}", advice(&closed));
-            complain(attempt.folder(), &message);
+            log_error(attempt.folder(), &message);
         }
         reported = true;
         tokio::time::sleep(WRITE_RETRY_DELAY).await;

@@ -51,7 +51,7 @@ impl Redactor {
 
     /// Adds secrets.
     #[must_use]
-    pub fn and(self, more: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_secrets(self, more: impl IntoIterator<Item = String>) -> Self {
         let mut secrets = self.secrets;
         secrets.extend(more);
         Self::of(secrets)
@@ -114,22 +114,22 @@ impl Redactor {
 
     /// Returns the length of the part of an unfinished text that can be redacted now. The rest may be the beginning of
     /// a secret.
-    pub fn settled(&self, text: &str) -> usize {
+    pub fn redactable_len(&self, text: &str) -> usize {
         let open = token::unfinished(text).unwrap_or(text.len());
         let Some(_) = &self.finder else { return open };
         let escape = unescaped::unfinished(text).unwrap_or(text.len());
         let whole = &text.as_bytes()[..escape];
         let unescaped = Unescaped::of(whole);
-        let mut cut = open.min(self.begins(whole));
+        let mut cut = open.min(self.partial_secret_start(whole));
         for (depth, text) in unescaped.texts() {
-            cut = cut.min(unescaped.range(depth, self.begins(text)..text.len()).start);
+            cut = cut.min(unescaped.range(depth, self.partial_secret_start(text)..text.len()).start);
         }
         let across = self.ranges(text.as_bytes());
         across.iter().find(|found| found.start < cut && cut < found.end).map_or(cut, |found| found.start)
     }
 
     /// Returns where an unfinished secret may begin at the end of a text, or the length of the text.
-    fn begins(&self, text: &[u8]) -> usize {
+    fn partial_secret_start(&self, text: &[u8]) -> usize {
         let unfinished = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
             (1..most).rev().find(|length| text.ends_with(&secret[..*length]))
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn however_json_writes_them() {
+    fn every_json_spelling_is_masked() {
         let redactor = redactor(&["pa\"ss/wo\\rd<", "12345678"]);
         for (line, expected) in [
             (r#"{"a":"it is pa\"ss/wo\\rd<!"}"#, r#"{"a":"it is ***!"}"#),
@@ -285,7 +285,7 @@ mod tests {
         for text in [r"a pass\/w\u00f6rd\u003c1> b", r"a pass\\/w\\u00f6rd\\u003c1> b", "a pass/wörd<1> b"] {
             for (cut, _) in text.char_indices() {
                 let (first, second) = text.split_at(cut);
-                let settled = redactor.settled(first);
+                let settled = redactor.redactable_len(first);
                 let redacted = format!(
                     "{}{}",
                     redactor.redact(&first[..settled]),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_nobody_sees_uncover_nothing() {
+    fn invisible_characters_do_not_prevent_masking() {
         let redactor = redactor(&["canary-Tok99", "canary-Tok99-long"]);
         let token = format!("cow_{}", "a".repeat(43));
         for (text, expected) in [
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_came_to() {
+    fn outcomes_are_redacted() {
         let redactor = redactor(&["canary"]);
         let error = JobError { kind: ErrorKind::Exit, message: "no canary".to_owned() };
         let summary = Some("a canary".to_owned());

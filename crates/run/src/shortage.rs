@@ -5,12 +5,12 @@ use std::path::Path;
 
 /// Message of a keeper that has no access to its folder because its mode was changed. The keeper restores the mode or
 /// waits.
-pub(super) const FOLDER_CLOSED: &str = "the folder of the attempt was closed";
+pub(super) const FOLDER_NOT_ACCESSIBLE: &str = "the folder of the attempt is not accessible";
 
 /// Messages of the system and SQLite for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
 /// library contain these words, also as part of a longer message.
 const SHORTAGE_ERRORS: [&str; 9] = [
-    FOLDER_CLOSED,
+    FOLDER_NOT_ACCESSIBLE,
     "Too many open files",
     "Cannot allocate memory",
     "Resource temporarily unavailable",
@@ -23,7 +23,7 @@ const SHORTAGE_ERRORS: [&str; 9] = [
 
 /// Returns true if a message of cowhand reports a shortage. Not for messages of agents or commands, which can contain
 /// any text.
-pub fn is_named_in(message: &str) -> bool {
+pub fn is_shortage(message: &str) -> bool {
     SHORTAGE_ERRORS.iter().any(|name| message.contains(name))
 }
 
@@ -81,7 +81,7 @@ mod tests {
             (Errno::NOEXEC, false),
         ] {
             let error = io::Error::from_raw_os_error(errno.raw_os_error());
-            assert_eq!(is_named_in(&format!("cannot start it: {error}")), expected, "{error}");
+            assert_eq!(is_shortage(&format!("cannot start it: {error}")), expected, "{error}");
         }
     }
 }

@@ -64,7 +64,8 @@ pub struct SandboxPlan {
     /// Paths that are hidden, even below a path in `read` or `write`.
     pub hidden: Vec<PathBuf>,
     /// Paths that may be read but not written, although they lie in a writable folder.
-    pub frozen: Vec<PathBuf>,
+    #[serde(rename = "frozen")]
+    pub read_only: Vec<PathBuf>,
     pub network: Reaches,
     /// Set if the proxy adds the provider's key to requests.
     #[serde(default)]
@@ -75,7 +76,7 @@ pub struct SandboxPlan {
     pub home_replacements: Vec<(PathBuf, PathBuf)>,
     /// Container, for `docker`.
     #[serde(default)]
-    pub container: Option<Contained>,
+    pub container: Option<ContainerSettings>,
     /// Socket of jobs, if the agent talks to the fleet.
     #[serde(default, rename = "talk")]
     pub job_socket: Option<PathBuf>,
@@ -96,7 +97,7 @@ impl SandboxPlan {
 
 /// Settings of an attempt's container, in addition to those of all kinds of sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Contained {
+pub struct ContainerSettings {
     pub image: String,
     /// Socket of the engine.
     pub socket: PathBuf,
@@ -118,7 +119,8 @@ pub struct Contained {
 pub struct VolumeMount {
     pub from: PathBuf,
     pub to: PathBuf,
-    pub written: bool,
+    #[serde(rename = "written")]
+    pub writable: bool,
 }
 
 #[cfg(test)]
@@ -128,7 +130,7 @@ mod tests {
     /// An upgraded daemon and keeper read the file of an attempt that was started before.
     #[test]
     fn start_json_keeps_the_names_of_its_fields() {
-        let plan = SandboxPlan { container: Some(Contained::default()), ..SandboxPlan::default() };
+        let plan = SandboxPlan { container: Some(ContainerSettings::default()), ..SandboxPlan::default() };
         let written = serde_json::to_value(&plan).unwrap();
         for pointer in ["/stead", "/talk", "/container/left_outside"] {
             assert!(written.pointer(pointer).is_some(), "{pointer} in {written}");

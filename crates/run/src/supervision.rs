@@ -63,7 +63,7 @@ impl Attempt {
         if let Some(ending) = self.ending()? {
             return Ok(AttemptState::Ended(ending));
         }
-        let _lock = match self.lock_if_there()? {
+        let _lock = match self.lock_if_present()? {
             AttemptLock::Taken => return Ok(AttemptState::Kept),
             lock => lock,
         };
@@ -76,7 +76,7 @@ impl Attempt {
         if !lives {
             self.end_container();
         }
-        if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::holds_any)? {
+        if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::has_processes)? {
             return Ok(AttemptState::Unkept);
         }
         // The keeper normally removes the group; this keeper is dead.
@@ -148,7 +148,7 @@ impl Attempt {
 }
 
 /// Returns true if the attempt of a folder still runs.
-pub fn is_watched(folder: &Path) -> bool {
+pub fn is_running(folder: &Path) -> bool {
     let state = Attempt::at(folder).and_then(|attempt| {
         if is_missing(attempt.folder()) {
             return Ok(AttemptState::Gone);

@@ -53,7 +53,7 @@ pub struct TailFiles {
     /// Number of the attempt.
     pub attempt: u32,
     /// Why the previous attempt ended, if known.
-    pub before: Option<String>,
+    pub previous_ending: Option<String>,
 }
 
 /// A message that is written to the JSONL.
@@ -69,7 +69,7 @@ pub struct Appended<'a> {
 pub struct Tailer {
     files: TailFiles,
     /// Initial state of the reader, for a restart.
-    fresh: Reader,
+    initial_reader: Reader,
     reader: Reader,
     /// Redactor of every line, before it is read.
     redactor: Redactor,
@@ -105,7 +105,12 @@ enum Source {
 impl Tailer {
     /// Opens an attempt's output, or continues where an earlier tailer of the same attempt stopped. The raw files need
     /// not exist yet.
-    pub fn open(files: TailFiles, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
+    pub fn open(
+        files: TailFiles,
+        initial_reader: Reader,
+        redactor: Redactor,
+        now: Timestamp,
+    ) -> anyhow::Result<Self> {
         let jsonl = open_jsonl(&files.jsonl)?;
         let jsonl_bytes = jsonl.metadata()?.len();
         let (mut index, found) = Index::open(&files.index, jsonl_bytes)?;
@@ -113,7 +118,8 @@ impl Tailer {
             at
         } else {
             let (jsonl, lines) = whole_lines(&files.jsonl)?;
-            let first = Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: fresh.clone() };
+            let first =
+                Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: initial_reader.clone() };
             index.append(&first)?;
             first
         };
@@ -127,7 +133,7 @@ impl Tailer {
             stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_LINE_BYTES),
             reader,
             redactor,
-            fresh,
+            initial_reader,
             jsonl,
             index,
             bytes: at.jsonl,
@@ -148,7 +154,7 @@ impl Tailer {
         on_message: &mut dyn FnMut(Appended<'_>),
     ) -> anyhow::Result<()> {
         if self.failed || !self.is_intact() {
-            *self = Self::open(self.files.clone(), self.fresh.clone(), self.redactor.clone(), now)?;
+            *self = Self::open(self.files.clone(), self.initial_reader.clone(), self.redactor.clone(), now)?;
         }
         self.failed = true;
         self.behind = !self.read_new(now, on_message)?;
@@ -190,7 +196,10 @@ impl Tailer {
                 self.read_line(source, &line, now)?;
             }
         }
-        self.reader.rest().into_iter().try_for_each(|message| self.keep(message.of_agent(), now))?;
+        self.reader
+            .rest()
+            .into_iter()
+            .try_for_each(|message| self.append_message(message.of_agent(), now))?;
         self.mark(now)?;
         self.flush(now, on_message)?;
         self.failed = false;
@@ -216,7 +225,7 @@ impl Tailer {
             self.stream(source).skip(rest);
             let name = source.name();
             let message = format!("{rest} more bytes of {name} were not read, because the job was cancelled");
-            self.keep(system(Some(OutputMessage::UNREAD), &message), now)?;
+            self.append_message(system(Some(OutputMessage::UNREAD), &message), now)?;
         }
         self.flush(now, on_message)?;
         (self.failed, self.behind) = (false, false);
@@ -286,7 +295,7 @@ impl Tailer {
             self.read_line(source, &line, now)?;
         }
         self.stream(source).rewind();
-        self.keep(system(Some(OutputMessage::TRUNCATED), &message), now)?;
+        self.append_message(system(Some(OutputMessage::TRUNCATED), &message), now)?;
         Ok(length)
     }
 
@@ -322,8 +331,8 @@ impl Tailer {
             self.read_line(source, &line, now)?;
         }
         self.stream(source).skip(gap);
-        let message = format!("{} has a gap of {gap} bytes that nobody wrote; it is left out", source.name());
-        self.keep(system(Some(OutputMessage::GAP), &message), now)
+        let message = format!("{} has a gap of {gap} bytes without data; it is left out", source.name());
+        self.append_message(system(Some(OutputMessage::GAP), &message), now)
     }
 
     fn read_line(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
@@ -332,7 +341,7 @@ impl Tailer {
             Source::Stdout => self.reader.read(&line),
             Source::Stderr => vec![self.reader.read_stderr(&line)],
         };
-        messages.into_iter().try_for_each(|message| self.keep(message.of_agent(), now))
+        messages.into_iter().try_for_each(|message| self.append_message(message.of_agent(), now))
     }
 
     /// Separates this attempt from an earlier one, once.
@@ -340,10 +349,13 @@ impl Tailer {
         if !std::mem::take(&mut self.unmarked) {
             return Ok(());
         }
-        self.keep(OutputMessage::attempt(self.files.attempt, self.files.before.as_deref()), now)
+        self.append_message(
+            OutputMessage::attempt(self.files.attempt, self.files.previous_ending.as_deref()),
+            now,
+        )
     }
 
-    fn keep(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
+    fn append_message(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
         self.mark(now)?;
         let message = message.stamped(now);
         self.batch.text.extend_from_slice(message.to_line(MAX_LINE_BYTES)?.as_bytes());

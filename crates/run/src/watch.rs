@@ -31,7 +31,7 @@ type Folders = HashMap<PathBuf, Arc<Notify>>;
 
 /// One watched folder, until this is dropped.
 #[derive(Debug)]
-pub struct Wake {
+pub struct FolderWatch {
     shared: Arc<Shared>,
     folder: PathBuf,
     changed: Arc<Notify>,
@@ -42,18 +42,18 @@ impl Watch {
     pub fn new() -> Self {
         let folders = Arc::<Mutex<Folders>>::default();
         let known = Arc::clone(&folders);
-        let watcher = notify::recommended_watcher(move |event| wake(&lock(&known), event)).ok();
+        let watcher = notify::recommended_watcher(move |event| notify_changed(&lock(&known), event)).ok();
         Self { shared: Arc::new(Shared { watcher: Mutex::new(watcher), folders }) }
     }
 
     /// Watches a folder from now on. The caller has to read the folder once after this call. A second call for the same
     /// folder replaces the first.
-    pub fn folder(&self, folder: &Path) -> Wake {
+    pub fn folder(&self, folder: &Path) -> FolderWatch {
         let changed = Arc::new(Notify::new());
         lock(&self.shared.folders).insert(folder.to_owned(), Arc::clone(&changed));
         let mut watcher = lock(&self.shared.watcher);
         let registered = watcher.as_mut().map(|watcher| watcher.watch(folder, RecursiveMode::NonRecursive));
-        Wake {
+        FolderWatch {
             shared: Arc::clone(&self.shared),
             folder: folder.to_owned(),
             changed,
@@ -72,7 +72,7 @@ impl Default for Watch {
     }
 }
 
-impl Wake {
+impl FolderWatch {
     /// Waits until the folder has changed since the last call, or until the poll interval has passed.
     pub async fn changed(&self) {
         // The caller reads the folder in both cases.
@@ -80,7 +80,7 @@ impl Wake {
     }
 }
 
-impl Drop for Wake {
+impl Drop for FolderWatch {
     fn drop(&mut self) {
         lock(&self.shared.folders).remove(&self.folder);
         if let Some(watcher) = lock(&self.shared.watcher).as_mut() {
@@ -90,7 +90,7 @@ impl Drop for Wake {
     }
 }
 
-fn wake(folders: &Folders, event: notify::Result<Event>) {
+fn notify_changed(folders: &Folders, event: notify::Result<Event>) {
     match event {
         // Reading also causes events.
         Ok(event) if event.kind.is_access() => {}

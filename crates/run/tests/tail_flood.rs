@@ -21,7 +21,7 @@ fn open(folder: &Path, reader: Reader) -> Tailer {
         jsonl: folder.join("job.jsonl"),
         index: folder.join("job.index"),
         attempt: 1,
-        before: None,
+        previous_ending: None,
     };
     Tailer::open(files, reader, Redactor::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
 }

@@ -30,7 +30,7 @@ impl Namespace {
     }
 
     /// Returns the outside path of a path inside.
-    pub fn seen(&self, path: &Path) -> PathBuf {
+    pub fn outside_path(&self, path: &Path) -> PathBuf {
         let root = Path::new("/proc").join(self.holder.id().to_string()).join("root");
         root.join(path.strip_prefix("/").unwrap())
     }

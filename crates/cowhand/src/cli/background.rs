@@ -50,7 +50,7 @@ pub(super) fn start(
     let child = spawn(location, &arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
-        interrupt::unless(
+        interrupt::unless_interrupted(
             spinner.during(wait_until_ready(location, child, log_offset)),
             Some(DAEMON_MAY_STILL_START),
         )
@@ -126,7 +126,9 @@ async fn wait_until_ready(
 ) -> Result<DaemonView, Failure> {
     let deadline = Instant::now() + SOCKET_TIMEOUT;
     loop {
-        if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
+        if let Some(status) =
+            child.try_wait().map_err(|error| cannot("cannot wait for the daemon", &error))?
+        {
             return Err(Failure::new(Exit::of_code(status.code()), tail(location, log_offset).trim()));
         }
         match daemon(location).await {
@@ -149,13 +151,14 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<Child, Failur
     let log = log.map_err(|error| {
         cannot(&format!("cannot write the log {}", location.state.log().display()), &error)
     })?;
-    let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
+    let program =
+        std::env::current_exe().map_err(|error| cannot("cannot find the path of this program", &error))?;
     // Otherwise a pipe of the caller's shell would remain open as long as the daemon runs.
-    descriptors::keep_from_children().map_err(|error| cannot("cannot close descriptors", &error))?;
+    descriptors::close_on_exec().map_err(|error| cannot("cannot close descriptors", &error))?;
     Command::new(program)
         .arg("-c")
         .arg(&location.config)
-        .args(["start", "--behind"])
+        .args(["start", "--background"])
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -215,7 +218,7 @@ pub(super) async fn wait_until_stopped(
             Ok(Some(_)) => break,
             Ok(None) if Instant::now() >= deadline => return Ok(false),
             Ok(None) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
-            Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
+            Err(error) => return Err(cannot("cannot check the lock of the state folder", &error)),
         }
     }
     let Some(process) = process else { return Ok(true) };
@@ -224,7 +227,7 @@ pub(super) async fn wait_until_stopped(
             Ok(false) => return Ok(true),
             Ok(true) if Instant::now() >= deadline => return Ok(false),
             Ok(true) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
-            Err(error) => return Err(cannot("cannot look at the daemon's process", &error)),
+            Err(error) => return Err(cannot("cannot check the process of the daemon", &error)),
         }
     }
 }

@@ -50,7 +50,7 @@ impl BulkArgs {
             Some(status) if is_live(status) == is_live(default_statuses[0]) => vec![status],
             Some(status) if is_live(status) => {
                 return Err(Failure::usage(format!(
-                    "a {status} job has not ended; only one that has can be retried"
+                    "a {status} job has not ended; only ended jobs can be retried"
                 )));
             }
             Some(status) => {
@@ -91,7 +91,7 @@ impl BulkArgs {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             let verb = verb.to_lowercase();
             return Err(Failure::usage(format!(
-                "{count} {matches}; give `--yes` to {verb} {them} without a question"
+                "{count} {matches}; give `--yes` to {verb} {them} without confirmation"
             )));
         }
         for job in matching.iter().take(MAX_JOBS_SHOWN) {

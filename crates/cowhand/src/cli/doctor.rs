@@ -84,7 +84,7 @@ async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
         Err(problem) => {
             let findings = doctor::examine(subject).await;
             let unanswered = Err(format!(
-                "it could not be asked what it sees, so this is what is seen here: {}",
+                "the daemon could not make the checks, so these are the checks of this process: {}",
                 problem.message
             ));
             std::iter::once(Finding::of("daemon's environment", unanswered)).chain(findings).collect()
@@ -129,7 +129,8 @@ fn disk_use(state: &StateFolder) -> Finding {
     let large = measured.as_ref().is_ok_and(|(bytes, files)| is_large(*bytes, *files));
     let detail = measured.map(|(bytes, files)| {
         let used = format!("{} in the state folder, {files} files of jobs", in_words(bytes));
-        let help = "; set `retention` in the config, and see what can go with `cowhand prune --dry-run`";
+        let help =
+            "; set `retention` in the config, and `cowhand prune --dry-run` lists what would be removed";
         if large { used + help } else { used }
     });
     Finding { warning: large, ..Finding::of("disk use", detail) }
@@ -165,16 +166,16 @@ async fn store(
     }
     if configured.is_some_and(|address| !is_postgres(address)) {
         return Err(
-            "not looked at, since `store` in the config is no address of a PostgreSQL server".to_owned()
+            "not checked, because `store` in the config is not the address of a PostgreSQL server".to_owned()
         );
     }
     let database = state.database();
-    state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;
+    state.check().map_err(|_| "not checked, because the state folder is refused".to_owned())?;
     if configured.is_none() && !database.exists() {
         if let Some(gone) = location.store_gone() {
             return Err(gone.to_string());
         }
-        return Ok("not there yet; the first start makes it".to_owned());
+        return Ok("does not exist yet; the first start creates it".to_owned());
     }
     let file = database.display().to_string();
     let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
@@ -187,7 +188,7 @@ async fn store(
     store.close().await;
     // The address of a server may contain a password.
     let name = if configured.is_some() { "the configured server" } else { &file };
-    Ok(format!("{name} answers all {} kinds of question, and what it holds can be read", checked?))
+    Ok(format!("{name}: all {} statements work, and its data can be read", checked?))
 }
 
 fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<String, String> {
@@ -199,10 +200,10 @@ fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<Strin
         }
         // This check creates no file.
         Ok(None) if state.is_locked() => {
-            Err("one holds the state folder but does not answer; its log may say why".to_owned())
+            Err("a daemon has locked the state folder but does not answer; see its log".to_owned())
         }
         Ok(None) if location.store_gone().is_some() => {
-            Ok("not running, and cannot start; `store` above says why".to_owned())
+            Ok("not running, and cannot start; see `store` above".to_owned())
         }
         Ok(None) => Ok(format!("not running; {}", location.how_to_start())),
         Err(problem) if problem.code == Code::StoreUnavailable => {
@@ -217,14 +218,14 @@ fn clock(now: Timestamp) -> Result<String, String> {
     let zone = jiff::tz::TimeZone::system();
     let local = now.to_zoned(zone.clone());
     if local.year() < 2026 {
-        return Err(format!("{local:.0} lies in the past; set the clock"));
+        return Err(format!("the clock shows {local:.0}, which is in the past; set the clock"));
     }
     let local = local.strftime("%Y-%m-%d %H:%M:%S");
     let tz_variable = std::env::var("TZ").ok().filter(|tz_variable| !tz_variable.is_empty());
     match (zone.iana_name().filter(|_| !zone.is_unknown()), tz_variable) {
         (Some(name), _) => Ok(format!("{local}, zone {name}")),
         (None, Some(tz_variable)) if zone.is_unknown() => Err(format!(
-            "TZ is {tz_variable:?}, which is no time zone that is known here, so cron uses UTC; set it to a name such as Europe/Berlin"
+            "TZ is {tz_variable:?}, which is not a known time zone, so cron uses UTC; set it to a name such as Europe/Berlin"
         )),
         (None, Some(tz_variable)) => Ok(format!("{local}, zone {tz_variable}")),
         (None, None) => Ok(format!("{local}, no zone is set, so cron uses UTC")),

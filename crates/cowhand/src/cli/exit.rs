@@ -57,7 +57,7 @@ impl Failure {
     }
 
     /// Appends a line to the message.
-    pub(super) fn and(mut self, more: &str) -> Self {
+    pub(super) fn with_line(mut self, more: &str) -> Self {
         self.message =
             Some(self.message.map_or_else(|| more.to_owned(), |message| format!("{message}\n{more}")));
         self
@@ -68,12 +68,12 @@ impl Failure {
         self.message.unwrap_or_default()
     }
 
-    pub(super) fn is_of(&self, exit: Exit) -> bool {
+    pub(super) fn has_exit(&self, exit: Exit) -> bool {
         self.exit == exit
     }
 
     pub(super) fn was_interrupted(&self) -> bool {
-        self.is_of(Exit::Interrupted)
+        self.has_exit(Exit::Interrupted)
     }
 
     pub(super) fn usage(message: impl Into<String>) -> Self {

@@ -130,7 +130,7 @@ impl Absence {
             return Err(problem.into());
         }
         if self.begins_with(&problem) {
-            print::note("the daemon is away; waiting for the next one");
+            print::note("the daemon does not answer; waiting for it");
             self.notified = true;
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() > MAX_DAEMON_ABSENCE {
@@ -145,8 +145,8 @@ fn given_up(location: &FleetLocation, problem: ApiProblem) -> Failure {
     if problem.code != Code::NoDaemon {
         return problem.into();
     }
-    let what = if Client::daemon_has_stopped(&location.state) { "was stopped" } else { "is gone" };
+    let what = if Client::daemon_has_stopped(&location.state) { "was stopped" } else { "does not run" };
     let (waited, advice) = (MAX_DAEMON_ABSENCE.as_secs(), location.how_to_start());
-    let message = format!("the daemon {what}, and none came back for {waited}s; {advice}");
+    let message = format!("the daemon {what}, and no daemon answered for {waited}s; {advice}");
     Failure::new(Exit::NoDaemon, message)
 }

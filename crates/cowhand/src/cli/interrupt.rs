@@ -4,7 +4,7 @@ use super::{Exit, Failure, print};
 
 /// Returns the result of the work. If the user interrupts it, prints `note`, which states what continues to run, and
 /// fails.
-pub(super) async fn unless<T>(
+pub(super) async fn unless_interrupted<T>(
     work: impl Future<Output = Result<T, Failure>>,
     note: Option<&str>,
 ) -> Result<T, Failure> {

@@ -117,12 +117,12 @@ pub(super) async fn wait_for_end(
             never = note_waits(client, id, &spinner) => match never {},
         }
     });
-    let ended = interrupt::unless(spinner.during(end), Some(interrupt_note)).await;
+    let ended = interrupt::unless_interrupted(spinner.during(end), Some(interrupt_note)).await;
     ended.map_err(|failure| {
-        if !failure.is_of(Exit::NoDaemon) {
+        if !failure.has_exit(Exit::NoDaemon) {
             return failure;
         }
-        failure.and(&format!(
+        failure.with_line(&format!(
             "{id} may still run; when a daemon runs, `cowhand logs -f {id}` follows it and `cowhand job {id}` shows how it ended"
         ))
     })
@@ -143,7 +143,7 @@ async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> I
         if last_message.replace(waits.message.clone()).as_ref() != Some(&waits.message) {
             spinner.suspend_for(|| {
                 print_wait(&waits);
-                Ends::WithALine
+                Ends::AtLineStart
             });
         }
     }
@@ -151,7 +151,7 @@ async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> I
 
 fn print_wait(waits: &Waits) {
     let until = waits.ends().map(|until| format!(", until {until:.0}")).unwrap_or_default();
-    print::note(format!("it waits{until}: {}", waits.message));
+    print::note(format!("the job waits{until}: {}", waits.message));
 }
 
 /// Prints a job that was just created. With `wait`, a job that did not complete is reported by an exit code.
@@ -172,7 +172,7 @@ pub(super) async fn print_created(
     if wait {
         let id = &job.id;
         let interrupt_note = format!(
-            "{id} stays, pending or running; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it"
+            "{id} continues, pending or running; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it"
         );
         job = wait_for_end(client, id, &interrupt_note).await?;
     }
@@ -209,7 +209,7 @@ pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Time
     format!("{}{by}{retry}{}", summary_line(&view.job), why_pending(view, is_alone, now))
 }
 
-/// Formats why a pending job waits: `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m
+/// Formats why a pending job waits: `: attempt 1 failed and will be retried: exit code 3; attempt 2 starts in 5m
 /// (…)`. Empty if the job does not wait.
 fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let Some(waits) = view.waits.as_ref().filter(|_| view.job.status == JobStatus::Pending) else {
@@ -290,7 +290,7 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, is_alone: bool,
 fn work_item(view: &JobView) {
     let Some(item) = &view.job.work_item else { return };
     let reported =
-        view.source_told.as_ref().map(|report| format!("; {}", print::one_line(&report.sentence(), 300)));
+        view.source_report.as_ref().map(|report| format!("; {}", print::one_line(&report.sentence(), 300)));
     row(
         "work item",
         &format!("{}  {}{}", item.id, print::one_line(&item.title, 100), reported.unwrap_or_default()),
@@ -318,15 +318,15 @@ fn asks(asks: &[Ask], now: Timestamp) {
                 AskState::Open => {
                     let until = duration::from_now(now, ask.expires_at);
                     let shows = advice::command(&format!("asks {id}"));
-                    format!("{what}: no answer yet, which means no {until}; `{shows}` shows it")
+                    format!("{what}: no answer yet; without one it is denied {until}; `{shows}` shows it")
                 }
                 AskState::Allowed(answer) => format!("{what}: allowed{}", by(answer)),
                 AskState::Denied(answer) => format!("{what}: denied{}", by(answer)),
                 AskState::Answered(answer) => format!("{what}: answered{}", by(answer)),
                 AskState::Expired { answered_at } => {
-                    format!("{what}: nobody answered in time ({})", duration::from_now(now, *answered_at))
+                    format!("{what}: no person answered in time ({})", duration::from_now(now, *answered_at))
                 }
-                AskState::Ended { .. } => format!("{what}: its attempt ended before anybody answered"),
+                AskState::Ended { .. } => format!("{what}: its attempt ended before an answer"),
             },
         );
     }

@@ -63,7 +63,7 @@ impl FleetLocation {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let (running, found) = (name(&running)?, name(&self.config)?);
         (running != found && self.state.is_locked()).then(|| {
-            format!("the daemon here runs {running} and not {found}; `cowhand restart` makes it take {found}")
+            format!("the daemon here runs {running} and not {found}; `cowhand restart` makes it use {found}")
         })
     }
 
@@ -120,7 +120,7 @@ impl FleetLocation {
 
     /// Replaces the advice to start a daemon if the start would be refused.
     fn with_working_advice(&self, failure: Failure) -> Failure {
-        if !failure.is_of(Exit::NoDaemon) || self.state.is_locked() {
+        if !failure.has_exit(Exit::NoDaemon) || self.state.is_locked() {
             return failure;
         }
         let Some(instead) = self.instead_of_start() else { return failure };
@@ -171,7 +171,7 @@ impl FleetLocation {
     pub(super) async fn open_store(&self) -> Result<Connection<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
-            print::note("the config has mistakes; `cowhand config check` shows them");
+            print::note("the config has errors; `cowhand config check` shows them");
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
@@ -218,7 +218,7 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
         // The value may contain a password, so the message does not show it.
         Some(_) => Err(Failure::new(
             Exit::Config,
-            "`store` in the config is no address of a PostgreSQL server (`postgres://…`); `cowhand config check` shows where",
+            "`store` in the config is not the address of a PostgreSQL server (`postgres://…`); `cowhand config check` shows where",
         )),
         None => Ok(()),
     }

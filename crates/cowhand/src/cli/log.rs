@@ -143,7 +143,7 @@ impl Count {
     /// Writes the line with the time of its last repetition: the cause may have ended since then.
     fn write(&self) {
         let Self { level, text, times: repeated, last_at } = self;
-        let message = format!("again until {last_at:.0}: {text}");
+        let message = format!("repeated until {last_at:.0}: {text}");
         if *level == Level::ERROR {
             error!(target: REPEATED_TARGET, repeated, "{message}");
         } else {

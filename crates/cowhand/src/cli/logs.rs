@@ -49,17 +49,19 @@ impl LogsArgs {
                     } else if prints_parts {
                         let part = followed.add(line);
                         print::part(&part);
-                        return if followed.is_in_a_line() { Ends::InALine } else { Ends::WithALine };
+                        return if followed.is_in_a_line() { Ends::InsideLine } else { Ends::AtLineStart };
                     } else if let Some(text) = readable(line) {
                         print::line(text);
                     }
-                    Ends::WithALine
+                    Ends::AtLineStart
                 });
             };
             let interrupt_note =
-                format!("{id} goes on; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
-            let output =
-                interrupt::unless(follow_output(client, &id, self.follow, show), Some(&interrupt_note));
+                format!("{id} continues; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
+            let output = interrupt::unless_interrupted(
+                follow_output(client, &id, self.follow, show),
+                Some(&interrupt_note),
+            );
             if self.follow {
                 spinner.during(output).await?;
             } else {
@@ -100,8 +102,9 @@ impl LogsArgs {
                             client.get::<JobRecord>(&format!("jobs/{name}")).await.map_err(|no_job| {
                                 // A word without a digit is more likely a wrong name than a job id, unless it is the id
                                 // of a removed job.
-                                let is_gone = no_job.message.contains(" is gone: ");
-                                if is_gone || of.contains(|letter: char| letter.is_ascii_digit()) {
+                                if no_job.is_removed_job()
+                                    || of.contains(|letter: char| letter.is_ascii_digit())
+                                {
                                     no_job
                                 } else {
                                     problem
@@ -116,8 +119,8 @@ impl LogsArgs {
         };
         let no_jobs = || {
             let message = match &self.of {
-                Some(agent) => format!("{agent} has no jobs yet; `cowhand trigger {agent}` makes one"),
-                None => "no job has been made yet; `cowhand trigger AGENT` makes one".to_owned(),
+                Some(agent) => format!("{agent} has no jobs yet; `cowhand trigger {agent}` creates one"),
+                None => "there are no jobs yet; `cowhand trigger AGENT` creates one".to_owned(),
             };
             Failure::new(Exit::Refused, message)
         };

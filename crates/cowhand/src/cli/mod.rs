@@ -161,12 +161,12 @@ pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
         Some(HiddenVerb::Keep(folder)) => return keeper::keep(&folder),
         Some(HiddenVerb::Mind(argv)) => return minder::mind(&argv),
-        Some(HiddenVerb::Acp(orders)) => {
-            return acp::run(&orders, |tool_use| Box::pin(mcp_server::may_use(tool_use)));
+        Some(HiddenVerb::Acp(instructions)) => {
+            return acp::run(&instructions, |tool_use| Box::pin(mcp_server::may_use(tool_use)));
         }
         Some(HiddenVerb::Confine(folder)) => return confine::confine(&folder),
         Some(HiddenVerb::Contain(folder)) => return contain::contain(&folder),
-        Some(HiddenVerb::Sandboxed(argv)) => return forward::enclosed(&argv),
+        Some(HiddenVerb::Enclosed(argv)) => return forward::run_enclosed(&argv),
         Some(HiddenVerb::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
@@ -235,7 +235,7 @@ enum HiddenVerb {
     /// `cowhand contain FOLDER`: represents the agent of that attempt, which runs in a container.
     Contain(PathBuf),
     /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
-    Sandboxed(Vec<OsString>),
+    Enclosed(Vec<OsString>),
     /// `cowhand forward`: forwards connections of an enclosed agent to the proxy outside the sandbox.
     Forward { alone: bool },
 }
@@ -245,10 +245,10 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVe
     match (verb.to_str()?, rest.as_slice()) {
         ("keeper", [folder]) => Some(HiddenVerb::Keep(folder.into())),
         (minder::MINDER_VERB, [_, ..]) => Some(HiddenVerb::Mind(rest)),
-        ("acp", [orders]) => Some(HiddenVerb::Acp(orders.into())),
+        ("acp", [instructions]) => Some(HiddenVerb::Acp(instructions.into())),
         ("confine", [folder]) => Some(HiddenVerb::Confine(folder.into())),
         ("contain", [folder]) => Some(HiddenVerb::Contain(folder.into())),
-        ("enclosed", [_, _, ..]) => Some(HiddenVerb::Sandboxed(rest)),
+        ("enclosed", [_, _, ..]) => Some(HiddenVerb::Enclosed(rest)),
         ("forward", []) => Some(HiddenVerb::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(HiddenVerb::Forward { alone: true }),
         _ => None,

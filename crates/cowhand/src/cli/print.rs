@@ -131,7 +131,7 @@ fn end(error: &io::Error) {
         std::process::exit(0);
     }
     let done = DONE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let done = done.map(|done| format!("; this was done all the same: {done}")).unwrap_or_default();
+    let done = done.map(|done| format!("; this change was made: {done}")).unwrap_or_default();
     stderr(&with_config_option(&format!("error: cannot write to standard output: {error}{done}")));
     std::process::exit(super::Exit::CannotRunHere as i32);
 }

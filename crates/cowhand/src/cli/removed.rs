@@ -7,7 +7,9 @@ use serde_json::json;
 
 use super::location::Connection;
 use super::{Failure, jobs, print};
-use cowhand_web::api::{ApiProblem, Code, Page, StatusView, left_schedule_sentence, left_sentence, segment};
+use cowhand_web::api::{
+    ApiProblem, Code, Page, StatusView, removed_agent_sentence, removed_schedule_sentence, segment,
+};
 
 /// Largest number of jobs shown, the newest first.
 const MAX_JOBS_SHOWN: u32 = 10;
@@ -49,8 +51,8 @@ pub(super) async fn show(
     let is_in_config = status.agents.iter().any(|view| view.name == *agent);
     let sentence = match (gone_schedule, schedule) {
         (Some(gone), _) => gone.sentence(),
-        (None, Some(schedule)) if is_in_config => left_schedule_sentence(agent, schedule.as_str()),
-        _ => left_sentence(agent, gone),
+        (None, Some(schedule)) if is_in_config => removed_schedule_sentence(agent, schedule.as_str()),
+        _ => removed_agent_sentence(agent, gone),
     };
     print::prose(&format!("{}: {sentence}.", print::styled("not in the config", print::ODD)), 2);
     if !jobs.is_empty() {

@@ -23,7 +23,7 @@ pub(super) async fn check(location: &FleetLocation, listen: &ListenArgs) -> Resu
     // Another command may have stopped the daemon meanwhile.
     match Client::of_daemon(&location.state).await {
         Ok(None) => Err(failure),
-        _ => Err(failure.and("Nothing was stopped: the daemon continues to run.")),
+        _ => Err(failure.with_line("Nothing was stopped: the daemon continues to run.")),
     }
 }
 

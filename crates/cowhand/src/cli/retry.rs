@@ -82,7 +82,7 @@ impl RetryArgs {
         if self.wait {
             for job in &mut created {
                 let interrupt_note =
-                    format!("the new jobs run on; `cowhand jobs` lists them, {} among them", job.id);
+                    format!("the new jobs continue, {} among them; `cowhand jobs` lists them", job.id);
                 *job = job::wait_for_end(client, &job.id, &interrupt_note).await?;
                 if !self.json {
                     job::print(job, false);

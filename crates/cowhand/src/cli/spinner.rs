@@ -49,7 +49,7 @@ impl Spinner {
             draw("");
         }
         let ends = write();
-        self.line_open.set(matches!(ends, Ends::InALine));
+        self.line_open.set(matches!(ends, Ends::InsideLine));
         self.last_output.set(Some(Instant::now()));
     }
 
@@ -96,9 +96,9 @@ impl Drop for Erased<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ends {
     /// At the start of a line.
-    WithALine,
+    AtLineStart,
     /// Inside a line, which the spinner must not erase.
-    InALine,
+    InsideLine,
 }
 
 /// Checks whether standard error is a terminal on which a line can be rewritten.

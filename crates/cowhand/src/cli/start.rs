@@ -48,13 +48,13 @@ pub(super) struct StartArgs {
     json: bool,
     /// Mark this process as the background daemon; set by cowhand, not by a person
     #[arg(long, hide = true)]
-    behind: bool,
+    background: bool,
 }
 
 impl StartArgs {
     /// Checks whether this process is the background daemon.
     pub(super) const fn is_background(&self) -> bool {
-        self.behind
+        self.background
     }
 
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
@@ -85,11 +85,12 @@ impl StartArgs {
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
         let location = Self::location(config)?;
-        if self.behind {
+        if self.background {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
-            rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
+            rustix::process::setsid().map_err(|error| cannot("cannot create a session", &error.into()))?;
         }
-        let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
+        let program = std::env::current_exe()
+            .map_err(|error| cannot("cannot find the path of this program", &error))?;
         let files = ConfigWatch::new(&location.config);
         let start_options = StartOptions { config: Some(location.config.clone()), ..self.start_options() };
         let server = self.listen.server(&location.config);
@@ -130,9 +131,7 @@ async fn serve(
     let url = listener.as_ref().map(HttpListener::url);
     let fleet = Arc::new(Fleet::start(options).await?);
     if let Err(error) = start_options.write(fleet.state_folder()) {
-        warn!(
-            "how this daemon was started is not written down, so `cowhand restart` will not know it: {error}"
-        );
+        warn!("cannot store the options of this start, so `cowhand restart` will not use them: {error}");
     }
     let api = Api::of_fleet(Arc::clone(&fleet)).at(url.clone());
     let socket = Socket::open(api.clone());
@@ -143,7 +142,7 @@ async fn serve(
     let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
     // An error is only logged, because the daemon does not need a reader of its output.
     if let Err(error) = super::print::try_line(background::ready_line(url.as_deref())) {
-        warn!("the daemon is ready, and runs without standard output, which cannot be written: {error}");
+        warn!("the daemon is ready, but standard output cannot be written: {error}");
     }
     if let Some(link) = link.transpose()? {
         background::print_link(&link);
@@ -197,7 +196,7 @@ async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, F
 
 async fn reload(fleet: &Fleet) {
     if let Err(error) = fleet.reload().await {
-        error!("the config is not taken, and the old one stays: {error}");
+        error!("the config was refused, and the previous config stays in use: {error}");
     }
 }
 

@@ -40,8 +40,8 @@ impl StartOptions {
         let unknown = |why: &dyn Display| {
             let first = if state.is_locked() { "`cowhand stop --keep-agents`, then " } else { "" };
             let message = format!(
-                "how the daemon was started is not known, since {} cannot be read: {why}; run {first}`cowhand start -d` with \
-                 the options that it is to have (`--no-server` or `--listen`, `--stop-timeout`, `--log-format`)",
+                "cannot read the options of the last start from {}: {why}; run {first}`cowhand start -d` with the options \
+                 that it needs (`--no-server` or `--listen`, `--stop-timeout`, `--log-format`)",
                 file.display()
             );
             Failure::new(Exit::CannotRunHere, message)

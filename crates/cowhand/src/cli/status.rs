@@ -18,7 +18,7 @@ use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_web::api::{
     AgentView, Code, DaemonView, JobView, ListedJob, Page, RemovedAgent, RemovedSchedule, StatusView, Waits,
-    left_sentence,
+    removed_agent_sentence,
 };
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl StatusArgs {
         location::ask(config, async |client| {
             let mut status: StatusView = match client.get("status").await {
                 Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
-                    print::prose("daemon: running; nothing is accepted", 2);
+                    print::prose("daemon: running; no new work is accepted", 2);
                     return Err(problem.into());
                 }
                 answer => answer?,
@@ -65,7 +65,7 @@ impl StatusArgs {
                 let refused =
                     format!("the config on disk was refused {at}, and the previous config stays in use");
                 let refused = print::styled(refused, print::BAD);
-                print::prose(&format!("{refused}; `cowhand config check` shows its mistakes"), 2);
+                print::prose(&format!("{refused}; `cowhand config check` shows its errors"), 2);
             }
             for parked in &status.parked {
                 let (name, until) = (&parked.provider, duration::until(now, parked.until));
@@ -119,7 +119,7 @@ impl StatusArgs {
 pub(super) fn print_store_problem(problem: Option<&str>) {
     let Some(problem) = problem else { return };
     let problem = print::one_line(problem, 1_000);
-    print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
+    print::prose(&format!("{}: {problem}", print::styled("no new work is accepted", print::BAD)), 2);
 }
 
 /// Formats the number of asks that wait for an answer.
@@ -129,7 +129,7 @@ fn asks_line(asks: usize) -> Option<String> {
         1 => "an agent waits for an answer".to_owned(),
         more => format!("agents wait for {more} answers"),
     };
-    Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
+    Some(format!("{}; `cowhand asks` lists the open asks", print::styled(&who, print::ODD)))
 }
 
 /// Formats the schedules that are on and do not run. They are paused by a breaker, over a budget (each budget once),
@@ -157,7 +157,7 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
             }
             (status, _, Some(error)) if view.preparing => {
                 let is_off = status == ScheduleStatus::Disabled;
-                let what = print::styled(if is_off { "turned off" } else { "held up" }, print::ODD);
+                let what = print::styled(if is_off { "turned off" } else { "not prepared" }, print::ODD);
                 let firing = if is_off { "a firing that it accepted cannot be prepared: " } else { "" };
                 format!("{what}: {name}: {firing}{}", print::one_line(error, 300))
             }
@@ -190,7 +190,7 @@ pub(super) fn given_up_line(item: &GivenUpItem) -> String {
 
 /// Formats the number of files that are not work items.
 pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
-    format!("{}: {}", print::styled("not taken", print::ODD), print::one_line(&skipped.sentence(), 600))
+    format!("{}: {}", print::styled("skipped", print::ODD), print::one_line(&skipped.sentence(), 600))
 }
 
 /// Formats a result that its source has not received yet.
@@ -199,17 +199,17 @@ fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     let since =
         item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
-    let how = match holder.strip_suffix(&format!("@{id}")) {
-        Some(person) => format!("what {person} did with {id}"),
-        None => format!("how {holder} ended with {id}"),
+    let result = match holder.strip_suffix(&format!("@{id}")) {
+        Some(person) => format!("the change of {id} by {person}"),
+        None => format!("the result of {holder} for {id}"),
     };
-    format!("{what}: {queue} does not know yet {how}{since}; it is tried again: {why}")
+    format!("{what}: {queue} has not received {result} yet{since}; cowhand tries again: {why}")
 }
 
 /// Formats the jobs of a removed agent that wait or still run.
 fn gone_agent_line(gone: &RemovedAgent) -> String {
     let what = print::styled("not in the config", print::ODD);
-    format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
+    format!("{what}: {}", removed_agent_sentence(&gone.agent, Some(gone)))
 }
 
 /// Formats the jobs and firings that wait for a removed schedule of an agent that is in the config.

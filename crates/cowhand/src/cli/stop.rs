@@ -97,11 +97,11 @@ impl Stopped {
     fn in_words(&self) -> String {
         let (Some(cancelled), Some(running)) = (&self.cancelled, self.running) else {
             let why = self.problem.as_deref().unwrap_or_default();
-            return format!("stopped; what became of the jobs is not known: {why}");
+            return format!("stopped; the state of the jobs is unknown: {why}");
         };
         if running > 0 {
             let run = if running == 1 { "runs" } else { "run" };
-            return format!("stopped; {} {run} on", jobs(running));
+            return format!("stopped; {} still {run}", jobs(running));
         }
         let mut said = "stopped".to_owned();
         if !self.unsettled.is_empty() {
@@ -127,7 +127,7 @@ async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) 
     if let (true, Some(FleetError::StoreGone { jobs, .. })) = (keep_agents, location.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
-    let node = location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+    let node = location.state.node().map_err(|error| cannot("cannot read the name of this node", &error))?;
     let client = location.open_store().await?;
     let running = running_at(&client, &node).await?;
     if keep_agents {
@@ -203,7 +203,7 @@ pub(super) fn stop(
                 never = show_running_jobs(&client, &spinner), if spinner.is_shown() => match never {},
             }
         };
-        if interrupt::unless(spinner.during(stopped), Some(STILL_STOPPING)).await? {
+        if interrupt::unless_interrupted(spinner.during(stopped), Some(STILL_STOPPING)).await? {
             return Ok(Some(last));
         }
         Err(Failure::new(Exit::Refused, STILL_STOPPING))
@@ -250,7 +250,7 @@ async fn is_answering(client: &Client) -> bool {
 }
 
 const STILL_STOPPING: &str =
-    "the daemon is still stopping; `cowhand stop` once more cancels what runs at once";
+    "the daemon is still stopping; another `cowhand stop` cancels the running jobs immediately";
 
 /// Shows the number of running jobs in the spinner as long as the daemon answers.
 async fn show_running_jobs(client: &Client, spinner: &Spinner) -> Infallible {

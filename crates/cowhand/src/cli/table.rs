@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gives_up_what_matters_least() {
+    fn less_important_text_is_cut_first() {
         let long = "a-very-long-name-of-an-agent-in-the-north";
         let rows = [
             [
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_does_without_columns_and_not_without_ids() {
-        let head = ["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"];
+        let head = ["JOB", "AGENT", "SCHEDULE", "STATUS", "CREATED", "TOOK", "OUTCOME"];
         for (schedule, terminal, expected) in [
             ("every-weekday-morning", 40, "abc123  backend-re…-the-north  completed"),
             ("every-weekday-morning", 50, "abc123  backend-r…the-north  completed  It is don…"),
@@ -283,7 +283,7 @@ mod tests {
                 "abc123  backend…e-north  every-w…morning  completed  13s ago  1m 2s  It is done…",
             ),
         ] {
-            let mut table = Table::new(&head).optional_columns(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+            let mut table = Table::new(&head).optional_columns(&["TOOK", "SCHEDULE", "CREATED", "OUTCOME"]);
             let agent = "backend-reviewer-for-the-north";
             let outcome = "It is done, and here is all that was done on the way.";
             let row = ["job-2026-01-01-abc123", agent, schedule, "completed", "13s ago", "1m 2s", outcome];

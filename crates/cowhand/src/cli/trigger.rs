@@ -104,8 +104,8 @@ fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
     let (agent_word, schedule_word) = (shell_word(agent.as_str()), shell_word(schedule.as_str()));
     let name = shell_word(&format!("{agent}/{schedule}"));
     format!(
-        "`cowhand why {name}` shows it, `cowhand cancel --agent {agent_word} --schedule {schedule_word}` cancels what \
-         waits or runs there"
+        "`cowhand why {name}` shows it, `cowhand cancel --agent {agent_word} --schedule {schedule_word}` cancels \
+         the jobs and firings of this schedule"
     )
 }
 
@@ -135,8 +135,8 @@ async fn create_job(
             accepted = accepted_firing(client, &name, key), if !wait => Ok(Created::Firing(accepted)),
         }
     };
-    let note = format!("an accepted firing of {}/{} stays; {advice}", name.agent, name.schedule);
-    interrupt::unless(created, Some(&note)).await
+    let note = format!("an accepted firing of {}/{} is kept; {advice}", name.agent, name.schedule);
+    interrupt::unless_interrupted(created, Some(&note)).await
 }
 
 /// Waits for a while, and then returns the firing if it is accepted and has no job.
@@ -170,7 +170,7 @@ async fn note_preparation(client: &Connection<'_>, name: &ScheduleFullName) -> I
         let Ok(view) = client.get::<ScheduleView>(&name.address()).await else { continue };
         let Some(waits) = awaited(&view) else { continue };
         if last_message.as_ref() != Some(&waits) {
-            print::note(format!("it waits: {waits}"));
+            print::note(format!("the schedule waits: {waits}"));
             last_message = Some(waits);
         }
     }

@@ -256,7 +256,7 @@ fn describe_state(
         ));
     }
     if let Some(failed) = &view.failed_attempt {
-        lines.push(format!("A job waits for that: {}", with_full_stop(&print::one_line(failed, 400))));
+        lines.push(format!("A job waits for a retry: {}", with_full_stop(&print::one_line(failed, 400))));
     }
     if let Some(at) = view.last_run_at {
         lines.push(format!(
@@ -285,8 +285,8 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
                 format!("{name} is turned off by `enabled: false` in {file}; change it there to turn it on.")
             }
             None if view.over => format!(
-                "{name} is turned off, and has finished: its `end_at` has passed. A later `end_at` in its file, and \
-                 `cowhand schedule enable {name}` after that, let it go on."
+                "{name} is turned off, and has finished: its `end_at` has passed. To continue it, set a later `end_at` \
+                 in its file, and then run `cowhand schedule enable {name}`."
             ),
             None => format!("{name} is turned off; `cowhand schedule enable {name}` turns it on."),
         },
@@ -358,7 +358,7 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
             Some(format!("It is not due: it fires next {} ({at:.0}).", duration::until(now, at)))
         }
         (Some(SkipReason::NotDue), None) => Some(
-            "Its calendar (`active_hours`, `exclude_dates`, `end_at`) leaves no time at which it fires."
+            "Its calendar (`active_hours`, `exclude_dates`, `end_at`) has no time at which it can fire."
                 .to_owned(),
         ),
         (Some(SkipReason::UnsupportedType), _) => {
@@ -381,7 +381,7 @@ fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
         view.preparing_since.map(|at| format!(" {}", duration::from_now(now, at))).unwrap_or_default();
     let preparer = view.preparing_by.as_deref().map(|preparer| print::one_line(preparer, 300));
     let detail = match preparer {
-        Some(preparer) if is_alone => format!(": {preparer} is asked then"),
+        Some(preparer) if is_alone => format!("; it then waits for the answer of {preparer}"),
         Some(preparer) => format!(": it waits for the answer of {preparer}"),
         // The command or source that prepares the firing was removed from the config meanwhile.
         None => String::new(),

@@ -179,7 +179,7 @@ impl WorkItemArgs {
         let view: ItemView =
             location::ask(config, async |client| Ok(client.post(&address, request).await?))?;
         let done = match &view {
-            view if view.forgotten => "forgotten, as its source does not have it any more",
+            view if view.forgotten => "removed, because its source does not have it any more",
             view if view.was_available => "is available already",
             _ => done,
         };
@@ -207,9 +207,9 @@ impl WorkListArgs {
     fn no_items_message(&self, queues: &[String]) -> String {
         match (queues.is_empty(), &self.agent) {
             (true, Some(agent)) => format!("{agent} has no `work_source`, so there is no work for it"),
-            (true, None) => "no agent has a `work_source`, which would name where work comes from".to_owned(),
+            (true, None) => "no agent has a `work_source`; docs/work-sources.md describes it".to_owned(),
             (false, _) if !self.labels.is_empty() || !self.priority.is_empty() => {
-                format!("no item of {} is like that", queues.join(", "))
+                format!("no item of {} matches the filter", queues.join(", "))
             }
             (false, _) => format!("no work is available in {}", queues.join(", ")),
         }
@@ -268,7 +268,7 @@ impl WorkListArgs {
 fn given_up_line(view: &ItemView) -> Option<String> {
     let (why, id) = (view.given_up.as_ref()?, &view.item.id);
     let (named, condition) = (view.named(), why.condition());
-    Some(format!("{id} {}; `cowhand work retry {named}` has it tried again{condition}", given_up(why)))
+    Some(format!("{id} {}; `cowhand work retry {named}` retries it{condition}", given_up(why)))
 }
 
 fn given_up(why: &GivenUp) -> String {

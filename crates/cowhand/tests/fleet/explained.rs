@@ -56,7 +56,7 @@ fn a_schedule_that_is_off_says_what_becomes_of_its_work() {
     let second = made();
     assert_eq!(scene.run(&["schedule", "disable", "a/s"]).code, Some(0));
     let advice = "1 waiting job of it will start all the same; `cowhand cancel --agent a --schedule s --status pending` \
-                  cancels what waits";
+                  cancels the waiting jobs and firings";
     for verb in [&["why", "a/s"][..], &["why", "a"]] {
         let said = words(verb);
         assert!(said.contains("a/s is turned off") && said.contains(advice), "{verb:?}: {said}");
@@ -73,11 +73,13 @@ fn a_schedule_that_is_off_says_what_becomes_of_its_work() {
         (&"cancelled".into(), &"running".into())
     );
     let _trigger = scene.spawn(&["trigger", "b", "s"]);
-    wait_until("its firing to be held up", || words(&["status"]).contains("held up: b/s: ").then_some(()));
+    wait_until("its firing to be held up", || {
+        words(&["status"]).contains("not prepared: b/s: ").then_some(())
+    });
     assert_eq!(scene.run(&["schedule", "disable", "b/s"]).code, Some(0));
     let said = words(&["status"]);
     assert!(said.contains("turned off: b/s: a firing that it accepted cannot be prepared: "), "{said}");
-    assert!(!said.contains("held up"), "{said}");
+    assert!(!said.contains("not prepared"), "{said}");
 }
 
 /// Its jobs waited for the end of the pause, and now wait until it is on again.

@@ -55,7 +55,7 @@ fn an_id_of_several_queues_needs_an_agent() {
         let elsewhere = scene.run(&["work", verb, "files-t1", "--agent", "c"]).stderr;
         assert!(elsewhere.contains("in the queue of c; it is in that of a and in that of b"), "{elsewhere}");
     }
-    let advice = "`cowhand work retry files-t1 --agent b` has it tried again";
+    let advice = "`cowhand work retry files-t1 --agent b` retries it";
     for verb in [&["work", "list"][..], &["status"], &["why", "b/s"]] {
         let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(advice), "{verb:?}: {said}");
@@ -130,7 +130,7 @@ fn an_id_of_two_queues_of_an_agent_needs_a_queue() {
     }
     let listed = scene.run(&["work", "list"]).stdout;
     assert!(listed.contains("QUEUE") && listed.contains(&queue("qa")), "{listed}");
-    let advice = format!("`cowhand work retry files-t1 --queue '{}'` has it tried again", queue("qt"));
+    let advice = format!("`cowhand work retry files-t1 --queue '{}'` retries it", queue("qt"));
     for verb in [&["work", "list"][..], &["status"], &["why", "a/t"]] {
         let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(&advice), "{verb:?}: {said}");

@@ -163,7 +163,7 @@ fn a_stop_says_what_it_does_not_know() {
         } else {
             let said = scene.run(&["stop", "--timeout", "0"]);
             assert_eq!(said.code, Some(0), "{}", said.stderr);
-            let words = "stopped; what became of the jobs is not known: ";
+            let words = "stopped; the state of the jobs is unknown: ";
             assert!(said.stdout.starts_with(words), "{}", said.stdout);
             said.stdout
         };

@@ -93,7 +93,7 @@ fn queues_can_be_narrowed_and_read_in_parts() {
     assert_eq!(seen, ["both", "two", "bug", "one"]);
     assert_eq!(ask("labels=bug,auth&priority=critical,low")["items"].as_array().unwrap().len(), 1);
     for (wrong, word) in [
-        ("priority=urgent", "no priority"),
+        ("priority=urgent", "not a priority"),
         ("cursor=x", "not a cursor"),
         ("limit=0", "1 to 1000"),
         ("label=x", "label"),
@@ -119,7 +119,7 @@ fn an_item_that_a_person_failed_is_listed_before_its_source_knows() {
     };
     assert!(listed().contains(&("files-one".to_owned(), "closing".to_owned())), "{:?}", listed());
     let released = scene.run(&["work", "release", "files-one"]);
-    let expected = "files-one forgotten, as its source does not have it any more: Do one\n";
+    let expected = "files-one removed, because its source does not have it any more: Do one\n";
     assert_eq!(released.stdout, expected, "{}", released.stderr);
     assert_eq!(listed(), [("files-two".to_owned(), "available".to_owned())]);
     assert!(!scene.run(&["status"]).stdout.contains("files-one"));
@@ -285,7 +285,7 @@ fn what_a_person_did_and_could_not_be_told_is_shown() {
     assert_eq!(scene.run(&["work", "complete", "files-one"]).code, Some(0));
     wait_until("that to be delayed", || {
         let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        said.contains("does not know yet what person did with files-one").then_some(())
+        said.contains("has not received the change of files-one by person yet").then_some(())
     });
     let refused = scene.run(&["work", "claim", "files-one"]);
     assert_eq!(refused.code, Some(5), "{}", refused.stdout);
@@ -343,7 +343,8 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(items[0]["given_up"]["reason"], reason.as_str());
     assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "given_up");
     assert_eq!(scene.json(&["why", "worker/poll"])["given_up"], serde_json::json!(told));
-    let advice = "`cowhand work retry files-hard` has it tried again, once `cowhand trigger worker poll` fires its schedule";
+    let advice =
+        "`cowhand work retry files-hard` retries it, once `cowhand trigger worker poll` fires its schedule";
     for verb in [&["work", "list"][..], &["status"], &["status", "worker"], &["why", "worker/poll"]] {
         let said = scene.run(verb).stdout.replace('\n', " ");
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -398,8 +399,7 @@ fn what_was_given_up_of_a_queue_that_no_schedule_takes_is_told() {
     assert_eq!((&told["id"], &told["taken_by"]), (&"files-hard".into(), &serde_json::json!([])));
     assert_eq!(told["agents"], serde_json::json!(["worker"]));
     assert_eq!(scene.json(&["why", "worker"])["given_up"][0]["id"], "files-hard");
-    let advice =
-        "`cowhand work retry files-hard` has it tried again, once a schedule takes from its queue again";
+    let advice = "`cowhand work retry files-hard` retries it, once a schedule takes from its queue again";
     for verb in [&["status"][..], &["status", "worker"], &["why", "worker"]] {
         let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(advice), "{verb:?}: {said}");

@@ -70,7 +70,7 @@ fn landlock_cannot_keep_what_lies_in_the_workspace() {
     let mut scene = agent(&json!({"sandbox": "landlock", "working_directory": "."}));
     scene.write("fleet/agent.sh", "touch ../desk/ran");
     let why = refused(&mut scene);
-    assert!(why.contains("Landlock cannot keep it from the agent"), "{why}");
+    assert!(why.contains("Landlock cannot protect it from the agent"), "{why}");
     assert!(why.contains("cowhand.yaml") || why.contains(".cowhand"), "{why}");
     foreseen(&scene, &why);
     // A separate workspace is elsewhere.
@@ -227,7 +227,7 @@ fn no_agent_is_given_a_socket_of_an_engine() {
             scene.write("docker.sock", "");
             scene.write("podman/podman.sock", "");
             let why = refused(&mut scene);
-            assert!(why.contains("which no agent is given"), "{place}: {why}");
+            assert!(why.contains("which is always hidden from agents"), "{place}: {why}");
         }
     }
 }
@@ -235,10 +235,10 @@ fn no_agent_is_given_a_socket_of_an_engine() {
 #[test]
 fn no_agent_is_given_keys_or_a_home() {
     for (write, word) in [
-        ("~/.ssh", "which no agent is given"),
+        ("~/.ssh", "which is always hidden from agents"),
         ("../home", "the home of this user"),
         ("~/..", "the home of this user"),
-        ("../fleet/.cowhand", "which no agent is given"),
+        ("../fleet/.cowhand", "which is always hidden from agents"),
         ("../nowhere", "cannot be used"),
     ] {
         for kind in ["landlock", "bubblewrap"] {

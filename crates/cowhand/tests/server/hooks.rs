@@ -438,7 +438,7 @@ async fn a_delivery_without_a_job_runs_although_its_schedule_is_turned_off() {
         });
         let said = scene.run(&["why", "worker/asking"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
         let expected = "1 accepted firing of it will start all the same; `cowhand cancel --agent worker --schedule \
-                        asking --status pending` cancels what waits.";
+                        asking --status pending` cancels the waiting jobs and firings.";
         assert!(said.contains("worker/asking is turned off") && said.contains(expected), "{said}");
         std::fs::write(scene.path("cowhand.yaml"), unprepared(!in_file, "true")).unwrap();
         assert_eq!(scene.run(&["reload"]).0, 0);

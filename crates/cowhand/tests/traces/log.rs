@@ -30,7 +30,7 @@ fn each_line_is_an_object() {
     )
     .unwrap();
     scene.run(&["reload"]);
-    scene.until_logged("the config is not taken");
+    scene.until_logged("the config was refused");
     scene.stop();
     let log = scene.log();
     assert!(!log.contains("canary"), "{log}");

@@ -44,7 +44,7 @@ pub struct GivenUpItem {
 }
 
 impl GivenUpItem {
-    /// Returns a sentence with the reason why it was given up, and the command that has it tried again.
+    /// Returns a sentence with the reason why it was given up, and the command that retries it.
     pub fn sentence(&self) -> String {
         let (id, why) = (&self.id, self.given_up.sentence());
         let condition = if self.taken_by.is_empty() {
@@ -53,7 +53,7 @@ impl GivenUpItem {
             self.given_up.condition()
         };
         let named = self.needed.command_words(id);
-        format!("{id} {why}; `cowhand work retry {named}` has it tried again{condition}")
+        format!("{id} {why}; `cowhand work retry {named}` retries it{condition}")
     }
 }
 

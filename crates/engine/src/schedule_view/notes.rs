@@ -212,7 +212,7 @@ fn requeue_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Opt
 /// Explains why the oldest job of the schedule with a failed attempt waits, and until when.
 fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let (job, until) = snapshot.tried_again(schedule.id, now)?;
-    Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
+    Some((until, format!("{}: its last attempt failed and will be retried", job.id)))
 }
 
 /// Explains which of the waiting jobs and accepted firings of a disabled schedule will start and which will not.
@@ -240,7 +240,7 @@ fn waiting_work_note(
         let cancel =
             format!("`cowhand cancel --agent {agent_name} --schedule {schedule_name} --status pending`");
         let counted = counted(free_jobs.len(), free_firings.len());
-        format!("{counted} of it will start all the same; {cancel} cancels what waits")
+        format!("{counted} of it will start all the same; {cancel} cancels the waiting jobs and firings")
     });
     let sentences: Vec<String> = held.into_iter().chain(free).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -267,9 +267,7 @@ fn pending_note(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) ->
     let id = &job.id;
     let sentence = match (job.retry_due(now), job.requeued.sentence()) {
         (Some(since), _) => {
-            format!(
-                "{id}: its last attempt failed; the retry has been due since {since:.0}, and waits: {wait}"
-            )
+            format!("{id}: its last attempt failed{RETRY_DUE} since {since:.0}, and waits: {wait}")
         }
         (None, Some(requeued)) => format!("{id} is pending: {requeued}; {wait}"),
         (None, None) => format!("{id} is pending: {wait}"),
@@ -329,6 +327,9 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
         FiringOutcome::Ran => with_note("its trigger fired"),
     }
 }
+
+/// Part of the note of a schedule that follows the failure of a job whose retry is due.
+pub const RETRY_DUE: &str = "; the retry has been due";
 
 /// Start of the note of a firing that replaces a missed one.
 pub(crate) const MISSED: &str = "its time was missed";

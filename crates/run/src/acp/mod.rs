@@ -38,6 +38,9 @@ const PROTOCOL_VERSION: u64 = 1;
 /// Timeout of every answer except the one to the prompt. Some agents need seconds to start, and more on a busy machine.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// Message of the client about a missing session. The daemon looks for it on stderr and starts a new session.
+pub(crate) const MISSING_SESSION: &str = "the session {id} was not found";
+
 /// A tool use for which an agent requests permission.
 #[derive(Debug)]
 pub struct ToolUse {
@@ -64,8 +67,8 @@ pub fn run(instructions: &Path, ask_fleet: AskFleet) -> ExitCode {
 fn run_instructions(instructions: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(instructions)
         .with_context(|| format!("cannot read {}", instructions.display()))?;
-    let instructions: Instructions = serde_json::from_str(&text)
-        .with_context(|| format!("cannot understand {}", instructions.display()))?;
+    let instructions: Instructions =
+        serde_json::from_str(&text).with_context(|| format!("cannot parse {}", instructions.display()))?;
     let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(conversation::run(instructions, &prompt, ask_fleet))
@@ -73,12 +76,12 @@ fn run_instructions(instructions: &Path, ask_fleet: AskFleet) -> anyhow::Result<
 
 /// Name and version that an agent states.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Introduction {
+pub struct AgentVersion {
     pub name: String,
     pub version: Option<String>,
 }
 
-impl Introduction {
+impl AgentVersion {
     fn of(answer: &Value) -> Self {
         let text = |key: &str| answer.get("agentInfo")?.get(key)?.as_str().map(short);
         Self { name: text("name").unwrap_or_else(|| "the agent".to_owned()), version: text("version") }
@@ -101,10 +104,10 @@ pub enum IntroductionError {
 }
 
 /// Starts an agent only to read its name and version.
-pub async fn introduce(agent: AgentProcess, timeout: Duration) -> Result<Introduction, IntroductionError> {
+pub async fn introduce(agent: AgentProcess, timeout: Duration) -> Result<AgentVersion, IntroductionError> {
     let mut conversation = Conversation::without_output(agent, timeout)?;
     let answer =
         conversation.initialize().await.map_err(|cause| IntroductionError::Answer(cause.to_string()));
     conversation.close().await;
-    answer.map(|answer| Introduction::of(&answer))
+    answer.map(|answer| AgentVersion::of(&answer))
 }

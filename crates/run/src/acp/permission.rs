@@ -92,12 +92,12 @@ impl PermissionJudge {
         let mode = mode.as_str().unwrap_or_default();
         if allowed {
             PermissionVerdict::Allow(format!(
-                "`permission_mode: {mode}` lets it {}",
-                if reads { "look" } else { "do this" }
+                "`permission_mode: {mode}` allows {}",
+                if reads { "reading" } else { "this use" }
             ))
         } else {
             PermissionVerdict::Refuse(format!(
-                "nobody allowed {}: `permission_mode` is {mode}",
+                "no rule allows {}: `permission_mode` is {mode}",
                 tool.display_name()
             ))
         }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_allowed_is_refused() {
+    fn tools_without_permission_are_refused() {
         let shell = json!({"toolCallId": "1", "name": "Bash", "kind": "execute", "title": "git push"});
         let edit = json!({"toolCallId": "1", "kind": "edit", "_meta": {"claudeCode": {"toolName": "Write"}}});
         let read = json!({"toolCallId": "1", "kind": "read", "_meta": {"toolName": "read_file"}});
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_before_counts() {
+    fn earlier_facts_of_a_call_are_kept() {
         let mut permissions = PermissionJudge::new(rules(&json!({"allowed": ["Bash"]})));
         permissions.update_call(&json!({"toolCallId": "7", "name": "Bash", "kind": "execute"}));
         let asked = permissions.update_call(&json!({"toolCallId": "7", "title": "ls", "name": "Read"}));

@@ -20,7 +20,7 @@ const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a conversation failed.
 #[derive(Debug)]
-pub(crate) enum Cause {
+pub(crate) enum ConversationError {
     /// Kind of the error, with a message for people.
     Failed(ErrorKind, String),
     /// The client was asked to stop.
@@ -29,13 +29,13 @@ pub(crate) enum Cause {
     Broken(io::Error),
 }
 
-impl Cause {
+impl ConversationError {
     pub(super) fn reported(message: impl Into<String>) -> Self {
         Self::Failed(ErrorKind::Reported, message.into())
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for ConversationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(_, message) => f.write_str(message),
@@ -45,7 +45,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl From<io::Error> for Cause {
+impl From<io::Error> for ConversationError {
     fn from(error: io::Error) -> Self {
         Self::Broken(error)
     }
@@ -85,11 +85,11 @@ impl AgentProcess {
         Ok(Self { child, group, lines, frame_sender: Some(frame_sender) })
     }
 
-    pub(super) fn send(&self, frame: String) -> Result<(), Cause> {
+    pub(super) fn send(&self, frame: String) -> Result<(), ConversationError> {
         let sent = self.frame_sender.as_ref().map(|frame_sender| frame_sender.try_send(frame));
         match sent {
             Some(Err(mpsc::error::TrySendError::Full(_))) => {
-                Err(Cause::reported("the agent does not read what it is sent"))
+                Err(ConversationError::reported("the agent does not read its stdin"))
             }
             // The agent has ended or is ending; the caller sees its exit status.
             _ => Ok(()),
@@ -98,7 +98,7 @@ impl AgentProcess {
 
     /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends the remaining
     /// processes.
-    pub(super) async fn leave(mut self, timeout: Duration) {
+    pub(super) async fn shut_down(mut self, timeout: Duration) {
         self.frame_sender = None;
         // An agent whose output is not read may not be able to exit.
         let mut lines = self.lines;

@@ -44,11 +44,11 @@ mod tests {
         let of_name =
             "(the name contains a secret and is masked in this text; `cowhand schedule list` shows it)";
         for (text, expected) in [
-            ("`cowhand work retry files-1` has it tried again", None),
+            ("`cowhand work retry files-1` retries it", None),
             ("files-*** failed; `cowhand job job-1` shows it", None),
             (
-                "files-*** failed; `cowhand work retry files-***` has it tried again",
-                Some(format!("files-*** failed; `cowhand work retry ITEM` has it tried again {of_item}")),
+                "files-*** failed; `cowhand work retry files-***` retries it",
+                Some(format!("files-*** failed; `cowhand work retry ITEM` retries it {of_item}")),
             ),
             (
                 "a/*** is off; `cowhand schedule enable a/***` turns it on.",

@@ -112,7 +112,10 @@ mod tests {
         assert!(redactor.redact_view(&mut view));
         let advice = view["message"].as_str().unwrap();
         assert!(advice.starts_with("`cowhand work retry ITEM` tries it again (the id contains"), "{advice}");
-        assert_eq!(view["prompt"], "`cowhand work retry files-***` tries it again", "it is not ours");
+        assert_eq!(
+            view["prompt"], "`cowhand work retry files-***` tries it again",
+            "a prompt is not written by cowhand"
+        );
         assert_eq!(view["why"], json!(["a ***"]));
     }
 }

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_become_one() {
+    fn an_unfinished_token_is_found() {
         for (text, expected) in [
             ("a c", Some(2)),
             ("a cowj", Some(2)),

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_that_go_on() {
+    fn unfinished_escapes() {
         for (text, expected) in [
             ("plain", None),
             (r"a\", Some(1)),

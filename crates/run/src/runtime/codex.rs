@@ -16,7 +16,7 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::json::{Fields, count, object, rest, short_text, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, OutputReader, system};
@@ -124,7 +124,8 @@ impl Codex {
         let kind = text(&fields, "type").unwrap_or_default().to_owned();
         match kind.as_str() {
             "thread.started" => {
-                self.session_id = name(&fields, "thread_id").map(str::to_owned).or(self.session_id.take());
+                self.session_id =
+                    short_text(&fields, "thread_id").map(str::to_owned).or(self.session_id.take());
                 vec![line_message("init", None, fields)]
             }
             "item.started" | "item.updated" | "item.completed" => self.item(&kind, fields),

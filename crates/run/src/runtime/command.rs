@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_message_of_ours_or_text() {
+    fn a_line_is_a_cowhand_message_or_text() {
         let mut reader = Reader::command();
         for (line, expected) in [
             ("building…", json!({"type": "system", "content": "building…"})),
@@ -241,10 +241,10 @@ mod tests {
             ),
             (
                 &[],
-                &["cowhand: it cannot be confined"],
+                &["cowhand: the agent is not started"],
                 code(126),
                 ErrorKind::Exit,
-                "exit code 126; cowhand: it cannot be confined",
+                "exit code 126; cowhand: the agent is not started",
             ),
             (&[], &[], code(1), ErrorKind::Exit, "exit code 1"),
             (
@@ -252,7 +252,7 @@ mod tests {
                 &["trace"],
                 code(1),
                 ErrorKind::Exit,
-                "exit code 1; it said: no disk",
+                "exit code 1; it reported: no disk",
             ),
             (
                 &[],
@@ -274,7 +274,7 @@ mod tests {
                 &[],
                 code(0),
                 ErrorKind::Reported,
-                "the agent reported is_error and no reason",
+                "the agent reported is_error without a reason",
             ),
         ] {
             let expected = JobError { kind, message: message.to_owned() };

@@ -79,7 +79,7 @@ pub struct ProviderAccess {
     /// Variable of the provider's address.
     pub address: &'static str,
     /// Default address.
-    pub home: &'static str,
+    pub default_address: &'static str,
     /// Variables of the key, in order of precedence: name, header, and prefix of the header value.
     pub keys: &'static [(&'static str, &'static str, &'static str)],
     /// Function that configures the program in addition to the variables.
@@ -99,7 +99,7 @@ pub struct ProxySettings<'a> {
 }
 
 /// Does nothing, for programs that need only variables.
-pub(super) const fn by_variables(_: &mut ProxySettings<'_>) {}
+pub(super) const fn no_configuration(_: &mut ProxySettings<'_>) {}
 
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]
@@ -112,12 +112,12 @@ pub struct RuntimePath {
     pub below: &'static str,
     pub is_folder: bool,
     /// Name and content of a file that the program needs to start in an empty folder.
-    pub first: Option<(&'static str, &'static str)>,
+    pub required_file: Option<(&'static str, &'static str)>,
 }
 
 impl RuntimePath {
     pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
-        Self { variable, folder, below: "", is_folder: true, first: None }
+        Self { variable, folder, below: "", is_folder: true, required_file: None }
     }
 
     pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {
@@ -143,9 +143,9 @@ pub const fn description(runtime: Runtime) -> &'static Description {
 /// Why a runtime cannot continue, copy or open a session. The message is for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionRefusal {
-    #[error("{id:?} is no session of `runtime: {runtime}`")]
+    #[error("{id:?} is not a session of `runtime: {runtime}`")]
     NotASession { id: String, runtime: &'static str },
-    #[error("`runtime: {0}` cannot go on with an earlier session")]
+    #[error("`runtime: {0}` cannot resume a session")]
     CannotResume(&'static str),
     #[error("`runtime: {0}` cannot fork a session; `retry` runs the job again in a fresh one")]
     CannotFork(&'static str),
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn how_a_person_goes_on() {
+    fn commands_that_resume_a_session() {
         for (runtime, expected) in [
             (Runtime::Claude, Ok("claude --resume s-1")),
             (Runtime::Codex, Ok("codex resume s-1")),
             (Runtime::Gemini, Ok("gemini --resume s-1")),
             (Runtime::Opencode, Ok("opencode --session s-1")),
             (Runtime::Acp, Err("the program of `runtime: acp` cannot be opened with a session")),
-            (Runtime::Command, Err("`runtime: command` cannot go on with an earlier session")),
+            (Runtime::Command, Err("`runtime: command` cannot resume a session")),
         ] {
             let words = interactive(runtime, "s-1").map(|words| words.join(" "));
             let words = words.map_err(|refusal| refusal.to_string());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused_in_words() {
+    fn unsupported_sessions_are_refused() {
         let fork = |of: &str| SessionChoice::Fork { of: of.to_owned(), as_id: None };
         let resume = |id: &str| SessionChoice::Resume(id.to_owned());
         for (runtime, session, expected) in [
@@ -272,14 +272,10 @@ mod tests {
                 fork("s-1"),
                 Some("`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one"),
             ),
-            (
-                Runtime::Command,
-                resume("s-1"),
-                Some("`runtime: command` cannot go on with an earlier session"),
-            ),
-            (Runtime::Claude, resume("--help"), Some("\"--help\" is no session of `runtime: claude`")),
-            (Runtime::Codex, fork("../x"), Some("\"../x\" is no session of `runtime: codex`")),
-            (Runtime::Opencode, resume(""), Some("\"\" is no session of `runtime: opencode`")),
+            (Runtime::Command, resume("s-1"), Some("`runtime: command` cannot resume a session")),
+            (Runtime::Claude, resume("--help"), Some("\"--help\" is not a session of `runtime: claude`")),
+            (Runtime::Codex, fork("../x"), Some("\"../x\" is not a session of `runtime: codex`")),
+            (Runtime::Opencode, resume(""), Some("\"\" is not a session of `runtime: opencode`")),
             (Runtime::Opencode, fork("ses_e2210292effeVhffwcMM8CNRQI"), None),
             (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
             (Runtime::Gemini, SessionChoice::Fresh, None),

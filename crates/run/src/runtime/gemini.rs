@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::json::{Fields, count, object, rest, short_text, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
@@ -131,7 +131,8 @@ impl Gemini {
     fn object(&mut self, kind: &str, mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
         match kind {
             "init" => {
-                self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
+                self.session_id =
+                    short_text(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
                 line_message("init", None, fields, timestamp)
             }
             "message" => self.message(fields, timestamp),
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_become_a_whole_before_anything_else_is_told() {
+    fn text_is_assembled_before_other_messages() {
         let mut reader = Reader::gemini();
         let piece = |text: &str| {
             format!(r#"{{"type":"message","role":"assistant","content":"{text}","delta":true}}"#)
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_speech_stays_small_in_memory() {
+    fn long_text_is_split() {
         let mut gemini = Gemini::default();
         let piece =
             json!({"type": "message", "role": "assistant", "content": "x".repeat(1000), "delta": true})
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_nobody_has_seen_yet_are_kept() {
+    fn unknown_lines_are_kept() {
         for (line, expected) in [
             ("  ", json!([])),
             (

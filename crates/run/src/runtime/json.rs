@@ -19,7 +19,7 @@ pub(super) fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
 }
 
 /// Returns a text of at most 200 bytes, which is small enough for a checkpoint.
-pub(super) fn name<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
+pub(super) fn short_text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     text(fields, key).filter(|name| name.len() <= 200)
 }
 

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::json::{Fields, count, name, object, rest, take_object, take_text, text, under_line};
+use super::json::{Fields, count, object, rest, short_text, take_object, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, OutputReader, system};
@@ -42,7 +42,7 @@ impl OutputReader for Opencode {
             self.output.stdout(line);
             return vec![system(None, line)];
         };
-        self.session_id = name(&fields, "sessionID").map(str::to_owned).or(self.session_id.take());
+        self.session_id = short_text(&fields, "sessionID").map(str::to_owned).or(self.session_id.take());
         let timestamp = fields.get("timestamp").and_then(Value::as_i64);
         let timestamp = timestamp.and_then(|time| Timestamp::from_millisecond(time).ok());
         if timestamp.is_some() {
@@ -201,7 +201,7 @@ mod tests {
     use crate::runtime::Reader;
 
     #[test]
-    fn lines_nobody_has_seen_yet_are_kept() {
+    fn unknown_lines_are_kept() {
         for (line, expected) in [
             ("  ", json!([])),
             ("Hello", json!([{"type": "system", "content": "Hello"}])),

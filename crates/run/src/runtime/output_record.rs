@@ -110,7 +110,7 @@ impl OutputRecord {
             ),
             ExitStatus::Lost => (
                 ErrorKind::Lost,
-                format!("lost: its process and its keeper are gone, and nobody saw how{note}"),
+                format!("lost: the agent and its keeper ended, and the exit status is unknown{note}"),
             ),
         };
         let message = match self.last_line() {
@@ -135,7 +135,7 @@ impl OutputRecord {
     }
 
     fn last_line(&self) -> Option<String> {
-        let error = self.error.as_ref().map(|error| format!("it said: {error}"));
+        let error = self.error.as_ref().map(|error| format!("it reported: {error}"));
         let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {}", one_line(line)));
         let stdout = || self.stdout.as_ref().map(|line| format!("last line on stdout: {}", one_line(line)));
         // An agent without output may not have started; then the note of cowhand states why.

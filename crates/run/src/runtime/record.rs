@@ -37,7 +37,7 @@ fn first(folder: &Root, ending: &str, below: usize) -> Option<File> {
 }
 
 /// Returns all files with this ending and their paths.
-pub(super) fn all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
+pub(super) fn find_all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
     let mut found = Vec::new();
     if let Ok(root) = Root::open(folder) {
         gather(&root, folder, ending, below, &mut found);
@@ -67,7 +67,11 @@ fn is_named(name: &OsStr, ending: &str) -> bool {
 }
 
 /// Returns the value of the last line that contains `pattern` and that `read` accepts.
-pub(super) fn last<T>(mut record: File, pattern: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
+pub(super) fn last_value<T>(
+    mut record: File,
+    pattern: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Option<T> {
     let length = record.metadata().ok()?.len();
     record.seek(SeekFrom::Start(length.saturating_sub(MAX_RECORD_BYTES))).ok()?;
     let mut lines = BufReader::new(record).take(MAX_RECORD_BYTES);
@@ -105,11 +109,11 @@ mod tests {
         let pipe = at("sessions/2026/c-1.jsonl");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         assert!(find(&at("sessions"), "-1.jsonl", 3).is_none());
-        assert!(all(&at("sessions"), "-1.jsonl", 3).is_empty());
+        assert!(find_all(&at("sessions"), "-1.jsonl", 3).is_empty());
         fs::write(at("sessions/2026/a-1.jsonl"), "{\"n\":2}\n{\"n\":3}").unwrap();
-        let read = |file| last(file, "\"n\"", |line| line["n"].as_u64());
+        let read = |file| last_value(file, "\"n\"", |line| line["n"].as_u64());
         assert_eq!(find(&at("sessions"), "-1.jsonl", 3).and_then(read), Some(3));
-        assert_eq!(all(&at("sessions"), "-1.jsonl", 3).len(), 1);
+        assert_eq!(find_all(&at("sessions"), "-1.jsonl", 3).len(), 1);
         // The folder itself may be a link that the user made.
         symlink("sessions", at("known-as")).unwrap();
         assert_eq!(find(&at("known-as"), "-1.jsonl", 3).and_then(read), Some(3));
@@ -124,8 +128,8 @@ mod tests {
         let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.set_len(1 << 40).unwrap();
         std::io::Write::write_all(&mut &file, b"\n{\"n\":2}\n").unwrap();
-        let found =
-            find(home.path(), "-1.jsonl", 0).and_then(|file| last(file, "\"n\"", |line| line["n"].as_u64()));
+        let found = find(home.path(), "-1.jsonl", 0)
+            .and_then(|file| last_value(file, "\"n\"", |line| line["n"].as_u64()));
         assert_eq!(found, Some(2));
     }
 }

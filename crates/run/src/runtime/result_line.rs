@@ -70,7 +70,7 @@ impl ResultLine {
         match (&self.text, self.api_error_status) {
             (Some(text), _) if !text.trim().is_empty() => one_line(text),
             (_, Some(status)) => format!("the model's server answered {status}"),
-            _ => format!("the agent reported {} and no reason", self.code()),
+            _ => format!("the agent reported {} without a reason", self.code()),
         }
     }
 

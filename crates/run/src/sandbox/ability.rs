@@ -22,7 +22,7 @@ pub fn refusal(kind: SandboxKind) -> Option<SandboxError> {
 pub fn landlock() -> Result<String, SandboxError> {
     let version = landlock::version();
     match landlock::refusal() {
-        None => Ok(version.unwrap_or_else(|| "it works".to_owned())),
+        None => Ok(version.unwrap_or_else(|| "available".to_owned())),
         Some(refusal) => Err(refusal),
     }
 }

@@ -13,7 +13,7 @@ use super::docker;
 use super::git::Worktree;
 use super::{ability, kept};
 use crate::runtime::description::Description;
-use crate::start::{Contained, SandboxPlan, VolumeMount};
+use crate::start::{ContainerSettings, SandboxPlan, VolumeMount};
 
 /// Programs, libraries and settings of the machine.
 const SYSTEM_PATHS: [&str; 17] = [
@@ -112,7 +112,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
     }
     let caps = requested.caps;
     if requested.kind == SandboxKind::Docker {
-        return contained(input).map(Some).map_err(&refused);
+        return container_plan(input).map(Some).map_err(&refused);
     }
     let name = input.argv.first().map(String::as_str).unwrap_or_default();
     let program = find_program(input, name)?;
@@ -125,8 +125,8 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
         }));
     }
     let hidden = hidden(input);
-    let write = written(input, &hidden).map_err(&refused)?;
-    let frozen = frozen(input, &write).map_err(&refused)?;
+    let write = writable_paths(input, &hidden).map_err(&refused)?;
+    let read_only = read_only_paths(input, &write).map_err(&refused)?;
     let mut read = readable(input, &program, &hidden).map_err(&refused)?;
     if let Some(agent) = input.agent {
         read.push(package(&find_program(input, agent)?));
@@ -138,7 +138,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
         read,
         write,
         hidden,
-        frozen,
+        read_only,
         network: requested.network.clone(),
         gateway: requested.credentials == Credentials::Outside,
         caps,
@@ -153,13 +153,13 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
 }
 
 /// Returns the plan of a container: the system and all programs are those of the image.
-fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
+fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
     let requested = input.requested;
     if input.agent.is_some() {
         return Err(SandboxError::AcpInContainer);
     }
     let hidden = hidden(input);
-    let mut write = written(input, &hidden)?;
+    let mut write = writable_paths(input, &hidden)?;
     let mut read = own_files(input, &hidden)?;
     if requested.container.read_only {
         let directory = input.directory.canonicalize().unwrap_or_default();
@@ -169,15 +169,15 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
         read.extend::<Vec<PathBuf>>(inside);
     }
     let volumes = requested.container.volumes.iter().map(|volume| {
-        let from = declared(input, &volume.from, &hidden)?;
+        let from = resolve_allowed(input, &volume.from, &hidden)?;
         match hidden.iter().find(|hidden| hidden.starts_with(&from)) {
             Some(hidden) => {
-                Err(SandboxError::HoldsHidden { volume: volume.from.clone(), hidden: hidden.clone() })
+                Err(SandboxError::ContainsHidden { volume: volume.from.clone(), hidden: hidden.clone() })
             }
-            None => Ok(VolumeMount { from, to: PathBuf::from(&volume.to), written: volume.written }),
+            None => Ok(VolumeMount { from, to: PathBuf::from(&volume.to), writable: volume.written }),
         }
     });
-    let container = Contained {
+    let container = ContainerSettings {
         image: requested.container.image.clone().unwrap_or_default(),
         socket: docker::socket(&requested.container)?,
         user: requested.container.user.clone(),
@@ -189,14 +189,14 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
         excluded_variables: Vec::new(),
         state: input.state.canonicalize().unwrap_or_else(|_| input.state.to_owned()),
     };
-    let frozen = frozen(input, &write)?;
+    let read_only = read_only_paths(input, &write)?;
     Ok(SandboxPlan {
         kind: requested.kind,
         home: home(input),
         read,
         write,
         hidden,
-        frozen,
+        read_only,
         network: requested.network.clone(),
         caps: requested.caps,
         home_replacements: home_replacements(input)?,
@@ -207,11 +207,11 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
 
 /// Returns the paths that the agent must not change: config files, and names of missing files that cowhand would read.
 /// Landlock cannot protect a name in a writable folder, so such an agent is not started.
-fn frozen(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
+fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
     for file in input.files {
         if input.requested.kind != SandboxKind::Landlock {
-            kept::take(file, write)?;
+            kept::reserve_name(file, write)?;
         }
     }
     let worktree = input.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
@@ -227,19 +227,21 @@ fn refuse_links(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), Sandb
     let RequestedSandbox { write: own, read, container, .. } = input.requested;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
     for path in own.iter().chain(read).chain(volumes) {
-        kept::no_link(&resolve(input, path)?, write)?;
+        kept::refuse_link(&resolve(input, path)?, write)?;
     }
     let files = input.files.iter().map(PathBuf::as_path);
-    files.chain([input.state, input.directory]).try_for_each(|file| kept::no_link(file, write))
+    files.chain([input.state, input.directory]).try_for_each(|file| kept::refuse_link(file, write))
 }
 
 /// Refuses a plan that hides a part of a granted folder, which Landlock cannot do.
 fn refuse_hidden_parts(sandbox: &SandboxPlan) -> Result<(), SandboxError> {
-    let kept = sandbox.hidden.iter().chain(&sandbox.frozen);
+    let kept = sandbox.hidden.iter().chain(&sandbox.read_only);
     let held = kept.flat_map(|kept| sandbox.write.iter().map(move |write| (write, kept)));
     match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {
         None => Ok(()),
-        Some((write, kept)) => Err(SandboxError::KeptInWritable { kept: kept.clone(), write: write.clone() }),
+        Some((write, kept)) => {
+            Err(SandboxError::ProtectedInWritable { kept: kept.clone(), write: write.clone() })
+        }
     }
 }
 
@@ -249,7 +251,7 @@ fn hidden(input: &SandboxInput<'_>) -> Vec<PathBuf> {
     let secrets = SYSTEM_SECRETS.iter().map(PathBuf::from);
     let dotenv = input.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
     let sockets = docker::sockets(&input.requested.container);
-    present(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([input.state.to_owned()]))
+    existing_paths(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([input.state.to_owned()]))
 }
 
 fn home(input: &SandboxInput<'_>) -> Option<PathBuf> {
@@ -258,7 +260,7 @@ fn home(input: &SandboxInput<'_>) -> Option<PathBuf> {
 }
 
 /// Returns the existing paths, resolved.
-fn present(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+fn existing_paths(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     sorted_unique(paths.filter_map(|path| path.canonicalize().ok()))
 }
 
@@ -269,20 +271,20 @@ fn sorted_unique(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-fn written(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
+fn writable_paths(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     let real = |path: &Path| {
         let named = |error| SandboxError::NotUsable { path: path.display().to_string(), error };
         path.canonicalize().map_err(named)
     };
     let directory = real(input.directory)?;
     if input.isolated && directory != input.directory {
-        return Err(SandboxError::LedElsewhere(input.directory.to_owned()));
+        return Err(SandboxError::ReplacedByLink(input.directory.to_owned()));
     }
     let worktree = Worktree::of(&directory);
     let top = worktree.as_ref().filter(|_| input.isolated).map(|worktree| worktree.top.clone());
     let mut write = vec![top.unwrap_or(directory)];
     for requested in &input.requested.write {
-        write.push(declared(input, requested, hidden)?);
+        write.push(resolve_allowed(input, requested, hidden)?);
     }
     // A repository inside a writable folder is writable anyway, and the agent could redirect it at any time.
     let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
@@ -291,7 +293,7 @@ fn written(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>,
     let home = home(input);
     for write in &write {
         if home.as_ref().is_some_and(|home| home.starts_with(write)) {
-            return Err(SandboxError::HoldsHome(write.clone()));
+            return Err(SandboxError::ContainsHome(write.clone()));
         }
     }
     let homes = input.runtime.homes.iter().filter(|_| input.private_home.is_none());
@@ -307,7 +309,7 @@ fn written(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>,
         create_folder(&own)?;
         write.push(real(&own)?);
     }
-    Ok(present(write.into_iter()))
+    Ok(existing_paths(write.into_iter()))
 }
 
 /// Returns the replacement of each folder of the program.
@@ -321,7 +323,7 @@ fn home_replacements(input: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>
     both.map(|(place, theirs)| {
         let ours = private_home.join(place.folder).join(place.below);
         create_folder(&ours)?;
-        if let Some((name, text)) = place.first {
+        if let Some((name, text)) = place.required_file {
             create_file_once(&ours.join(name), text)?;
         }
         Ok((ours, theirs))
@@ -357,7 +359,11 @@ fn resolve(input: &SandboxInput<'_>, path: &str) -> Result<PathBuf, SandboxError
     }
 }
 
-fn declared(input: &SandboxInput<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, SandboxError> {
+fn resolve_allowed(
+    input: &SandboxInput<'_>,
+    path: &str,
+    hidden: &[PathBuf],
+) -> Result<PathBuf, SandboxError> {
     let resolved = resolve(input, path)?;
     let real =
         resolved.canonicalize().map_err(|error| SandboxError::NotUsable { path: path.to_owned(), error })?;
@@ -404,7 +410,7 @@ fn own_files(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf
     let directory = input.directory.canonicalize().unwrap_or_default();
     read.extend(Worktree::of(&directory).map(|worktree| worktree.common));
     for requested in &input.requested.read {
-        read.push(declared(input, requested, hidden)?);
+        read.push(resolve_allowed(input, requested, hidden)?);
     }
     Ok(read)
 }

@@ -81,7 +81,7 @@ fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> 
 }
 
 /// Drops paths that lie in another path of the list.
-fn apart<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
+fn without_nested<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
     let folders: Vec<_> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
     let inside = |path: &PathBuf| folders.iter().any(|folder| path != **folder && path.starts_with(folder));
     sorted(paths.iter().copied()).into_iter().filter(|path| !inside(path)).collect()
@@ -112,7 +112,7 @@ impl Arguments {
         let there = |path: &Path| root && !path.starts_with(TEMPORARY);
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
         let write: Vec<_> = sandbox.write.iter().filter(|path| selected(path)).collect();
-        for path in apart(&missing) {
+        for path in without_nested(&missing) {
             self.read(path);
         }
         for path in below(&sandbox.hidden, &read) {
@@ -124,7 +124,7 @@ impl Arguments {
         for path in below(&sandbox.pinned(), &write) {
             self.pair("--bind", path, path);
         }
-        for path in below(&sandbox.frozen, &write) {
+        for path in below(&sandbox.read_only, &write) {
             self.pair("--ro-bind", path, path);
         }
         for path in below(&sandbox.hidden, &write) {

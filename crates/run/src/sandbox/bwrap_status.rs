@@ -61,7 +61,7 @@ impl BwrapStatus {
 /// Formats why a sandbox could not be created, from the message of `bwrap`.
 pub fn failure(stderr: &str) -> String {
     let last_own_line = stderr.lines().rev().find(|line| line.starts_with(BWRAP_PREFIX));
-    let why = last_own_line.or_else(|| stderr.lines().next()).unwrap_or("bwrap ended without a word");
+    let why = last_own_line.or_else(|| stderr.lines().next()).unwrap_or("bwrap ended without a message");
     format!("`sandbox: {}` cannot be enforced: {why}", SandboxKind::Bubblewrap)
 }
 
@@ -88,17 +88,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_words_they_are() {
+    fn the_message_of_bwrap_is_used() {
         let message = failure("hello\nbwrap: Can't mkdir /x: Read-only file system\n");
         assert_eq!(
             message,
             "`sandbox: bubblewrap` cannot be enforced: bwrap: Can't mkdir /x: Read-only file system"
         );
-        assert!(failure("").ends_with("bwrap ended without a word"));
+        assert!(failure("").ends_with("bwrap ended without a message"));
     }
 
     #[test]
-    fn only_what_was_started_ended_by_itself() {
+    fn a_started_agent_is_detected() {
         for (arguments, expected) in [
             (vec!["--ro-bind", "/", "/", "--", "sh", "-c", "exit 1"], true),
             (vec!["--ro-bind", "/", "/", "--ro-bind", "/nowhere", "/x", "--", "true"], false),

@@ -32,7 +32,7 @@ pub fn confine(folder: &Path) -> ExitCode {
             let error = Command::new(&sandbox.program).args(arguments).exec();
             format!("cannot start {}: {error}", sandbox.program.display())
         }
-        Err(why) => format!("it cannot be confined, so it is not started: {why}"),
+        Err(why) => format!("the agent is not started, because its sandbox cannot be set up: {why}"),
     };
     stderr::write_line(format!("cowhand: {why}"));
     ExitCode::from(EXIT_CANNOT_START)
@@ -43,7 +43,7 @@ pub fn confine(folder: &Path) -> ExitCode {
 pub(super) enum ConfineError {
     #[error(transparent)]
     Start(#[from] io::Error),
-    #[error("its start.json names no sandbox")]
+    #[error("start.json of the attempt has no sandbox")]
     NoSandbox,
     #[error("capabilities: {0}")]
     Capabilities(rustix::io::Errno),

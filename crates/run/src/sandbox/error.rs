@@ -16,7 +16,7 @@ pub enum SandboxError {
     /// The config asks for a restriction that this kind of sandbox does not support.
     #[error("{0}")]
     Contradiction(&'static str),
-    #[error("Landlock cannot be enforced here: it takes Linux 6.12 with Landlock turned on ({0})")]
+    #[error("Landlock is not available: it needs Linux 6.12 or later with Landlock enabled ({0})")]
     NoLandlock(landlock::RulesetError),
     #[error("the program bwrap was not found on PATH; install bubblewrap")]
     NoBubblewrap,
@@ -29,44 +29,42 @@ pub enum SandboxError {
     BubblewrapFailed(String),
     #[error(transparent)]
     Docker(#[from] DockerError),
-    #[error("`runtime: acp` speaks through a client of cowhand's own, which is in no image")]
+    #[error("`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox")]
     AcpInContainer,
     #[error("cannot start {0:?}: it was not found; is it installed and on the PATH?")]
     ProgramNotFound(String),
-    #[error("{volume} holds {}, which no agent is given", hidden.display())]
-    HoldsHidden { volume: String, hidden: PathBuf },
-    #[error("{path} lies in {}, which no agent is given", hidden.display())]
+    #[error("{volume} contains {}, which is always hidden from agents", hidden.display())]
+    ContainsHidden { volume: String, hidden: PathBuf },
+    #[error("{path} is in {}, which is always hidden from agents", hidden.display())]
     LiesInHidden { path: String, hidden: PathBuf },
     #[error(
-        "{} lies in {}, where the agent may write, and Landlock cannot keep it from the agent; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+        "{} is in {}, where the agent may write, and Landlock cannot protect it from the agent; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
         kept.display(),
         write.display()
     )]
-    KeptInWritable { kept: PathBuf, write: PathBuf },
+    ProtectedInWritable { kept: PathBuf, write: PathBuf },
     #[error("{path} cannot be used: {error}")]
     NotUsable { path: String, error: io::Error },
-    #[error("{} was led elsewhere by its agent", .0.display())]
-    LedElsewhere(PathBuf),
+    #[error("{} is now a link; its agent replaced the directory", .0.display())]
+    ReplacedByLink(PathBuf),
     #[error(
-        "the agent may write in {}, which is or holds the home of this user; nothing of it would be left to protect",
+        "the agent may write in {}, which is or contains the home of this user; the agent could then write all files of the user; choose a smaller directory",
         .0.display()
     )]
-    HoldsHome(PathBuf),
-    #[error(
-        "Landlock cannot give the program another home than the one that trusted jobs use, too; bubblewrap can"
-    )]
+    ContainsHome(PathBuf),
+    #[error("Landlock cannot give jobs with text of strangers a separate home; use `sandbox: bubblewrap`")]
     NoOtherHome,
     #[error("{} cannot be made: {error}", path.display())]
     NotMade { path: PathBuf, error: io::Error },
     #[error("HOME is not set")]
     NoHome,
     #[error(
-        "{} is a link, and the agent may write where it lies and could lead it elsewhere; name what it leads to, put that in its place, or give the agent another `working_directory`",
+        "{} is a link in a folder where the agent may write, so the agent could change it; write the target of the link in the config, replace the link by its target, or give the agent another `working_directory`",
         .0.display()
     )]
     Link(PathBuf),
-    #[error("the name {} cannot be kept from the agent: {error}", file.display())]
-    NameNotKept { file: PathBuf, error: io::Error },
+    #[error("cannot protect the name {} from the agent: {error}", file.display())]
+    NameNotProtected { file: PathBuf, error: io::Error },
 }
 
 impl SandboxError {

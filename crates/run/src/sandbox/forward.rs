@@ -32,7 +32,7 @@ const DETACHED: &str = "alone";
 const EXIT_CANNOT_START: u8 = 126;
 
 /// Executes the agent. Returns only after an error.
-pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
+pub fn run_enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
     let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(EXIT_CANNOT_START) };
     let opened = if how == WITH_PROXY { start_forwarder() } else { Ok(()) };
     let held = Confinement::Namespaces { own_network: network == OWN_NETWORK };
@@ -42,7 +42,7 @@ pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
             let error = Command::new(program).args(arguments).exec();
             format!("cannot start {}: {error}", program.display())
         }
-        Err(error) => format!("it cannot be enclosed, so it is not started: {error}"),
+        Err(error) => format!("the agent is not started, because its sandbox cannot be set up: {error}"),
     };
     stderr::write_line(format!("cowhand: {why}"));
     ExitCode::from(EXIT_CANNOT_START)

@@ -17,7 +17,7 @@ use crate::start::SandboxPlan;
 const MAX_LINKS: usize = 40;
 
 /// Refuses a link in a writable folder, because the agent could redirect it.
-pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
+pub(super) fn refuse_link(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     let mut links = Vec::new();
     find_links(file, &mut links);
     match links.iter().find(|link| is_within(link, write)) {
@@ -50,7 +50,7 @@ pub(super) fn real(file: &Path) -> Option<PathBuf> {
 
 /// Creates a placeholder if the agent could create the file. For `.env` it is an empty file; for a config it is a
 /// folder, because an empty file is a valid config.
-pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
+pub(super) fn reserve_name(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     if !real(file).is_some_and(|place| is_within(&place, write)) {
         return Ok(());
     }
@@ -66,7 +66,7 @@ pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
         | Err((ErrorKind::AlreadyExists | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _)) => {
             Ok(())
         }
-        Err((_, error)) => Err(SandboxError::NameNotKept { file: file.to_owned(), error }),
+        Err((_, error)) => Err(SandboxError::NameNotProtected { file: file.to_owned(), error }),
     }
 }
 
@@ -77,7 +77,7 @@ fn is_within(path: &Path, outer: &[PathBuf]) -> bool {
 impl SandboxPlan {
     /// Returns the folders between a writable folder and a protected path in it.
     pub(super) fn pinned(&self) -> Vec<PathBuf> {
-        let kept = self.frozen.iter().chain(&self.hidden);
+        let kept = self.read_only.iter().chain(&self.hidden);
         let above = kept.flat_map(|kept| kept.ancestors().skip(1));
         let inside = |folder: &&Path| {
             self.write.iter().any(|write| folder.starts_with(write))
@@ -123,12 +123,12 @@ mod tests {
             ("out/real", false),
             ("nowhere/at/all", false),
         ] {
-            assert_eq!(no_link(&at(name), &write).is_err(), may_change, "{name}");
+            assert_eq!(refuse_link(&at(name), &write).is_err(), may_change, "{name}");
         }
     }
 
     #[test]
-    fn only_what_the_agent_could_take_is_taken() {
+    fn only_names_in_writable_folders_are_reserved() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
@@ -138,23 +138,23 @@ mod tests {
         fs::write(at("desk/there"), "text").unwrap();
         for name in ["desk/.env", "desk/cowhand.yaml", "desk/there", "out/.env", "nowhere/.env"] {
             for _ in 0..2 {
-                take(&at(name), &[at("desk")]).unwrap();
+                reserve_name(&at(name), &[at("desk")]).unwrap();
             }
         }
         assert_eq!(fs::read(at("desk/.env")).unwrap(), b"");
         assert!(at("desk/cowhand.yaml").is_dir());
         assert_eq!(fs::read(at("desk/there")).unwrap(), b"text");
         assert!(!at("out/.env").exists() && !at("nowhere").exists());
-        let why = take(&at("desk/there/below"), &[at("desk")]).unwrap_err().to_string();
-        assert!(why.contains("below cannot be kept from the agent"), "{why}");
+        let why = reserve_name(&at("desk/there/below"), &[at("desk")]).unwrap_err().to_string();
+        assert!(why.contains("cannot protect the name"), "{why}");
     }
 
     #[test]
-    fn what_lies_between() {
+    fn folders_above_protected_paths_are_pinned() {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         let sandbox = SandboxPlan {
             write: paths(&["/w", "/w/a/b", "/v"]),
-            frozen: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
+            read_only: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
             hidden: paths(&["/w/d/state"]),
             ..SandboxPlan::default()
         };

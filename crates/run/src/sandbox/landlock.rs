@@ -50,7 +50,7 @@ pub(super) fn version() -> Option<String> {
     match status.landlock {
         LandlockStatus::Available { effective_abi, kernel_abi } => {
             let version = kernel_abi.unwrap_or(effective_abi as i32);
-            Some(format!("version {version} of its interface"))
+            Some(format!("ABI {version}"))
         }
         _ => None,
     }
@@ -67,7 +67,7 @@ pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), RulesetError> {
         // Hidden folders do not apply to a granted path inside them.
         let hidden: Vec<_> =
             sandbox.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
-        spread(path, &hidden, &mut readable);
+        collect_allowed(path, &hidden, &mut readable);
     }
     let listens = !matches!(sandbox.network, Reaches::Everybody);
     let mut rules = ruleset(listens)?;
@@ -100,7 +100,7 @@ fn allow(
 
 /// Collects the paths to allow. Landlock cannot exclude a part of an allowed folder, so if something in a folder is
 /// hidden, its other entries are allowed one by one.
-fn spread(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
+fn collect_allowed(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     if hidden.iter().any(|hidden| path.starts_with(hidden)) {
         return;
     }
@@ -112,7 +112,7 @@ fn spread(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
         let below = entry.path();
         // A link is skipped, because rules apply to its target.
         if !below.is_symlink() {
-            spread(&below, hidden, found);
+            collect_allowed(&below, hidden, found);
         }
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         std::os::unix::fs::symlink(at("b/c"), at("link")).unwrap();
         let spread_over = |hidden: &[PathBuf]| {
             let mut found = Vec::new();
-            spread(folder.path(), hidden, &mut found);
+            collect_allowed(folder.path(), hidden, &mut found);
             found.sort();
             found
         };

@@ -26,7 +26,7 @@ impl Place {
             jsonl: path("job.jsonl"),
             index: path("job.index"),
             attempt: 1,
-            before: None,
+            previous_ending: None,
         }
     }
 
@@ -149,7 +149,7 @@ fn by_source(appended: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
 /// The daemon dies after every byte that the agent writes, each time at every point of its own writes: before the
 /// JSONL, after it, and within the checkpoint.
 #[test]
-fn killed_at_any_moment_it_tells_everything_once() {
+fn after_a_crash_every_line_appears_once() {
     for session in sessions() {
         let whole = Place::new();
         whole.write("stdout", session.stdout);
@@ -185,7 +185,7 @@ fn killed_at_any_moment_it_tells_everything_once() {
 }
 
 #[test]
-fn half_a_batch_is_taken_back() {
+fn an_incomplete_batch_is_removed() {
     for session in sessions() {
         let whole = Place::new();
         whole.write("stdout", session.stdout);
@@ -206,7 +206,7 @@ fn half_a_batch_is_taken_back() {
 }
 
 #[test]
-fn half_a_first_checkpoint_is_none() {
+fn an_incomplete_first_checkpoint_is_ignored() {
     let place = Place::new();
     place.open(Reader::command());
     let first = place.read("job.index");
@@ -222,7 +222,7 @@ fn half_a_first_checkpoint_is_none() {
 }
 
 #[test]
-fn a_second_attempt_leaves_the_first_alone() {
+fn a_second_attempt_appends_to_the_first() {
     let place = Place::new();
     // A power failure has left an incomplete line.
     place.write(
@@ -270,7 +270,7 @@ fn a_silent_attempt_is_marked_once_too() {
 }
 
 #[test]
-fn a_lost_view_is_written_again() {
+fn a_removed_jsonl_is_written_again() {
     let place = Place::new();
     place.write("stdout", "one\n");
     place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
@@ -289,7 +289,7 @@ fn a_lost_view_is_written_again() {
 }
 
 #[test]
-fn a_failed_write_is_made_good() {
+fn a_failed_write_is_repeated() {
     let place = Place::new();
     let mut tail = place.open(Reader::command());
     place.append("stdout", "one\n");
@@ -403,7 +403,7 @@ async fn a_writer_is_followed_while_it_writes() {
 
 /// The rest of the output of a cancelled job is skipped once, also after a restart, and the output states its size.
 #[test]
-fn what_is_left_out_is_told() {
+fn skipped_output_is_reported() {
     let place = Place::new();
     place.write("stdout", format!("{}\nbegun", "x".repeat(99)).repeat(60_000));
     place.write("stderr", b"");
@@ -424,7 +424,7 @@ fn what_is_left_out_is_told() {
 
 /// An agent extends its stdout without writing anything.
 #[test]
-fn what_nobody_wrote_is_not_read() {
+fn gaps_are_not_read() {
     const HUGE: u64 = 1 << 36;
     let place = Place::new();
     place.write("stdout", b"one\nbegun");

@@ -46,12 +46,12 @@ struct Compared {
 /// data about the workspace. `scratch` is a file that may be written; `since` is when the job began.
 pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, WorkspaceError> {
     absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
-    let whole = of_tree(workspace, scratch, since);
+    let whole = compare_tree(workspace, scratch, since);
     // The file belongs to this function; errors are ignored.
     let _ = fs::remove_file(scratch);
     // If the directory of the workspace is missing, only the commits are compared.
     let Compared { mut text, cut, mut notes } =
-        whole.or_else(|why| of_branch(workspace, &why).map_err(|_| why))?;
+        whole.or_else(|why| compare_branch(workspace, &why).map_err(|_| why))?;
     if cut {
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         text.truncate(end);
@@ -69,7 +69,11 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
 
 /// Compares the files of the workspace with its base, using the original repository and a separate index. Changes of
 /// the agent to `.git` and its index have no effect.
-fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Compared, WorkspaceError> {
+fn compare_tree(
+    workspace: &Workspace,
+    scratch: &Path,
+    since: SystemTime,
+) -> Result<Compared, WorkspaceError> {
     if !fs::symlink_metadata(&workspace.path).is_ok_and(|found| found.is_dir()) {
         return Err(WorkspaceError::Gone(workspace.path.clone()));
     }
@@ -90,7 +94,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     let shown = new_files(&git, added)?;
     // This has to run before the files are added to the index, because then they are no longer new.
     let unseen = hidden::new_files(&git, &workspace.base, &shown, &scratch.with_extension("rules"))?;
-    if let Some(listed) = written(&shown, &names)? {
+    if let Some(listed) = write_names(&shown, &names)? {
         let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
         let _ = git.run(&add);
     }
@@ -98,7 +102,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
     let (text, cut) =
-        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
+        git.run_limited(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = known.err().map(|why| {
         format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
     });
@@ -126,7 +130,7 @@ fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), WorkspaceEr
 fn added(git: &Git, base: &str) -> Vec<u8> {
     let how = ["diff", "--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A"];
     let listed =
-        git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MAX_DIFF_BYTES);
+        git.run_limited(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MAX_DIFF_BYTES);
     // An invalid index lists no files.
     listed.map(whole_names).unwrap_or_default()
 }
@@ -146,7 +150,7 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
 
 /// Returns new files that are not ignored and new files of the agent's index, without nested repositories.
 fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, WorkspaceError> {
-    let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
+    let others = git.run_limited(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
     let mut listed = whole_names(others);
     listed.extend(added);
     let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
@@ -155,7 +159,7 @@ fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, WorkspaceError> {
 
 /// Writes the names to a file and returns the option for it, or none without names. Only these files are added to the
 /// index, because adding a submodule would use its config.
-fn written(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError> {
+fn write_names(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError> {
     let place = names.to_str().filter(|_| !files.is_empty());
     if place.is_some() {
         fs::write(names, files).map_err(WorkspaceError::file(names))?;
@@ -186,12 +190,12 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
     if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
-fn of_branch(workspace: &Workspace, why: &WorkspaceError) -> Result<Compared, WorkspaceError> {
+fn compare_branch(workspace: &Workspace, why: &WorkspaceError) -> Result<Compared, WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let compared = [workspace.base.as_str(), &workspace.branch, "--"];
     let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);
     let (text, cut) =
-        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
+        git.run_limited(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = format!("only what was committed to {} is compared with the base: {why}", workspace.branch);
     Ok(Compared { text, cut, notes: [note].into_iter().chain(attributes.as_text).collect() })
 }

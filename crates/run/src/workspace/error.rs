@@ -19,10 +19,10 @@ pub enum WorkspaceError {
     /// Message of git, or its exit status.
     #[error("{0}")]
     Git(String),
-    #[error("the config of {} is longer than any", .0.display())]
+    #[error("the git config of {} is too long", .0.display())]
     ConfigTooLong(PathBuf),
     #[error("cannot make a {} of {}: {why}", kind.as_str(), directory.display())]
-    NoGround { kind: IsolationKind, directory: PathBuf, why: Box<Self> },
+    NoBase { kind: IsolationKind, directory: PathBuf, why: Box<Self> },
     #[error("it has no commits yet ({0})")]
     NoCommits(Box<Self>),
     #[error("it has no branch or commit {base:?} ({why})")]
@@ -31,23 +31,23 @@ pub enum WorkspaceError {
     BranchExists { branch: String, repository: PathBuf },
     #[error("{} is not a path in UTF-8", .0.display())]
     NotUtf8(PathBuf),
-    #[error("a shared directory is not made")]
+    #[error("a shared directory is not a workspace")]
     Shared,
     #[error("there is no directory {} in {base}", below.display())]
     NoDirectory { below: PathBuf, base: String },
-    #[error("{} cannot be worked in: {error}", directory.display())]
+    #[error("{} cannot be used as a working directory: {error}", directory.display())]
     NotUsable { directory: PathBuf, error: NotOpened },
     #[error("{} is not in {}", path.display(), folder.display())]
     Outside { path: PathBuf, folder: PathBuf },
     #[error("cannot remove {}: {error}", path.display())]
     NotRemoved { path: PathBuf, error: io::Error },
-    #[error("cannot look at {}: {error}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     NotReadable { path: PathBuf, error: NotOpened },
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("{} is no directory any more", .0.display())]
+    #[error("{} is not a directory any more", .0.display())]
     Gone(PathBuf),
-    #[error("it is no repository any more")]
+    #[error("it is not a git repository any more")]
     NoRepository,
     #[error("it belongs to another repository now")]
     OtherRepository,

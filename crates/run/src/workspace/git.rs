@@ -103,7 +103,7 @@ impl Git {
     }
 
     /// Runs git and returns the beginning of its output, and whether there was more.
-    pub(super) fn beginning(
+    pub(super) fn run_limited(
         &self,
         arguments: &[&str],
         max_bytes: usize,

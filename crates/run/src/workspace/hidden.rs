@@ -33,7 +33,7 @@ pub(super) fn new_files(
 ) -> Result<Vec<String>, WorkspaceError> {
     fs::write(rules, rules_of(git, base)?).map_err(WorkspaceError::file(rules))?;
     let exclude = format!("--exclude-from={}", rules.display());
-    let every = git.beginning(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
+    let every = git.run_limited(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
     absent_is_ok(fs::remove_file(rules)).map_err(WorkspaceError::file(rules))?;
     let (every, cut) = every?;
     let shown: HashSet<&[u8]> = shown.split(|byte| *byte == 0).collect();
@@ -54,9 +54,8 @@ pub(super) fn new_files(
             MAX_COUNTED_FILES => format!("{MAX_COUNTED_FILES} or more"),
             count => count.to_string(),
         };
-        notes.push(format!(
-            "{name:?} is a repository of its own, which is not in the diff; files in it: {count}"
-        ));
+        notes
+            .push(format!("{name:?} is a nested repository, which is not in the diff; files in it: {count}"));
     }
     if let Some(more) = inner.len().checked_sub(MAX_NAMED_FILES).filter(|more| *more > 0) {
         notes.push(format!("more repositories inside of the workspace that are not in the diff: {more}"));
@@ -67,7 +66,7 @@ pub(super) fn new_files(
 /// Describes the submodules of the base in which files were written after `since`. Their files are not compared,
 /// because git would do that in a process that uses the submodule's config.
 pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Option<String>, WorkspaceError> {
-    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", base], MAX_BASE_BYTES)?;
+    let (listed, _) = git.run_limited(&["ls-tree", "-r", "-z", base], MAX_BASE_BYTES)?;
     let links = listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let names = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
     let Some(tree) = git.tree() else { return Ok(None) };
@@ -94,7 +93,7 @@ fn listed(names: &[&[u8]]) -> String {
 
 /// Collects the rules of all `.gitignore` files of the base, rewritten for its top directory.
 fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, WorkspaceError> {
-    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", "--name-only", base], MAX_BASE_BYTES)?;
+    let (listed, _) = git.run_limited(&["ls-tree", "-r", "-z", "--name-only", base], MAX_BASE_BYTES)?;
     let mut rules = Vec::new();
     for name in listed.split(|byte| *byte == 0) {
         let directory = match name.strip_suffix(b".gitignore") {
@@ -103,7 +102,7 @@ fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, WorkspaceError> {
             _ => continue,
         };
         let Ok(name) = std::str::from_utf8(name) else { continue };
-        let (text, _) = git.beginning(&["cat-file", "blob", &format!("{base}:{name}")], MAX_LIST_BYTES)?;
+        let (text, _) = git.run_limited(&["cat-file", "blob", &format!("{base}:{name}")], MAX_LIST_BYTES)?;
         for line in text.split(|byte| *byte == b'\n') {
             rules.extend(at_top(directory, line));
         }
@@ -194,7 +193,10 @@ impl Attributes {
         let mut before: Vec<String> = set.map(str::to_owned).to_vec();
         let mut as_text = hides_text(repository).then(|| {
             let file = repository.join("info/attributes");
-            format!("{} says which files are not shown as text; all are shown as text here", file.display())
+            format!(
+                "{} hides files from the diff as binary; all files are shown as text here",
+                file.display()
+            )
         });
         // Git before 2.41 does not support this option.
         let source = format!("--attr-source={base}");
@@ -202,7 +204,7 @@ impl Attributes {
             before.push(source);
         } else if as_text.is_none() {
             let listed =
-                git.beginning(&[["diff", "-z", "--name-only"].as_slice(), names].concat(), MAX_LIST_BYTES);
+                git.run_limited(&[["diff", "-z", "--name-only"].as_slice(), names].concat(), MAX_LIST_BYTES);
             let is_one = |name: &[u8]| name == b".gitattributes" || name.ends_with(b"/.gitattributes");
             let changed = listed.is_ok_and(|(names, _)| names.split(|byte| *byte == 0).any(is_one));
             as_text = changed.then(|| {
@@ -239,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_below_hold_below() {
+    fn rules_of_subdirectories_are_rewritten() {
         for (directory, line, expected) in [
             ("", "build/", "build/\n"),
             ("", "# no rule", ""),

@@ -23,12 +23,12 @@ use cowhand_system::beneath::{NotOpened, Root};
 pub use diff::diff;
 pub use error::WorkspaceError;
 use git::Git;
-pub use remove::{Left, branch_is_removed, remove};
+pub use remove::{RemainingPart, branch_is_removed, remove};
 pub use setup::{Setup, SetupFailure, set_up};
 
 /// Repository and commit from which a workspace is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ground {
+pub struct WorkspaceBase {
     /// Top of the working tree.
     pub repository: PathBuf,
     /// Agent's directory, relative to the top.
@@ -37,11 +37,11 @@ pub struct Ground {
     pub base: String,
 }
 
-impl Ground {
+impl WorkspaceBase {
     /// Finds the repository and the base commit of the agent's directory.
     pub fn of(directory: &Path, rules: &IsolationRules) -> Result<Self, WorkspaceError> {
         let git = Git::at(directory);
-        let no = |why: WorkspaceError| WorkspaceError::NoGround {
+        let no = |why: WorkspaceError| WorkspaceError::NoBase {
             kind: rules.kind,
             directory: directory.to_owned(),
             why: Box::new(why),
@@ -76,7 +76,7 @@ impl Ground {
     fn check_branch(&self, branch: &str) -> Result<(), WorkspaceError> {
         let git = Git::at(&self.repository);
         git.run(&["check-ref-format", "--branch", branch])?;
-        if git.succeeds(&["show-ref", "--verify", "--quiet", &head(branch)])? {
+        if git.succeeds(&["show-ref", "--verify", "--quiet", &branch_ref(branch)])? {
             let (branch, repository) = (branch.to_owned(), self.repository.clone());
             return Err(WorkspaceError::BranchExists { branch, repository });
         }
@@ -125,6 +125,6 @@ fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceE
     clone.run(&["checkout", "--quiet", "--no-track", "-b", &workspace.branch, &workspace.base]).map(drop)
 }
 
-fn head(branch: &str) -> String {
+fn branch_ref(branch: &str) -> String {
     format!("refs/heads/{branch}")
 }

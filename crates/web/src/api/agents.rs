@@ -37,10 +37,10 @@ pub struct AgentView {
     pub next_job: Option<JobId>,
     pub last_job: Option<LastJob>,
     pub next: Option<AgentNextFiring>,
-    /// Last refusal of a follow-up to one of its jobs, within a week.
+    /// Last refused follow-up of one of the agent's jobs, within a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
-    /// Its `work_source`, if none of its schedules takes items from it.
+    /// The agent's `work_source`, if none of its schedules takes items from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untaken_work: Option<String>,
 }

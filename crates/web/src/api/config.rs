@@ -12,5 +12,5 @@ pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, ApiPro
     let config = api.daemon()?.config();
     config
         .map(Json)
-        .ok_or_else(|| ApiProblem::not_found("this fleet was given its agents; there is no config"))
+        .ok_or_else(|| ApiProblem::not_found("this fleet was started by a program without a config file"))
 }

@@ -74,8 +74,8 @@ pub(super) async fn await_answer(
             }
             Some(since) if since.elapsed() >= MAX_SILENCE => {
                 let message = format!(
-                    "{daemon} runs, but has answered nothing for {} seconds; see its log, let it go on if it is \
-                     suspended (kill -CONT), or end it (kill -KILL) and start it again: jobs are taken up",
+                    "{daemon} runs, but has answered nothing for {} seconds; see its log, resume it if it is \
+                     suspended (kill -CONT), or end it (kill -KILL) and start it again: running jobs continue",
                     MAX_SILENCE.as_secs()
                 );
                 return Err(ApiProblem::new(Code::NoDaemon, message));

@@ -10,7 +10,7 @@ use cowhand_core::event::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::event_output::JobOutputs;
+use super::event_output::LiveOutput;
 use super::extract::{Count, Params, Switch};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
 use super::{Api, ApiProblem, Page};
@@ -45,7 +45,7 @@ pub(super) async fn list(
     let (format, audit, output) = (StreamFormat::of(&headers), query.audit.is_on(), query.output.is_on());
     let follows = query.follow.is_on() || format == StreamFormat::Events;
     if output && (!follows || audit) {
-        return Err(ApiProblem::bad_request("`output` goes with `follow`, and not with `audit`"));
+        return Err(ApiProblem::bad_request("`output` needs `follow`, and cannot be combined with `audit`"));
     }
     let after = match last_id.or(query.after) {
         Some(after) => Some(after),
@@ -53,7 +53,7 @@ pub(super) async fn list(
         None => Some(api.store.last_event().await? - i64::from(limit)),
     };
     if follows {
-        let outputs = if output { Some(JobOutputs::of_live_jobs(&api).await?) } else { None };
+        let outputs = if output { Some(LiveOutput::of_live_jobs(&api).await?) } else { None };
         let log =
             EventLog { api, after: after.unwrap_or_default(), audit, pending: VecDeque::new(), outputs };
         return Ok(follow::answer(format, log));
@@ -78,7 +78,7 @@ struct EventLog {
     /// Events that were read and not passed on yet.
     pending: VecDeque<Event>,
     /// Output of jobs, if requested.
-    outputs: Option<JobOutputs>,
+    outputs: Option<LiveOutput>,
 }
 
 /// Number of events that are read together.

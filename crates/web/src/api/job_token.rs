@@ -45,7 +45,7 @@ impl Api {
             self.record_refusal((job, number), &requested, "with the job's token").await?;
             return Err(ApiProblem::new(
                 Code::Forbidden,
-                "a job's token is for what concerns that job alone",
+                "the token of a job is valid only for endpoints of that job",
             ));
         }
         Ok(Actor::Job { job })

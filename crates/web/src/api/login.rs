@@ -96,7 +96,7 @@ impl Api {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
             ApiProblem::conflict(
-                "this daemon has no server, and so no dashboard; `cowhand restart --listen 127.0.0.1:PORT` gives it one",
+                "this daemon has no server, and so no dashboard; `cowhand restart --listen 127.0.0.1:PORT` starts one",
             )
         })?;
         // A browser cannot open the unspecified address, so the link uses loopback.

@@ -18,7 +18,7 @@ use super::agents::trigger_agent;
 use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
 use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings};
-use cowhand_engine::schedule_view::{schedules_of, why_of};
+use cowhand_engine::schedule_view::{RETRY_DUE, schedules_of, why_of};
 use cowhand_store::{JobOfFiring, LedgerRow};
 use cowhand_work::SourceOwner;
 
@@ -54,7 +54,7 @@ pub struct FiringView {
     pub why: String,
     /// Further details as text, for example the author who was not trusted.
     pub note: Option<String>,
-    /// First of its jobs, even after that was pruned.
+    /// First job of the firing, even after the job was pruned.
     pub job: Option<JobId>,
     /// All its jobs that still exist, in the order of their creation.
     #[serde(default)]
@@ -302,7 +302,7 @@ fn due_retry<'a>(
     let note = view.skip_note.as_deref()?;
     jobs.find_map(|live| {
         let reason = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
-        let rest = reason.find("; the retry has been due").and_then(|at| reason.get(at..));
+        let rest = reason.find(RETRY_DUE).and_then(|at| reason.get(at..));
         Some((live, rest.map(str::to_owned)))
     })
 }

@@ -110,7 +110,10 @@ impl Socket {
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let folder = path.parent().unwrap_or(path).display();
-                Err(io::Error::new(error.kind(), format!("{folder} is a file, not a folder; move it away")))
+                Err(io::Error::new(
+                    error.kind(),
+                    format!("{folder} is a file, not a folder; move or remove it"),
+                ))
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied(path, &error)),
             Err(error) => Err(error),

@@ -151,7 +151,7 @@ pub(super) async fn usage(
     let (from, end) = (start_of(since), until.tomorrow().and_then(start_of));
     let (Ok(from), Ok(end)) = (from, end) else {
         return Err(ApiProblem::bad_request(format!(
-            "from {since} to {until} are no days of {}",
+            "from {since} to {until} are not valid days in the time zone {}",
             roster.zone
         )));
     };

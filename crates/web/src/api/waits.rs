@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::jobs::Waits;
 use super::{Api, ApiProblem};
 use cowhand_engine::error::agent_left;
+use cowhand_engine::schedule_view::RETRY_DUE;
 
 /// Agent that is no longer in the config and has jobs that have not ended, or firings without a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -105,9 +106,11 @@ impl RemovedSchedule {
             (*queued > 0).then(|| if *queued == 1 { "1 job".to_owned() } else { format!("{queued} jobs") });
         let firings = (*firings > 0).then(|| firing_count_in_words(*firings));
         let waiting: Vec<String> = jobs.into_iter().chain(firings).collect();
-        let (waiting, removed) = (waiting.join(" and "), left_schedule_sentence(agent, schedule.as_str()));
+        let (waiting, removed) = (waiting.join(" and "), removed_schedule_sentence(agent, schedule.as_str()));
         let cancel = format!("`cowhand cancel --agent {agent} --schedule {schedule}`");
-        format!("{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels what waits")
+        format!(
+            "{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels the waiting jobs and firings"
+        )
     }
 }
 
@@ -129,7 +132,7 @@ fn firing_count_in_words(firings: usize) -> String {
 
 /// Describes how a person can handle jobs of a removed agent. `adopt` does not help: it moves no jobs to
 /// another agent.
-pub(crate) fn gone_sentence(agent: &AgentName) -> String {
+pub(crate) fn removed_agent_advice(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
          this name, or run `cowhand cancel --agent {agent}` and trigger the work again"
@@ -137,12 +140,15 @@ pub(crate) fn gone_sentence(agent: &AgentName) -> String {
 }
 
 /// States that an agent is no longer in the config, and how a person can handle its remaining jobs.
-pub fn left_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
+pub fn removed_agent_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
     match gone {
         Some(RemovedAgent { running, queued, firings, .. }) => {
             let firings = (*firings > 0).then(|| format!(", {}", firing_count_in_words(*firings)));
             let firings = firings.unwrap_or_default();
-            format!("jobs of {agent}: {running} running, {queued} waiting{firings}; {}", gone_sentence(agent))
+            format!(
+                "jobs of {agent}: {running} running, {queued} waiting{firings}; {}",
+                removed_agent_advice(agent)
+            )
         }
         None => format!("{}, which have all ended", agent_left(agent)),
     }
@@ -150,10 +156,10 @@ pub fn left_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
 
 /// States that a schedule is no longer in the config, and how a person can replace it. Its agent is still in the
 /// config.
-pub fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
+pub fn removed_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
     format!(
-        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
-         of {agent} go on in its place, with `adopt: {schedule}`"
+        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or continue its \
+         history in another schedule of {agent}, with `adopt: {schedule}`"
     )
 }
 
@@ -184,7 +190,7 @@ async fn of_pending(
     now: Timestamp,
 ) -> Result<Option<Waits>, ApiProblem> {
     let Some(agent) = roster.agent(job.agent()) else {
-        let message = gone_sentence(job.agent());
+        let message = removed_agent_advice(job.agent());
         return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
     };
     // The job may have begun in the meantime.
@@ -224,7 +230,7 @@ async fn of_pending(
 fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Timestamp) -> Waits {
     let AwaitedStart { reason, until, sentence } = awaited;
     let retry = failed.map(|failed| match live.retry_due(now) {
-        Some(since) => format!("{failed}; the retry has been due since {since:.0}, and waits: {sentence}"),
+        Some(since) => format!("{failed}{RETRY_DUE} since {since:.0}, and waits: {sentence}"),
         None => format!("{failed}; the retry waits: {sentence}"),
     });
     let message = retry.or_else(|| Some(format!("{}; {sentence}", live.requeued.sentence()?)));
@@ -265,13 +271,13 @@ fn without_code(sentence: &str) -> &str {
     parts.filter(|(_, code)| is_kind(code)).map_or(sentence, |(text, _)| text)
 }
 
-/// Describes the failure of the last attempt, as `attempt 1 failed, and it is tried again: exit code 3`.
+/// Describes the failure of the last attempt, as `attempt 1 failed and will be retried: exit code 3`.
 pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, ApiProblem> {
     let history = api.store.history(job.id().clone()).await?;
     let last = history.and_then(|history| history.attempts.into_iter().last());
     Ok(last.and_then(|last| match last.outcome {
         Some(Outcome::Failed { error, .. }) => {
-            Some(format!("attempt {} failed, and it is tried again: {}", last.number, error.message))
+            Some(format!("attempt {} failed and will be retried: {}", last.number, error.message))
         }
         _ => None,
     }))

@@ -49,7 +49,7 @@ impl WorkQuery {
         let priority = parts(&self.priority).into_iter().map(|name| {
             serde_json::from_value(name.clone().into()).map_err(|_| {
                 ApiProblem::bad_request(format!(
-                    "{name:?} is no priority; there are critical, high, medium and low"
+                    "{name:?} is not a priority; use critical, high, medium or low"
                 ))
             })
         });
@@ -154,7 +154,7 @@ pub(super) async fn list(
         after.as_ref().filter(|cursor| !queues.iter().any(|queue| queue.name == cursor.queue))
     {
         return Err(ApiProblem::bad_request(format!(
-            "no queue {:?} is left; begin without a cursor",
+            "the queue {:?} of the cursor does not exist any more; start again without a cursor",
             cursor.queue
         )));
     }

@@ -44,7 +44,7 @@ pub async fn serve_person(connection: PersonTools, scope: Scope) -> anyhow::Resu
 
 async fn serve<V: Send + Sync + 'static>(tools: Vec<Tool<V>>, connection: V) -> anyhow::Result<()> {
     let server = McpServer { tools, connection: Arc::new(connection) };
-    let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client at the other end")?;
+    let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client is connected")?;
     running.waiting().await.context("the MCP server has ended")?;
     Ok(())
 }

@@ -116,8 +116,10 @@ pub(super) async fn check(
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let needed = needed_scope(request.method(), route.unwrap_or_default());
     if token.scope < needed {
-        let message =
-            format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
+        let message = format!(
+            "the request needs the scope {needed}; the token {} has the scope {}",
+            token.name, token.scope
+        );
         return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
     // A body whose announced length is too large is refused here. A body without an announced length is limited to the

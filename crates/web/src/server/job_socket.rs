@@ -158,7 +158,7 @@ async fn check_token(State(state): State<JobSocketState>, request: Request, next
     let token = api::job_token_in(request.headers()).map(str::to_owned);
     let admitted = match token {
         Some(token) => state.api.admit(&token, RequestedEndpoint::of(&request)).await,
-        None => Err(ApiProblem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
+        None => Err(ApiProblem::new(Code::Unauthorized, "this socket accepts only tokens of jobs")),
     };
     let actor = match admitted {
         Ok(actor) => actor,
@@ -169,7 +169,10 @@ async fn check_token(State(state): State<JobSocketState>, request: Request, next
         _ => None,
     };
     let Some(_request_guard) = request_guard else {
-        return refused(ApiProblem::new(Code::TooMany, "this job asks too much at a time; try again later"));
+        return refused(ApiProblem::new(
+            Code::TooMany,
+            "this job has too many requests at a time; try again later",
+        ));
     };
     audit::by(actor, next.run(request)).await
 }

@@ -42,7 +42,7 @@ pub use job_socket::JobSocket;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error(
-        "cannot listen on {at}: {source}; `--listen ADDRESS:PORT` takes another place, `--no-server` none"
+        "cannot listen on {at}: {source}; `--listen ADDRESS:PORT` uses another address, `--no-server` starts no server"
     )]
     Taken { at: SocketAddr, source: io::Error },
     #[error("`server.tls`: {0}")]

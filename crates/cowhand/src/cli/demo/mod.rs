@@ -131,7 +131,7 @@ async fn print_event(event: &Event, store: &Store) -> anyhow::Result<()> {
         Fact::JobStarted { attempt, .. } => (AnsiColor::Blue, format!("started, attempt {attempt}")),
         Fact::JobCompleted { .. } => (AnsiColor::Green, format!("done: {}", summary(event, store).await?)),
         Fact::JobFailed { message, .. } => (AnsiColor::Red, format!("failed: {message}")),
-        Fact::JobRetrying { message, .. } => (AnsiColor::Yellow, format!("will try again: {message}")),
+        Fact::JobRetrying { message, .. } => (AnsiColor::Yellow, format!("will be retried: {message}")),
         Fact::WorkClaimed { item } => (AnsiColor::Cyan, format!("{item}: available → claimed")),
         Fact::WorkReported { item, outcome: WorkOutcome::Success } => {
             (AnsiColor::Cyan, format!("{item}: claimed → completed"))
@@ -165,7 +165,7 @@ fn sum_up(jobs: &[Job], folder: &Path, keep: bool) -> anyhow::Result<()> {
     let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
     print_line(format!("\n{} jobs: {}.", jobs.len(), counts.join(", ")))?;
     if keep {
-        print_line(format!("Everything it kept is in {}.", folder.join(StateFolder::NAME).display()))?;
+        print_line(format!("The state of the demo is in {}.", folder.join(StateFolder::NAME).display()))?;
     }
     print_line(
         "For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how.",

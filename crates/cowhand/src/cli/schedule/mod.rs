@@ -26,7 +26,7 @@ pub(super) enum ScheduleVerb {
     Show(OneScheduleArgs),
     /// Show the next firings: of the fleet, of one schedule, or of a cron expression
     Next(next::NextArgs),
-    /// Turn a schedule on; times that fell due while it was off are not made up
+    /// Turn a schedule on; due times while it was off are not fired later
     Enable(OneScheduleArgs),
     /// Turn a schedule off until somebody turns it on; running jobs continue
     Disable(OneScheduleArgs),
@@ -120,7 +120,7 @@ async fn print_store_problem(client: &Connection<'_>, json: bool) -> Result<(), 
     }
     let problem = client.get::<StatusView>("status").await?.daemon.store_problem;
     match problem {
-        Some(problem) if json => print::note(format!("nothing is accepted: {problem}")),
+        Some(problem) if json => print::note(format!("no new work is accepted: {problem}")),
         problem => status::print_store_problem(problem.as_deref()),
     }
     Ok(())

@@ -68,13 +68,13 @@ impl NextArgs {
         let is_empty = coming.is_empty();
         self.print(coming, from);
         if self.cron.is_none() {
-            self.print_beside(config, is_empty)?;
+            self.print_missed_and_paused(config, is_empty)?;
         }
         Ok(())
     }
 
     /// Prints missed firings and the ends of pauses.
-    fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
+    fn print_missed_and_paused(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             location::ask(config, async |client| Ok(client.get("schedules").await?))?;
         let is_shown = |view: &&ScheduleView| {
@@ -173,13 +173,13 @@ impl NextArgs {
             }
             _ if view.preparing => "it has fired, and is being prepared".to_owned(),
             (_, Some(SkipReason::AlreadyRunning)) => {
-                "it counts from the end of the job that it has fired".to_owned()
+                "its interval counts from the end of its running job".to_owned()
             }
-            (_, Some(SkipReason::NotDue)) => "its calendar leaves no time for it".to_owned(),
+            (_, Some(SkipReason::NotDue)) => "its calendar has no time at which it can fire".to_owned(),
             _ => view.awaited().map(|why| print::one_line(why, 400)).unwrap_or_default(),
         };
         let name = format!("{}/{}", view.agent, view.schedule);
-        Ok(format!("{name} has no next firing: {why}; `cowhand why {name}` says more"))
+        Ok(format!("{name} has no next firing: {why}; `cowhand why {name}` shows details"))
     }
 }
 
@@ -202,8 +202,8 @@ fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     if let Some(view) = views.items.iter().find(counts_from_end) {
         let name = format!("{}/{}", view.agent, view.schedule);
         return Ok(format!(
-            "no time of a next firing is known: {name} counts from the end of the job that it has fired; \
-             `cowhand why {name}` says more"
+            "no time of a next firing is known: the interval of {name} counts from the end of its running \
+             job; `cowhand why {name}` shows details"
         ));
     }
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);

@@ -152,7 +152,7 @@ fn the_engine() {
     running.scene.podman.as_mut().unwrap().kill();
     let (job, said) = running.scene.ended(&running.id);
     assert_eq!(job["status"], "failed", "{job:#}\n{said}");
-    assert!(said.contains("cannot be heard any more"), "{said}");
+    assert!(said.contains("the connection to the container's output was lost"), "{said}");
     wait_until("no process to be left", || {
         super::super::processes_naming(&running.scene.path("desk")).is_empty().then_some(())
     });

@@ -98,7 +98,7 @@ fn a_text_without_an_end_is_told_in_pieces() {
 }
 
 #[test]
-fn tools_are_told_once_each_way() {
+fn tool_calls_and_results_appear_once() {
     let call = |more: Value| {
         let mut fields = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"});
         fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -137,7 +137,7 @@ fn tools_are_told_once_each_way() {
 }
 
 #[test]
-fn tokens_are_what_the_total_says() {
+fn tokens_agree_with_the_total() {
     let used = |usage: Value| {
         let mut reader = Acp::default();
         reader.read(&asked("session/prompt"));
@@ -207,7 +207,7 @@ fn statuses_are_found_in_words() {
 }
 
 #[test]
-fn lines_nobody_has_seen_yet_are_kept() {
+fn unknown_lines_are_kept() {
     for (line, expected) in [
         ("  ", json!([])),
         ("Hello", json!([{"type": "system", "content": "Hello"}])),
@@ -232,7 +232,7 @@ fn lines_nobody_has_seen_yet_are_kept() {
 
 /// Adapters of two programs report the size differently: after the tool result, or twice in each step.
 #[test]
-fn the_size_of_the_context_tells_what_is_used_meanwhile() {
+fn usage_is_estimated_from_the_context_size() {
     let used = |used: u64| update(&json!({"sessionUpdate": "usage_update", "used": used, "size": 9}));
     let tool = |status: &str| {
         update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}))

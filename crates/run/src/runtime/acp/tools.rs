@@ -6,7 +6,7 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::json::{Fields, name, rest, take_text, text};
+use super::super::json::{Fields, rest, short_text, take_text, text};
 use super::super::output_record::one_line;
 
 /// Maximum number of remembered calls. It is larger than the number of concurrent calls.
@@ -86,7 +86,7 @@ impl Tools {
     }
 
     fn call_index(&mut self, update: &Fields) -> Option<usize> {
-        let id = name(update, "toolCallId")?;
+        let id = short_text(update, "toolCallId")?;
         let index = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
             if self.0.len() == MAX_OPEN_TOOLS {
                 self.0.pop_front();
@@ -97,9 +97,9 @@ impl Tools {
         let call = self.0.get_mut(index)?;
         let meta = |pointer: &str| update.get("_meta")?.pointer(pointer)?.as_str();
         let title =
-            name(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
+            short_text(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
         call.name = call.name.take().or_else(|| title.map(one_line));
-        call.kind = name(update, "kind").map(str::to_owned).or(call.kind.take());
+        call.kind = short_text(update, "kind").map(str::to_owned).or(call.kind.take());
         call.title = text(update, "title").map(one_line).or(call.title.take());
         Some(index)
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::gemini::ChatRecord;
-use super::super::json::{Fields, name};
+use super::super::json::{Fields, short_text};
 
 /// Maximum number of models. Their usage is part of every checkpoint.
 const MAX_MODELS: usize = 100;
@@ -83,8 +83,9 @@ impl AcpUsage {
     }
 
     pub(super) fn add_update(&mut self, update: &Fields) {
-        let kind = name(update, "sessionUpdate");
-        if kind == Some("tool_call_update") && matches!(name(update, "status"), Some("completed" | "failed"))
+        let kind = short_text(update, "sessionUpdate");
+        if kind == Some("tool_call_update")
+            && matches!(short_text(update, "status"), Some("completed" | "failed"))
         {
             self.steps.done = self.steps.done.saturating_add(std::mem::take(&mut self.steps.current));
         }
@@ -95,7 +96,7 @@ impl AcpUsage {
             self.cost = cost.and_then(|cost| cost["amount"].as_f64()).or(self.cost);
         }
         if let Some(usage) = update.get("_meta").and_then(|meta| meta.get("usage")) {
-            self.add(None, &tokens(usage));
+            self.add_tokens(None, &tokens(usage));
         }
     }
 
@@ -110,17 +111,17 @@ impl AcpUsage {
         let usage = result.get("usage").filter(|usage| usage.is_object());
         match (models.as_slice(), usage) {
             ([], None) => {}
-            ([], Some(usage)) => self.add(None, &tokens(usage)),
-            ([(model, _)], Some(usage)) => self.add(Some(model), &tokens(usage)),
+            ([], Some(usage)) => self.add_tokens(None, &tokens(usage)),
+            ([(model, _)], Some(usage)) => self.add_tokens(Some(model), &tokens(usage)),
             (models, _) => {
                 for (model, usage) in models {
-                    self.add(Some(model), &tokens(usage));
+                    self.add_tokens(Some(model), &tokens(usage));
                 }
             }
         }
     }
 
-    fn add(&mut self, model: Option<&str>, used: &ModelUsage) {
+    fn add_tokens(&mut self, model: Option<&str>, used: &ModelUsage) {
         let known = self.model.as_deref().unwrap_or("default");
         let model = model.filter(|model| model.len() <= 200).unwrap_or(known).to_owned();
         if self.per_model.len() < MAX_MODELS || self.per_model.contains_key(&model) {

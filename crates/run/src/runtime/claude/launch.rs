@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, no_configuration,
 };
 use super::super::result_line::per_model;
 use super::super::{Reader, SessionChoice, record};
@@ -102,13 +102,13 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     ],
     provider: Some(|_| ProviderAccess {
         address: "ANTHROPIC_BASE_URL",
-        home: "https://api.anthropic.com",
+        default_address: "https://api.anthropic.com",
         keys: &[
             ("ANTHROPIC_API_KEY", "x-api-key", ""),
             ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
             ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
         ],
-        configure: by_variables,
+        configure: no_configuration,
     }),
 };
 
@@ -122,7 +122,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         SettingSource::Project => "project".to_owned(),
         SettingSource::Local => "local".to_owned(),
     };
-    let before = before(order);
+    let before = usage_before(order);
     let servers = (!agent.mcp_servers.is_empty()).then(|| mcp(&agent.mcp_servers));
     let asks = agent.tools.mode == PermissionMode::Ask;
     let launch = ClaudeLaunch {
@@ -169,14 +169,14 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
 
 /// Returns the cost of the session that is resumed or forked. Claude records the cost at each end and adds to it when
 /// the session is resumed. Older versions do neither.
-fn before(order: &LaunchRequest<'_>) -> JobUsage {
+fn usage_before(order: &LaunchRequest<'_>) -> JobUsage {
     let (SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. }) = order.session else {
         return JobUsage::default();
     };
     let record =
         record::find(&order.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"), &format!("{id}.jsonl"), 1);
     let before = record.and_then(|record| {
-        record::last(record, "\"cost-state\"", |line| {
+        record::last_value(record, "\"cost-state\"", |line| {
             let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
             Some(JobUsage { per_model: per_model(models), total_cost_usd: Some(cost), ..JobUsage::default() })
         })

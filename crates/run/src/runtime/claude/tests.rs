@@ -20,7 +20,7 @@ fn finish(lines: &[&str], status: ExitStatus, stopped: Option<Termination>) -> F
 }
 
 #[test]
-fn lines_nobody_has_seen_yet_are_kept() {
+fn unknown_lines_are_kept() {
     let whole = |json: &serde_json::Value| mapped(&json.to_string());
     for (line, expected) in [
         ("   ", json!([])),
@@ -105,7 +105,7 @@ fn usage_is_told_once_for_each_message() {
 }
 
 #[test]
-fn a_result_does_not_take_back_what_was_heard() {
+fn counted_tokens_remain_without_tokens_in_the_result() {
     let message =
         r#"{"type":"assistant","message":{"id":"a","model":"opus","usage":{"input_tokens":5},"content":[]}}"#;
     for (result, tokens, dollars) in [
@@ -123,7 +123,7 @@ fn a_result_does_not_take_back_what_was_heard() {
 }
 
 #[test]
-fn failures_are_sorted() {
+fn failures_have_kinds() {
     let result = |rest: &str| format!(r#"{{"type":"result",{rest}}}"#);
     for (rest, reason, kind, message) in [
         (
@@ -154,7 +154,7 @@ fn failures_are_sorted() {
             r#""subtype":"error_max_budget_usd""#,
             FailReason::Error,
             ErrorKind::Budget,
-            "the agent reported error_max_budget_usd and no reason",
+            "the agent reported error_max_budget_usd without a reason",
         ),
         (
             r#""is_error":true,"api_error_status":503"#,
@@ -191,7 +191,7 @@ fn failures_are_sorted() {
 }
 
 #[test]
-fn the_exit_speaks_only_when_the_agent_did_not() {
+fn the_exit_status_counts_only_without_a_result() {
     let done = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
     let hello = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"hello"}]}}"#;
     let message = |lines: &[&str], status| match finish(lines, status, None).outcome {
@@ -219,7 +219,7 @@ fn the_exit_speaks_only_when_the_agent_did_not() {
 }
 
 #[test]
-fn a_reader_goes_on_where_it_was_written_down() {
+fn a_reader_can_be_stored_and_loaded() {
     let mut reader = Reader::claude();
     reader.read(r#"{"type":"system","subtype":"init","session_id":"s1"}"#);
     assert_eq!(reader.session_id(), Some("s1"));

@@ -24,7 +24,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     homes: &[RuntimePath::folder("CODEX_HOME", ".codex")],
     provider: Some(|_| ProviderAccess {
         address: "OPENAI_BASE_URL",
-        home: "https://api.openai.com/v1",
+        default_address: "https://api.openai.com/v1",
         keys: &[
             ("OPENAI_API_KEY", "authorization", "Bearer "),
             ("CODEX_API_KEY", "authorization", "Bearer "),
@@ -63,7 +63,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let mut private = Private::default();
     for (place, (name, server)) in agent.mcp_servers.iter().enumerate() {
         for (key, value) in private.server(order.folder, place, server) {
-            set(&format!("mcp_servers.{}.{key}", plain(name)), &value);
+            set(&format!("mcp_servers.{}.{key}", key_of(name)), &value);
         }
     }
     argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
@@ -103,7 +103,7 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
 }
 
 /// Replaces characters that a dotted path cannot contain by `_`.
-fn plain(name: &str) -> String {
+fn key_of(name: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     name.chars().map(plain).collect()
 }
@@ -148,7 +148,7 @@ fn script(server: &McpServer) -> String {
     let set = server
         .env
         .iter()
-        .map(|(name, value)| format!("export {}={}\n", plain(name).replace('-', "_"), quoted(value)));
+        .map(|(name, value)| format!("export {}={}\n", key_of(name).replace('-', "_"), quoted(value)));
     let words = server.command.iter().chain(&server.args).map(|word| quoted(word));
     format!("{}exec {}\n", set.collect::<String>(), words.collect::<Vec<_>>().join(" "))
 }

@@ -32,7 +32,7 @@ fn tools_are_called_once_and_answered() {
 }
 
 #[test]
-fn lines_nobody_has_seen_yet_are_kept() {
+fn unknown_lines_are_kept() {
     for (line, expected) in [
         ("  ", json!([])),
         ("not JSON", json!([{"type": "system", "content": "not JSON"}])),
@@ -59,7 +59,7 @@ fn lines_nobody_has_seen_yet_are_kept() {
 }
 
 #[test]
-fn a_threads_figures_become_those_of_the_run() {
+fn earlier_usage_of_the_thread_is_subtracted() {
     let before = Tokens { input: 1000, cached: 300, written: 0, output: 50 };
     let mut reader = Codex { before, model: Some("gpt-9".to_owned()), ..Codex::default() };
     reader.read(r#"{"type":"turn.completed","usage":{"input_tokens":2500,"cached_input_tokens":900,"output_tokens":90}}"#);

@@ -54,7 +54,7 @@ impl ChatRecord {
         let (Some(folder), Some(session)) = (&self.folder, session.and_then(|id| id.get(..8))) else {
             return;
         };
-        let found = record::all(folder, &format!("-{session}.jsonl"), 2);
+        let found = record::find_all(folder, &format!("-{session}.jsonl"), 2);
         for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut position = self.files.remove(&path).unwrap_or_default();
             // A file that is missing or was rewritten is read from its beginning the next time.

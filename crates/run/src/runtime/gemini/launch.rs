@@ -4,7 +4,7 @@ use cowhand_core::permission::PermissionMode;
 use serde_json::json;
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, no_configuration,
 };
 use super::super::{Reader, SessionChoice};
 use super::Gemini;
@@ -24,9 +24,9 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     homes: &[HOME],
     provider: Some(|_| ProviderAccess {
         address: "GOOGLE_GEMINI_BASE_URL",
-        home: "https://generativelanguage.googleapis.com",
+        default_address: "https://generativelanguage.googleapis.com",
         keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
-        configure: by_variables,
+        configure: no_configuration,
     }),
 };
 
@@ -35,7 +35,7 @@ const API_KEY_SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-ap
 
 pub(super) const HOME: RuntimePath = RuntimePath {
     below: ".gemini",
-    first: Some(("settings.json", API_KEY_SETTINGS)),
+    required_file: Some(("settings.json", API_KEY_SETTINGS)),
     ..RuntimePath::folder("GEMINI_CLI_HOME", "")
 };
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_goes_by_files() {
+    fn rules_and_prompt_are_passed_as_files() {
         let settings = r#"{"tools": ["read_file", "write_file", "run_shell_command"],
             "allowed_tools": ["run_shell_command(git)"], "denied_tools": ["web_fetch"], "system_prompt": "Be brief."}"#;
         let plan = plan_of(settings, &SessionChoice::Fresh);

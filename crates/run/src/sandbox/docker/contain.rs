@@ -20,7 +20,7 @@ use super::leftover::{self, Record};
 use super::limits::LimitWatch;
 use super::{filter, frames};
 use crate::attempt::{Attempt, PROMPT_FILE};
-use crate::start::{Contained, SandboxPlan, StartSpec};
+use crate::start::{ContainerSettings, SandboxPlan, StartSpec};
 use cowhand_system::stderr;
 
 pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
@@ -58,7 +58,9 @@ impl Failure {
     fn report(self, attempt: &Attempt) -> Result<u8, String> {
         match self {
             Self::NotStarted(why) => {
-                attempt.refuse(&why).map_err(|error| format!("{why}; and that cannot be told: {error}"))?;
+                attempt
+                    .refuse(&why)
+                    .map_err(|error| format!("{why}; and the refusal cannot be written: {error}"))?;
                 Ok(EXIT_CANNOT_START)
             }
             Self::Lost(why) => Err(why),
@@ -106,7 +108,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     match leftover::end(&engine, name).await {
         // The keeper tries to remove the container again.
         Err(error) => {
-            stderr::write_line(format!("cowhand: its container {name} is still there: {error}"));
+            stderr::write_line(format!("cowhand: the container {name} was not removed: {error}"));
         }
         Ok(_) => Record::remove(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }
@@ -114,7 +116,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
 }
 
 /// Returns the name of the container, from the fleet and the attempt.
-fn name(contained: &Contained, attempt: &Attempt) -> String {
+fn name(contained: &ContainerSettings, attempt: &Attempt) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, contained.state.as_os_str().as_encoded_bytes());
     let fleet = digest.as_ref().first_chunk().copied().map(u32::from_be_bytes).unwrap_or_default();
     format!("cowhand-{fleet:08x}-{}", attempt.name())
@@ -135,7 +137,7 @@ async fn begin(
     attempt: &Attempt,
     start: &StartSpec,
     sandbox: &SandboxPlan,
-    contained: &Contained,
+    contained: &ContainerSettings,
     stop_signals: &mut StopSignals,
 ) -> Result<Option<Streams>, DockerError> {
     let nothing = attempt.folder().join("nothing");
@@ -210,7 +212,9 @@ async fn follow(
     mut stop_signals: StopSignals,
 ) -> Result<u8, Failure> {
     let lost = |why: String| {
-        Failure::Lost(format!("what the agent says cannot be heard any more, so it was ended: {why}"))
+        Failure::Lost(format!(
+            "the connection to the container's output was lost, so the agent was ended: {why}"
+        ))
     };
     let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
@@ -219,7 +223,7 @@ async fn follow(
         loop {
             let signal = stop_signals.next().await;
             if let Err(error) = engine.signal(name, signal).await {
-                stderr::write_line(format!("cowhand: its container was not sent SIG{signal}: {error}"));
+                stderr::write_line(format!("cowhand: SIG{signal} was not sent to the container: {error}"));
             }
         }
     };

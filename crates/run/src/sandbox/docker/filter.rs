@@ -46,7 +46,7 @@ pub(super) fn write(folder: &Path) -> Result<PathBuf, DockerError> {
 
 /// Returns the filter without calls for the kernel's keys, and only with sockets of IP, Unix and netlink routes.
 fn narrowed(filter: &[u8]) -> Result<Value, DockerError> {
-    let strange = || DockerError::StrangeFilter;
+    let strange = || DockerError::UnknownFilter;
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
     // If a filter allows unnamed calls, removing names does not make it stricter.
     if !filter["defaultAction"].as_str().is_some_and(|action| action.starts_with("SCMP_ACT_ERRNO")) {

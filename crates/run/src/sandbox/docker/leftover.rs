@@ -112,9 +112,9 @@ impl Attempt {
     }
 }
 
-/// Removes the containers of attempts that no keeper watches any more, and returns their number. `is_watched` is called
+/// Removes the containers of attempts that no keeper watches any more, and returns their number. `is_running` is called
 /// with the folder of each attempt.
-pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, DockerError> {
+pub async fn sweep(socket: &Path, state: &Path, is_running: fn(&Path) -> bool) -> Result<usize, DockerError> {
     let found = async {
         let engine = ContainerEngine::find(socket).await?;
         let found = engine.labelled(STATE_LABEL, &state.to_string_lossy(), ATTEMPT_LABEL).await?;
@@ -124,7 +124,7 @@ pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -
     let mut ended = 0;
     for (id, attempt) in found {
         let folder = state.join("attempts").join(&attempt);
-        let watched = tokio::task::spawn_blocking(move || is_watched(&folder)).await;
+        let watched = tokio::task::spawn_blocking(move || is_running(&folder)).await;
         if watched? {
             continue;
         }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_record_that_cannot_be_read_is_no_absence() {
+    async fn an_unreadable_record_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("job-2026-11-16-abc123.1");
         fs::create_dir(&place).unwrap();
@@ -148,7 +148,10 @@ mod tests {
         for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
             fs::write(place.join(CONTAINER_FILE), wrong).unwrap();
             let why = end_container_of(&attempt).await.unwrap_err().to_string();
-            assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
+            assert!(
+                why.contains("a container of the attempt may still exist, and its name is unknown"),
+                "{why}"
+            );
             assert!(place.join(CONTAINER_FILE).exists());
         }
     }

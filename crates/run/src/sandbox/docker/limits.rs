@@ -64,7 +64,7 @@ impl<'a> LimitWatch<'a> {
             Ok(_) => {}
             Err(error) => {
                 stderr::write_line(format!(
-                    "cowhand: whether its cap on memory was reached is not known: {error}"
+                    "cowhand: cannot determine whether the cap on memory was reached: {error}"
                 ));
             }
         }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::sandbox::{Container, DEFAULT_IMAGE};
 
-use crate::start::Contained;
+use crate::start::ContainerSettings;
 use engine::{ContainerEngine, EngineError};
 pub use error::DockerError;
 
@@ -53,7 +53,7 @@ pub(super) fn sockets(requested: &Container) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Checks that a container could be created now: the engine answers and has the image.
-pub async fn ready(contained: &Contained) -> Result<(), DockerError> {
+pub async fn ready(contained: &ContainerSettings) -> Result<(), DockerError> {
     has_image(&contained.socket, &contained.image).await.map(|_| ())
 }
 
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(at("unix:///run/x.sock").unwrap(), Path::new("/run/x.sock"));
         for wrong in ["x.sock", "tcp://10.0.0.1:2375"] {
             assert!(
-                at(wrong).unwrap_err().to_string().contains("the whole path of a Unix socket"),
+                at(wrong).unwrap_err().to_string().contains("the absolute path of a Unix socket"),
                 "{wrong}"
             );
         }

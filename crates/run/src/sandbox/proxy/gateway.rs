@@ -43,7 +43,7 @@ impl Attempt {
     pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<ProxyCredentials> {
         let read = self.read(CREDENTIALS_FILE)?;
         fs::remove_file(self.folder().join(CREDENTIALS_FILE))?;
-        read.ok_or_else(|| io::Error::other("the credentials are gone"))
+        read.ok_or_else(|| io::Error::other("the credentials of the proxy were not found"))
     }
 }
 
@@ -74,10 +74,9 @@ const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", 
 impl Gateway {
     pub(super) fn new(credentials: &ProxyCredentials) -> io::Result<Self> {
         let name: HeaderName = credentials.header.parse().map_err(io::Error::other)?;
-        let mut value: HeaderValue = credentials
-            .value
-            .parse()
-            .map_err(|_| io::Error::other("the key of the provider has signs that no header can have"))?;
+        let mut value: HeaderValue = credentials.value.parse().map_err(|_| {
+            io::Error::other("the key of the provider contains characters that an HTTP header cannot contain")
+        })?;
         value.set_sensitive(true);
         let upstream = credentials.upstream.trim_end_matches('/').to_owned();
         Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })

@@ -39,12 +39,12 @@ const MAX_NOTES: usize = 50;
 /// Why a request of the agent is not forwarded. The message is for the agent.
 #[derive(Debug, thiserror::Error)]
 enum ProxyError {
-    #[error("it is not among `hosts` of the sandbox")]
+    #[error("it is not in `hosts` of the sandbox")]
     NotAllowed,
     /// The address is invalid, cannot be found, or is not public.
     #[error("{0}")]
     Address(String),
-    #[error("this is no path")]
+    #[error("the path has to begin with /")]
     NoPath,
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
@@ -67,7 +67,7 @@ impl Notes {
         let before = self.written.fetch_add(1, Ordering::Relaxed);
         let line = match before {
             0..MAX_NOTES => format!("cowhand: the sandbox refused {what}: {why}\n"),
-            MAX_NOTES => "cowhand: the sandbox refuses more than it tells\n".to_owned(),
+            MAX_NOTES => "cowhand: the sandbox refused more requests; they are not listed\n".to_owned(),
             _ => return,
         };
         // The line is written in one call, so that it is not mixed with other output.
@@ -187,7 +187,7 @@ impl Proxy {
         let Some(authority) = authority.filter(|_| scheme == Some("http")) else {
             return text_response(
                 StatusCode::BAD_REQUEST,
-                "only http:// is asked for in this way; https:// takes CONNECT",
+                "only http:// is supported without CONNECT; use CONNECT for https://",
             );
         };
         let host = Host::new(bare(authority.host()), authority.port_u16().unwrap_or(80));

@@ -37,16 +37,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_reached() {
+    async fn allowed_hosts_are_resolved() {
         let hosts = ["127.0.0.1:81", "*.example.com", "localhost:82", "1.1.1.1"];
         let reach = AllowedHosts::new(hosts.map(|host| host.parse().unwrap()).into());
         for (host, port, expected) in [
             ("127.0.0.1", 81, Ok("127.0.0.1:81")),
-            ("127.0.0.1", 82, Err("not among")),
-            ("127.1", 81, Err("not among")),
-            ("2130706433", 81, Err("not among")),
-            ("169.254.169.254", 80, Err("not among")),
-            ("example.com", 443, Err("not among")),
+            ("127.0.0.1", 82, Err("not in `hosts`")),
+            ("127.1", 81, Err("not in `hosts`")),
+            ("2130706433", 81, Err("not in `hosts`")),
+            ("169.254.169.254", 80, Err("not in `hosts`")),
+            ("example.com", 443, Err("not in `hosts`")),
             ("1.1.1.1", 443, Ok("1.1.1.1:443")),
         ] {
             let found = reach.addresses(&Host::new(host, port)).await;
@@ -60,6 +60,6 @@ mod tests {
         // A name with a private address is refused.
         let named = AllowedHosts::new(vec!["*.localhost:81".parse().unwrap()]);
         let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err().to_string();
-        assert!(refused.contains("not on the internet") || refused.contains("cannot be found"), "{refused}");
+        assert!(refused.contains("not a public address") || refused.contains("cannot be found"), "{refused}");
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_it_is_written() {
+    fn the_text_format() {
         let mut page = MetricsText::default();
         page.single(MetricKind::Gauge, "up", "Whether it is.", 1);
         let labels = [("name", "a \"b\\\nc".to_owned()), ("kind", "x".to_owned())];

@@ -20,7 +20,9 @@ pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> 
     let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let parent = job.forked_from.as_ref().or(job.retry_of.as_ref());
     let Some(parent) = parent else {
-        return Err(ApiProblem::not_found(format!("{} came from no other job", job.id)).into());
+        return Err(
+            ApiProblem::not_found(format!("{} is not a fork or a retry of another job", job.id)).into()
+        );
     };
     let parent: JobRecord = pages.client.get(&format!("jobs/{parent}")).await?;
     let prompts = [&parent, &job].map(|job| plain(job.prompt.as_deref().unwrap_or_default()));

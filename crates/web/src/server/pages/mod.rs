@@ -63,7 +63,7 @@ pub(super) struct Pages {
     client: Arc<Client>,
     access: Access,
     login: login::Login,
-    tails: tail::Tails,
+    tails: tail::TailCache,
 }
 
 impl Pages {
@@ -71,7 +71,7 @@ impl Pages {
     /// without it.
     pub(super) fn new(api: Api, access: Access, has_tls: bool) -> Self {
         let login = login::Login::new(api.logins(), has_tls);
-        Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::Tails::default() }
+        Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::TailCache::default() }
     }
 
     /// Returns the number of the newest event. Later events are new to the page.
@@ -130,7 +130,7 @@ impl From<ApiProblem> for ProblemPage {
 impl IntoResponse for ProblemPage {
     fn into_response(self) -> Response {
         let status = self.0.clone().into_response().status();
-        let title = if self.0.code == Code::NotFound { "Not there" } else { "That did not work" };
+        let title = if self.0.code == Code::NotFound { "Not found" } else { "Error" };
         let main = html! {
             h1 { (title) }
             p.lead { (text::Text(&self.0.message)) }

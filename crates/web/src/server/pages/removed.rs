@@ -8,7 +8,7 @@ use super::layout::{Frame, Tab, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, jobs, now, query};
 use crate::api::{
-    ApiProblem, Code, Page, RemovedSchedule, StatusView, left_schedule_sentence, left_sentence,
+    ApiProblem, Code, Page, RemovedSchedule, StatusView, removed_agent_sentence, removed_schedule_sentence,
 };
 
 /// Builds the page. Returns `problem` if the agent or schedule has neither jobs nor firings.
@@ -53,9 +53,10 @@ fn sentence(
     let is_configured = status.agents.iter().any(|view| view.name == *agent);
     let Some(schedule) = schedule.filter(|_| is_configured) else {
         let gone = status.gone.iter().find(|gone| gone.agent == *agent);
-        return (has_jobs || gone.is_some()).then(|| left_sentence(agent, gone));
+        return (has_jobs || gone.is_some()).then(|| removed_agent_sentence(agent, gone));
     };
     let mut gone = status.gone_schedules.iter();
     let gone = gone.find(|gone| gone.agent == *agent && gone.schedule.as_str() == schedule);
-    gone.map(RemovedSchedule::sentence).or_else(|| has_jobs.then(|| left_schedule_sentence(agent, schedule)))
+    gone.map(RemovedSchedule::sentence)
+        .or_else(|| has_jobs.then(|| removed_schedule_sentence(agent, schedule)))
 }

@@ -159,7 +159,7 @@
     if (disconnectedSince) return;
     disconnectedSince = new Date();
     document.body.classList.add('away');
-    $('#pulse').textContent = `Not connected since ${clock.format(disconnectedSince)}: the daemon does not answer, and what is shown is from then.`;
+    $('#pulse').textContent = `Not connected since ${clock.format(disconnectedSince)}: the daemon does not answer; the page shows the state of that time.`;
     $('#pulse').hidden = false;
   }
   function showConnected() {
@@ -283,14 +283,14 @@
         body: JSON.stringify(body),
       });
       const answer = await response.json().catch(() => ({}));
-      if (!response.ok) { say(answer.detail ?? answer.message ?? 'That did not work.'); return; }
+      if (!response.ok) { say(answer.detail ?? answer.message ?? 'The request failed.'); return; }
       if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
       say(element.dataset.said ?? 'Done.');
       refreshSoon();
     } catch {
       // The request may or may not have arrived.
       showDisconnected();
-      say('The daemon does not answer. When it is back, this page shows whether that was done.');
+      say('The daemon does not answer. When it answers again, this page shows whether the request was carried out.');
     } finally { button.disabled = false; }
   }
   function confirmAction(text) {

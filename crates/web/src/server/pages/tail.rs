@@ -11,7 +11,7 @@ use super::output;
 use crate::api::ApiProblem;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tails(Arc<Mutex<HashMap<JobId, Tail>>>);
+pub(super) struct TailCache(Arc<Mutex<HashMap<JobId, Tail>>>);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tail {
