@@ -66,8 +66,10 @@ impl ChatRecord {
 
     fn read_from(&mut self, mut file: File, position: &mut RecordPosition) -> io::Result<()> {
         if file.metadata()?.len() < position.read {
+            // The counts of the other files are part of `used`, so all files are read again.
             self.used.clear();
-            return Err(io::Error::other("it was written anew"));
+            self.files.clear();
+            return Err(io::Error::other("the file was rewritten"));
         }
         file.seek(SeekFrom::Start(position.read))?;
         // The rest of a large file is read by the next call.
@@ -168,6 +170,21 @@ mod tests {
         chat.read_new(Some(SESSION));
         chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
+        // The other file of the session is then counted again, too, wherever it is in the order.
+        for other in ["session-2026-11-15T22-24-238a8f3d.jsonl", "session-2026-11-15T22-26-238a8f3d.jsonl"] {
+            let other = folder.join(other);
+            fs::write(&other, answer("d", "2026-11-15T22:25:10Z", 300) + "\n").unwrap();
+            let mut chat = chat.clone();
+            chat.read_new(Some(SESSION));
+            assert_eq!(tokens(&chat), Some([71 + 271, 60, 14]));
+            let whole = fs::read(&path).unwrap();
+            fs::write(&path, "{}\n").unwrap();
+            chat.read_new(Some(SESSION));
+            fs::write(&path, whole).unwrap();
+            chat.read_new(Some(SESSION));
+            assert_eq!(tokens(&chat), Some([71 + 271, 60, 14]));
+            fs::remove_file(other).unwrap();
+        }
         for nobody in [None, Some("é"), Some("short"), Some("00000000-0")] {
             let mut chat = ChatRecord { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
             chat.read_new(nobody);
