@@ -61,9 +61,11 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         set("developer_instructions", &json!(prompt).to_string());
     }
     let mut private = Private::default();
-    for (place, (name, server)) in agent.mcp_servers.iter().enumerate() {
+    let names: Vec<&str> = agent.mcp_servers.keys().map(String::as_str).collect();
+    let servers = agent.mcp_servers.values().zip(server_keys(&names));
+    for (place, (server, server_key)) in servers.enumerate() {
         for (key, value) in private.server(order.folder, place, server) {
-            set(&format!("mcp_servers.{}.{key}", key_of(name)), &value);
+            set(&format!("mcp_servers.{server_key}.{key}"), &value);
         }
     }
     argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
@@ -104,8 +106,21 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
 
 /// Replaces characters that a dotted path cannot contain by `_`.
 fn key_of(name: &str) -> String {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    name.chars().map(plain).collect()
+    let replaced = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    name.chars().map(replaced).collect()
+}
+
+/// Returns a different key for each name. A key that is equal to another name or key gets a number.
+fn server_keys(names: &[&str]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for name in names {
+        let is_free = |key: &String| key == name || !(names.contains(&key.as_str()) || keys.contains(key));
+        let key = key_of(name);
+        let numbered = (2_u64..).map(|number| format!("{key}_{number}"));
+        let free = std::iter::once(key.clone()).chain(numbered).find(is_free).unwrap_or(key);
+        keys.push(free);
+    }
+    keys
 }
 
 /// Settings of MCP servers that must not appear in the arguments.
@@ -200,6 +215,21 @@ mod tests {
                 "{settings}"
             );
         }
+    }
+
+    #[test]
+    fn each_server_has_its_own_key() {
+        for (names, expected) in [
+            (&["files", "far.away"][..], &["files", "far_away"][..]),
+            (&["a.b", "a_b"], &["a_b_2", "a_b"]),
+            (&["a_b", "a.b", "a b", "a_b_2"], &["a_b", "a_b_3", "a_b_4", "a_b_2"]),
+            (&["a.b", "a b"], &["a_b", "a_b_2"]),
+        ] {
+            assert_eq!(server_keys(names), expected, "{names:?}");
+        }
+        let settings = r#"{"mcp_servers": {"a.b": {"command": "one"}, "a_b": {"command": "two"}}}"#;
+        let argv = plan_of(settings, &SessionChoice::Fresh).argv.join(" ");
+        assert!(argv.contains("mcp_servers.a_b.") && argv.contains("mcp_servers.a_b_2."), "{argv}");
     }
 
     #[test]
