@@ -248,7 +248,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVe
         ("acp", [instructions]) => Some(HiddenVerb::Acp(instructions.into())),
         ("confine", [folder]) => Some(HiddenVerb::Confine(folder.into())),
         ("contain", [folder]) => Some(HiddenVerb::Contain(folder.into())),
-        ("enclosed", [_, _, ..]) => Some(HiddenVerb::Enclosed(rest)),
+        ("enclosed", [_, _, _, ..]) => Some(HiddenVerb::Enclosed(rest)),
         ("forward", []) => Some(HiddenVerb::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(HiddenVerb::Forward { alone: true }),
         _ => None,
@@ -259,7 +259,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVe
 mod tests {
     use clap::{Command, CommandFactory};
 
-    use super::Cli;
+    use super::{Cli, HiddenVerb, hidden_verb};
 
     /// Collects every verb and argument that `--help` does not explain.
     fn unexplained(command: &Command, path: &str, found: &mut Vec<String>) {
@@ -283,6 +283,15 @@ mod tests {
         let mut found = Vec::new();
         unexplained(&command, "cowhand", &mut found);
         assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_enclosed_agent_needs_a_program() {
+        let verb = |words: &[&str]| hidden_verb(words.iter().map(Into::into));
+        assert!(verb(&["enclosed", "plain", "shared"]).is_none());
+        assert!(
+            matches!(verb(&["enclosed", "plain", "shared", "sh"]), Some(HiddenVerb::Enclosed(rest)) if rest.len() == 3)
+        );
     }
 
     #[test]
