@@ -171,3 +171,16 @@ fn sum_up(jobs: &[Job], folder: &Path, keep: bool) -> anyhow::Result<()> {
         "For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how.",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_states_the_number_of_agents() {
+        let (_, config) = DEMO_FILES[0];
+        let agents = config.lines().filter(|line| line.starts_with("  - name: ")).count();
+        assert_eq!(agents, 5);
+        assert!(config.contains("description: Five agents "), "{config}");
+    }
+}
