@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the structure of the code. Prints every breach; exit code 1 if there is one. `scripts/lint` runs it.
 
-  cycles  the top-level modules of a crate do not depend on each other in a circle
-  types   a type that other files can use has a name that no other such type in the workspace has
+  cycles  the top-level modules of a crate have no circular dependencies
+  types   no two types that other files can use have the same name in the workspace
   paths   a file or folder that CONTRIBUTING.md names in backticks exists, at the root or below `crates/`
 """
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def code_of(file):
-    """The code of a Rust file without comments and without the tests at its end."""
+    """Returns the code of a Rust file without comments and without the tests at its end."""
     lines = []
     for line in file.read_text().splitlines():
         if line == "#[cfg(test)]":
@@ -42,7 +42,7 @@ def top_level(items):
 
 
 def names_after(code, prefix):
-    """The names that directly follow a path prefix, also in braces."""
+    """Yields the names that directly follow a path prefix, also in braces."""
     for match in re.finditer(r"(?<![\w:])" + re.escape(prefix) + r"(\w+|\{)", code):
         if match[1] != "{":
             yield match[1]
@@ -58,7 +58,7 @@ def names_after(code, prefix):
 
 
 def modules_of(source):
-    """The edges between the top-level modules of a crate: module -> module -> one file that makes the edge."""
+    """Returns the top-level modules of a crate and the edges between them: module -> module -> a file with the use."""
     names = {file.stem if file.suffix == ".rs" else file.name for file in source.iterdir()} - {"lib", "main"}
     exported = {}
     root = source / "lib.rs"
@@ -81,8 +81,8 @@ def modules_of(source):
     return names, edges
 
 
-def circle_through(module, edges):
-    """The shortest way from a module back to itself, or nothing."""
+def cycle_through(module, edges):
+    """Returns the shortest cycle through a module, or None."""
     ways, seen = [[module]], {module}
     while ways:
         way = ways.pop(0)
@@ -96,12 +96,12 @@ def circle_through(module, edges):
 
 
 def cycles():
-    """Each module in a circle, as `crate module`, with the circle in words."""
+    """Returns each module in a cycle, as `crate module`, with the steps of the cycle."""
     found = {}
     for source in sorted(ROOT.glob("crates/*/src")):
         names, edges = modules_of(source)
         for module in sorted(names):
-            way = circle_through(module, edges)
+            way = cycle_through(module, edges)
             if way:
                 steps = [f"{a} -> {b} ({edges[a][b]})" for a, b in zip(way, [*way[1:], module])]
                 found[f"{source.parent.name} {module}"] = ", ".join(steps)
@@ -109,7 +109,7 @@ def cycles():
 
 
 def repeated_types():
-    """Each name of a type that more than one file makes available to others, with those files."""
+    """Returns each type name that more than one file exports, with these files."""
     places = defaultdict(set)
     pattern = re.compile(r"^\s*pub(?:\([^)]*\))? (?:struct|enum|trait|union|type) (\w+)", re.M)
     for file in sorted(ROOT.glob("crates/*/src/**/*.rs")):
@@ -120,7 +120,7 @@ def repeated_types():
 
 
 def missing_paths():
-    """Each path in CONTRIBUTING.md that does not exist, with its line."""
+    """Returns each path in CONTRIBUTING.md that does not exist, with its line."""
     path = re.compile(r"`((?:[\w-]+/)+(?:[\w-]+\.(?:rs|md|mjs|js|css|json|toml))?)`")
     missing = {}
     for number, line in enumerate((ROOT / "CONTRIBUTING.md").read_text().splitlines(), 1):

@@ -1,10 +1,10 @@
-//! Measures a list of jobs as the fleet grows old: `GET /api/v1/jobs?limit=20` with a thousand to a million
+//! Measures how a list of jobs depends on the number of jobs: `GET /api/v1/jobs?limit=20` with a thousand to a million
 //! jobs.
 //!
-//! `cargo bench -p cowhand --bench api`. The baseline, in the same run, reads the same rows by hand: one
-//! statement on its own connection. The cost is flat if the last column does not grow.
+//! `cargo bench -p cowhand --bench api`. The baseline, in the same run, reads the same rows by hand: one statement on
+//! its own connection. The cost does not depend on the number of jobs if the columns do not grow.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn middle(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Creates ended jobs as a fleet leaves them, with a prompt and a summary.
+/// Creates ended jobs with a prompt and a summary, like those of a real fleet.
 async fn make(connection: &mut SqliteConnection, from: u32, to: u32) {
     let sql = "with recursive n(i) as (select ?1 union all select i + 1 from n where i + 1 < ?2) \
         insert into jobs (id, agent, schedule, by_trigger, trigger_type, status, exit_reason, started_at, finished_at, \

@@ -1,10 +1,9 @@
-//! Measures an idle daemon, with schedules and with followers, and the time from a due firing to a running
-//! process.
+//! Measures an idle daemon, with schedules and with followers, and the time from a due time to a running process.
 //!
-//! `cargo bench -p cowhand --bench daemon`. The baseline for the last, measured in the same run, is a bare
-//! spawn of the same program by a loop that only waits for the same whole second.
+//! `cargo bench -p cowhand --bench daemon`. The baseline for that time, measured in the same run, is a loop that waits
+//! for a whole second and spawns the same program.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -74,7 +73,7 @@ impl Daemon {
     }
 }
 
-/// Returns the CPU time of this process alone, in hundredths of a second.
+/// Returns the CPU time of this process without its children, in hundredths of a second.
 fn cpu_ticks(child: &Child) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
@@ -115,7 +114,7 @@ fn idle() {
     );
 }
 
-/// Measures the memory of idle schedules: a daemon with more of them, compared with one with ten.
+/// Measures the memory of idle schedules: compares daemons with many schedules with a daemon with ten.
 fn memory() {
     let resident = |agents| {
         let daemon = Daemon::start(&fleet(agents));

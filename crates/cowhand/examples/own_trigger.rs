@@ -1,4 +1,4 @@
-//! A custom trigger type: each file that somebody puts into a folder makes a job.
+//! A custom trigger type: each new file in a folder creates a job.
 //!
 //! ```sh
 //! cargo run --example own_trigger -- cowhand.yaml path/to/cowhand
@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use cowhand::fleet::{Fleet, Options};
 use cowhand::trigger::{PollingStrategy, Registry, StrategyContext, Task, TaskSource, TriggerStrategy};
 
-/// *What*: the files that are in the folder now.
+/// The source of tasks: the files that are in the folder now.
 struct Inbox {
     folder: PathBuf,
 }
@@ -33,7 +33,7 @@ impl TaskSource for Inbox {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let body = std::fs::read_to_string(entry.path())?;
-            // The same name is the same letter. If it is removed and put back, it is a new one.
+            // The name identifies the letter. A file that was removed and put back is a new letter.
             tasks.push(Task { source_id: name.clone(), title: name, body, ..Task::default() });
         }
         tasks.sort_by(|one, other| one.source_id.cmp(&other.source_id));
@@ -52,7 +52,7 @@ struct With {
     folder: PathBuf,
 }
 
-/// Builds the strategy. *When*: polling is an existing strategy.
+/// Builds the strategy. It polls the source of tasks, with a strategy that cowhand provides.
 fn inbox(context: &StrategyContext) -> anyhow::Result<Box<dyn TriggerStrategy>> {
     let With { folder } = context.with()?;
     Ok(Box::new(PollingStrategy::new(Inbox { folder }, Duration::from_secs(1))))

@@ -1,6 +1,5 @@
-//! A work source that cowhand does not know: a list in the config. It needs one type, one line that registers
-//! it, and
-//! `{type: custom, name: list}` in the config; nothing in cowhand changes.
+//! A custom work source: a list in the config. It needs one type, one line that registers it, and
+//! `{type: custom, name: list}` in the config. Nothing in cowhand changes.
 //!
 //! `cargo run -p cowhand --example own_work_source`
 
@@ -68,7 +67,7 @@ fn make(config: &ConfiguredSource, _: &SourceContext) -> Result<Arc<dyn WorkSour
 }
 
 impl List {
-    /// Passes the task with this id to `change`, which no other claimant can interrupt.
+    /// Passes the task with this id to `change`, while the list is locked for other claimants.
     fn with<T>(&self, id: &WorkItemId, change: impl FnOnce(&mut Task) -> T) -> Option<T> {
         let number: usize = id.external_id().parse().ok()?;
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,21 +148,21 @@ impl WorkSource for List {
         result: &WorkResult,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        let told = self.with(id, |task| match &task.state {
+        let reported = self.with(id, |task| match &task.state {
             State::Claimed(holder) if holder == by => {
                 task.state = State::Done(by.clone());
                 task.title = format!("{} ({})", task.title, result.summary);
                 true
             }
-            // A repeated report.
+            // A repeated report succeeds if the holder is the same.
             State::Done(holder) => holder == by,
             _ => false,
         });
-        match told {
+        match reported {
             Some(true) => Ok(()),
             Some(false) => Err(WorkSourceError::NotHeld {
                 item: id.clone(),
-                state: "is claimed by somebody else".to_owned(),
+                state: "is held by another claimant".to_owned(),
             }),
             None => Err(WorkSourceError::NotFound(id.clone())),
         }
@@ -190,7 +189,7 @@ impl WorkSource for List {
     }
 }
 
-/// Runs one round by hand, as a schedule does: the next item, some work, the report.
+/// Does the same as one firing of a schedule: claims the next item, works on it, and reports the result.
 pub async fn run() -> anyhow::Result<Vec<String>> {
     let mut registry = SourceRegistry::with_built_ins();
     registry.register("list", make)?;

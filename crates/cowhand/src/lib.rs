@@ -1,7 +1,6 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 //!
-//! [`Fleet`] is the entry point of the library. The crates below are re-exported, each under the name of its
-//! subject.
+//! [`Fleet`] is the entry point of the library. The other crates are re-exported, each under the name of its subject.
 //!
 //! ```no_run
 //! use cowhand::Fleet;

@@ -82,7 +82,7 @@ impl Fleet {
     async fn wait_for(&self, what: &str, look: impl Fn() -> bool) {
         let patience = Instant::now() + Duration::from_mins(1);
         while !look() {
-            assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
+            assert!(Instant::now() < patience, "timed out while waiting for {what}:\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -320,7 +320,7 @@ async fn sparse_output_and_left_process_do_not_delay_job_end() {
     let job = |agent: &str| jobs.iter().find(|job| job.agent.as_str() == agent).unwrap();
     let said = fleet.output(job("sparse"));
     assert_eq!(told(job("sparse")), "completed/success", "{said}");
-    assert!(said.contains("bytes that nobody wrote") && said.contains("two"), "{said}");
+    assert!(said.contains("bytes without data") && said.contains("two"), "{said}");
     assert!(fleet.output(job("left")).contains("over"));
     assert_eq!(job("left").status, cowhand_core::job::JobStatus::Failed);
     let pid = std::fs::read_to_string(fleet.folder.path().join("left")).unwrap();

@@ -122,7 +122,7 @@ impl Fleet {
     fn wait_for(&self, what: &str, mut look: impl FnMut(&Self) -> bool) {
         let patience = Instant::now() + Duration::from_mins(1);
         while !look(self) {
-            assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
+            assert!(Instant::now() < patience, "timed out while waiting for {what}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -70,7 +70,7 @@ impl Scene {
                 return found;
             }
             let log = std::fs::read_to_string(self.attempt.folder().join("keeper.log")).unwrap_or_default();
-            assert!(Instant::now() < patience, "waited in vain for {what}; the keeper says: {log}");
+            assert!(Instant::now() < patience, "timed out while waiting for {what}; the keeper says: {log}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -153,7 +153,7 @@ fn start_failures_have_their_message() {
     let start = StartSpec { directory: "/no/such/directory".into(), ..nowhere.start(&["true"]) };
     let nowhere = nowhere.launch(&start);
     let ExitStatus::StartFailed { message } = nowhere.ending().status else { panic!() };
-    assert_eq!(message, "cannot start \"true\": its directory /no/such/directory is not there");
+    assert_eq!(message, "cannot start \"true\": its directory /no/such/directory does not exist");
 
     let locked = Scene::new();
     let start = locked.start(&["/etc/passwd"]);
@@ -435,7 +435,7 @@ mod gates {
         };
         for (command, directory, why) in [
             (&["no-such-program"][..], "/", "No such file"),
-            (&["true"], "/no/such/folder", "its directory /no/such/folder is not there"),
+            (&["true"], "/no/such/folder", "its directory /no/such/folder does not exist"),
         ] {
             let missing = said(command, directory).unwrap_err();
             assert!(missing.contains(&format!("cannot start {:?}", command[0])), "{missing}");
@@ -459,7 +459,7 @@ mod gates {
         let wait = |what: &str, look: &dyn Fn() -> bool| {
             let until = std::time::Instant::now() + Duration::from_mins(1);
             while !look() {
-                assert!(std::time::Instant::now() < until, "waited in vain for {what}");
+                assert!(std::time::Instant::now() < until, "timed out while waiting for {what}");
                 std::thread::sleep(Duration::from_millis(10));
             }
         };

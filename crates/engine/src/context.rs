@@ -22,7 +22,7 @@ use crate::queues::seen_again::SeenAgain;
 use crate::state::StateFolder;
 use crate::trigger::{Registry, Wakes};
 use cowhand_run::attempt::Attempt;
-use cowhand_run::growth::Growth;
+use cowhand_run::growth::OutputNotifier;
 use cowhand_run::watch::Watch;
 use cowhand_store::Store;
 use cowhand_system::clock::Clock;
@@ -57,7 +57,7 @@ pub struct Engine {
     /// Path of this executable, which is also the keeper.
     pub program: PathBuf,
     pub watch: Watch,
-    pub growth: Growth,
+    pub growth: OutputNotifier,
     /// Wakes the daemon loop after something that may change the plan.
     pub nudge: Notify,
     /// Trigger types that are not built in.
@@ -169,7 +169,7 @@ impl Engine {
             clock,
             program,
             watch: Watch::new(),
-            growth: Growth::default(),
+            growth: OutputNotifier::default(),
             nudge: Notify::new(),
             triggers,
             wakes: Wakes::default(),

@@ -55,7 +55,7 @@ impl OutputReader {
             let job = job.ok_or_else(|| FleetError::NoJob(self.job.clone()))?;
             is_live = matches!(job.status(), JobStatus::Pending | JobStatus::Running);
         }
-        let part = self.jsonl.more().map_err(|source| unreadable(&self.job, source))?;
+        let part = self.jsonl.next_lines().map_err(|source| unreadable(&self.job, source))?;
         Ok((is_live || !part.is_empty()).then_some(part))
     }
 

@@ -160,7 +160,7 @@ impl StateFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut key = vec![0; JOB_KEY_LENGTH];
                 let filled = SystemRandom::new().fill(&mut key);
-                filled.map_err(|_| io::Error::other("the system has no random numbers"))?;
+                filled.map_err(|_| io::Error::other("the system returned no random bytes"))?;
                 // A temporary file is created with access for the owner only.
                 let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
                 file.write_all(&key)?;

@@ -9,7 +9,7 @@ use reqwest::Url;
 /// nothing.
 pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>, Unreachable> {
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(Unreachable::Refused(format!("{}: is no web address", url.scheme())));
+        return Err(Unreachable::Refused(format!("{}: is not an http or https address", url.scheme())));
     }
     let refused = |why: &str| Unreachable::Refused(why.to_owned());
     let host = url.host_str().ok_or_else(|| refused("the web address has no host"))?;
@@ -26,8 +26,8 @@ pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>
     match forbidden {
         // All addresses have to be allowed, else the result would depend on which one is used.
         Some(forbidden) => Err(Unreachable::Private(match forbidden.ip().to_string() {
-            address if address == host => format!("{host} is not on the internet"),
-            address => format!("{host} is {address}, which is not on the internet"),
+            address if address == host => format!("{host} is not a public address"),
+            address => format!("{host} is {address}, which is not a public address"),
         })),
         None if found.is_empty() => Err(Unreachable::NotFound(format!("{host} has no address"))),
         None => Ok(found),

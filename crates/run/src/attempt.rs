@@ -20,7 +20,7 @@ use cowhand_system::blocking::run_blocking;
 use cowhand_system::lock_file;
 use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
 
-/// One process run for a job, before, during or after its run.
+/// One run of a process for a job: not started, running or ended.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     folder: PathBuf,
@@ -46,12 +46,12 @@ pub(super) const CREDENTIALS_FILE: &str = "credentials";
 const HOOK_SUFFIX: &str = "hook";
 const RESUMED_FILE: &str = "resumed";
 
-/// Facts that are known before an agent starts.
+/// Text and session that are known before the agent starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prelude {
-    /// Notes at the beginning of its output.
+pub struct BeforeOutput {
+    /// Notes that are written before the agent's output.
     pub notes: Vec<String>,
-    /// Session that it continues.
+    /// Session that the agent continues.
     pub resumed: Option<String>,
 }
 
@@ -75,7 +75,8 @@ impl Attempt {
         Self::named(state, format!("{job}.{number}"))
     }
 
-    /// Returns the folder of a hook that is a process. It has a keeper like an attempt, but is never taken for one.
+    /// Returns the folder of a hook that is a command. The hook has a keeper, as an attempt does; its name shows that
+    /// it is not an attempt.
     pub fn of_hook(state: &Path, job: &JobId, number: u32) -> Self {
         Self::named(state, format!("{job}.{HOOK_SUFFIX}{number}"))
     }
@@ -175,14 +176,14 @@ impl Attempt {
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
-        self.launch_after(&Prelude::default(), program, start, prompt, environment)
+        self.launch_with_notes(&BeforeOutput::default(), program, start, prompt, environment)
     }
 
     /// Launches as [`Self::launch`] does, with notes before the agent's output. The keeper has its own session, so that
     /// it gets no signals of the daemon's terminal.
-    pub fn launch_after(
+    pub fn launch_with_notes(
         &self,
-        prelude: &Prelude,
+        prelude: &BeforeOutput,
         program: &Path,
         start: &StartSpec,
         prompt: &str,
@@ -233,12 +234,12 @@ impl Attempt {
         file.close()
     }
 
-    /// Removes the record of a keeper that did not start the agent, so that another attempt can.
+    /// Removes the record of a keeper that did not start the agent, so that the agent can be started again.
     pub(super) fn remove_keeper_record(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(KEEPER_FILE)))
     }
 
-    /// Returns the session that it continues.
+    /// Returns the session that the agent continues.
     pub fn resumed(&self) -> Option<String> {
         fs::read_to_string(self.folder.join(RESUMED_FILE)).ok().filter(|session| !session.is_empty())
     }
@@ -263,8 +264,7 @@ impl Attempt {
         run_blocking(move || work(&attempt)).await
     }
 
-    /// Returns true if the agent may have been started. An attempt that did not begin can be run again; one that may
-    /// have begun cannot.
+    /// Returns true if the agent may have been started. Only an attempt that did not begin can be run again.
     pub fn began(&self) -> io::Result<bool> {
         // The record counts even if it was damaged since.
         fs::exists(self.folder.join(KEEPER_FILE))
@@ -275,7 +275,7 @@ impl Attempt {
         self.folder.join(AGENT_FILE).exists()
     }
 
-    /// Returns when the keeper started the agent, or none if it never did, or on another machine.
+    /// Returns when the keeper started the agent, or none if the agent was not started or ran on another machine.
     pub fn agent_began(&self) -> Option<Timestamp> {
         Timestamp::try_from(fs::metadata(self.folder.join(AGENT_FILE)).ok()?.modified().ok()?).ok()
     }
@@ -313,8 +313,8 @@ impl Attempt {
         notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
     }
 
-    /// Takes the lock. The launcher holds it, then the keeper as long as it lives; the kernel releases it however the
-    /// keeper ends.
+    /// Takes the lock. The launcher has the lock first, then the keeper as long as it lives. The kernel releases it
+    /// when the keeper ends, even if it is killed.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let lock =
             lock_file::open(private_options().create(true).truncate(false), &self.folder.join(LOCK_FILE))?;
@@ -325,8 +325,8 @@ impl Attempt {
         }
     }
 
-    /// Takes the lock without creating its file, so that the folder can be removed meanwhile.
-    pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
+    /// Takes the lock without creating its file, so that a folder that is being removed stays empty.
+    pub(super) fn lock_if_present(&self) -> io::Result<AttemptLock> {
         let lock = match lock_file::open(&mut private_options(), &self.folder.join(LOCK_FILE)) {
             // Without its folder nothing is known about the attempt.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_missing(&self.folder) => {
@@ -345,8 +345,8 @@ impl Attempt {
         self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
     }
 
-    /// Reads the record of a process. These records are not synced: one that a power failure damaged cannot name a live
-    /// process.
+    /// Reads the record of a process. Records are not synced. A record that a power failure damaged is ignored, because
+    /// its process has ended.
     pub(super) fn identity(&self, file: &str) -> io::Result<Option<ProcessIdentity>> {
         match self.read(file) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
@@ -384,7 +384,7 @@ impl Attempt {
         self.write_record(name, value, |_| Ok(()))
     }
 
-    /// Writes a record atomically, so that a power failure leaves the old or the new one.
+    /// Writes a record atomically and syncs it, so that a power failure leaves the old record or the new one.
     pub(super) fn write_synced<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         self.write_record(name, value, File::sync_all)
     }

@@ -18,7 +18,8 @@ impl Default for BoundedStreams {
     }
 }
 
-/// Timeout for the end of the streams. The processes have ended by then, but a foreign process may hold a stream open.
+/// Timeout for the end of the streams. The processes of the attempt have ended, but another process may hold a stream
+/// open.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl BoundedStreams {

@@ -51,8 +51,8 @@ struct Group {
 }
 
 impl Groups {
-    /// Creates the groups, sets their limits and enters them: processes that are started from here on are inside. The
-    /// inner error names a cap that is not available here; without caps, a machine without control groups is accepted.
+    /// Creates the groups, sets their limits and enters them. Processes that are started before [`Self::leave`] are
+    /// inside. The inner error names a cap that this machine cannot enforce. Without caps, control groups are optional.
     pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, CapsError>> {
         let mut groups = match Self::make(attempt.name(), caps) {
             Ok(groups) => groups,
@@ -92,7 +92,7 @@ impl Groups {
         }
         let own = fs::read_to_string("/proc/self/mountinfo").and_then(|mounts| {
             let groups = fs::read_to_string("/proc/self/cgroup")?;
-            Ok(needed.iter().map(|controller| home(&mounts, &groups, *controller)).collect::<Vec<_>>())
+            Ok(needed.iter().map(|controller| v1_group(&mounts, &groups, *controller)).collect::<Vec<_>>())
         });
         let homes = own.map_err(|error| refusal(error.into()))?;
         let mut made = Self { caps: *caps, ..Self::default() };
@@ -119,7 +119,7 @@ impl Groups {
             self.tree = Cgroup::make(name).ok();
             return Ok(());
         }
-        let home = cgroup::home()?;
+        let home = cgroup::own_group_folder()?;
         let words: Vec<&str> = controllers.iter().map(|controller| controller.name()).collect();
         let parent = with_controllers(&home, &words)?;
         let tree = Cgroup::make_in(&parent, name, home)
@@ -156,7 +156,7 @@ impl Groups {
             self.tree = None;
         }
         for group in &self.limits {
-            // A keeper that stays inside is limited with its agent, which is no reason to fail.
+            // If this fails, the limits also apply to the keeper; the attempt can still run.
             cgroup::move_self(&group.home).ok();
         }
     }
@@ -168,8 +168,8 @@ impl Groups {
 
     /// Removes the groups, and returns whether they are removed.
     pub(super) fn remove(&self) -> bool {
-        let limits = self.limits.iter().map(|group| removed(&group.path)).collect::<Vec<_>>();
-        let tree = self.tree.as_ref().is_none_or(|tree| removed(tree.path()));
+        let limits = self.limits.iter().map(|group| remove_group(&group.path)).collect::<Vec<_>>();
+        let tree = self.tree.as_ref().is_none_or(|tree| remove_group(tree.path()));
         tree && limits.into_iter().all(|gone| gone)
     }
 
@@ -183,7 +183,8 @@ impl Groups {
 
 /// Describes which of these caps were reached in these groups.
 pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
-    let count = |file: &str, word: &str| groups.iter().find_map(|group| counted(&group.join(file), word));
+    let count =
+        |file: &str, word: &str| groups.iter().find_map(|group| read_counter(&group.join(file), word));
     let killed = count("memory.events", "oom_kill").or_else(|| count("memory.oom_control", "oom_kill"));
     let refused = count("pids.events", "max");
     let mut notes = Vec::new();
@@ -192,7 +193,7 @@ pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
     }
     if let (Some(most), Some(times @ 1..)) = (caps.pids, refused) {
         notes.push(format!(
-            "the sandbox's cap on processes ({most}) was reached; processes that were not made: {times}"
+            "the sandbox's cap on processes ({most}) was reached; processes that could not be created: {times}"
         ));
     }
     notes
@@ -206,21 +207,21 @@ pub(super) fn memory_reached(bytes: u64) -> String {
 pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
-    let one = [Controller::Memory, Controller::Pids].map(|controller| home(&mounts, &groups, controller));
+    let one = [Controller::Memory, Controller::Pids].map(|controller| v1_group(&mounts, &groups, controller));
     one.into_iter().flatten().chain(cgroup::own_group(&mounts, &groups)).collect()
 }
 
-/// Why caps on memory, processes or processor time are not available here. The message is for people.
+/// Why caps on memory, processes or processor time are not available on this machine. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum CapsError {
     #[error("its caps on memory, processes or processor time cannot be enforced here: {0}")]
     NotEnforced(Box<Self>),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("no control group can be made in {}: {error}", parent.display())]
+    #[error("cannot create a control group in {}: {error}", parent.display())]
     NoGroup { parent: PathBuf, error: io::Error },
     #[error(
-        "the control group {} cannot hand on {controllers}; under systemd, Delegate=yes and DelegateSubgroup=daemon in the service let it",
+        "the control group {} cannot delegate {controllers}; under systemd, set Delegate=yes and DelegateSubgroup=daemon in the service",
         home.display()
     )]
     NotDelegated { home: PathBuf, controllers: String },
@@ -240,7 +241,7 @@ fn needed(caps: &Caps) -> Vec<Controller> {
     [memory, pids, cpu].into_iter().flatten().collect()
 }
 
-fn removed(path: &Path) -> bool {
+fn remove_group(path: &Path) -> bool {
     match fs::remove_dir(path) {
         Ok(()) => true,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -254,17 +255,20 @@ fn check_is_member(group: &Path) -> io::Result<()> {
     if inside.lines().any(|pid| pid == own) {
         return Ok(());
     }
-    Err(io::Error::other(format!("{} does not hold what was put into it", group.display())))
+    Err(io::Error::other(format!(
+        "this process is not in the control group {} after it was moved there",
+        group.display()
+    )))
 }
 
 /// Reads a counter from lines such as `oom_kill 3` or `max 7`.
-fn counted(file: &Path, word: &str) -> Option<u64> {
+fn read_counter(file: &Path, word: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
 }
 
 /// Returns the folder of this process's group in the version 1 hierarchy of a controller.
-fn home(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
+fn v1_group(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
     let named = |list: &str| list.split(',').any(|word| word == controller.name());
     let (root, mount) = mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -288,7 +292,7 @@ fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
     let enable = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
     let delegates = |group: &Path| {
         let file = group.join("cgroup.subtree_control");
-        // If they cannot be enabled, they may already be.
+        // An error is ignored, because the controllers may already be enabled.
         fs::write(&file, &enable).ok();
         let enabled = fs::read_to_string(&file).unwrap_or_default();
         words.iter().all(|word| enabled.split_whitespace().any(|enabled| enabled == *word))
@@ -364,7 +368,7 @@ fn write(group: &Path, file: &str, text: &str) -> Result<(), CapsError> {
     written.map_err(|error| CapsError::NotSet { file: path, text: text.to_owned(), error })
 }
 
-/// Tries which caps this machine supports.
+/// Checks which caps this machine supports, by creating groups.
 pub fn ability() -> Result<String, CapsError> {
     let caps = Caps { memory: Some(1 << 30), pids: Some(1_000), cpu: Some(1.0) };
     let groups = Groups::make(&format!("doctor-{}", std::process::id()), &caps)?;
@@ -397,10 +401,10 @@ mod tests {
             (HYBRID, Pids, None),
             (UNIFIED, Memory, None),
         ] {
-            assert_eq!(home(mounts, groups, controller), expected.map(PathBuf::from), "{controller:?}");
+            assert_eq!(v1_group(mounts, groups, controller), expected.map(PathBuf::from), "{controller:?}");
         }
         let contained = "35 31 0:32 /docker/x /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory";
-        let own = home(contained, "5:memory:/docker/x/y", Memory);
+        let own = v1_group(contained, "5:memory:/docker/x/y", Memory);
         assert_eq!(own, Some(PathBuf::from("/sys/fs/cgroup/memory/y")));
     }
 
@@ -410,11 +414,11 @@ mod tests {
         let daemon = top.path().join("daemon");
         fs::create_dir(&daemon).unwrap();
         let file = |group: &Path| group.join("cgroup.subtree_control");
-        // A folder cannot be written, as the kernel's file of a group that holds processes cannot.
+        // A write to a folder fails, like a write to this file of a group with processes.
         fs::create_dir(file(&daemon)).unwrap();
         fs::create_dir(file(top.path())).unwrap();
         let refused = with_controllers(&daemon, &["memory", "pids"]).unwrap_err().to_string();
-        assert!(refused.contains("cannot hand on memory, pids"), "{refused}");
+        assert!(refused.contains("cannot delegate memory, pids"), "{refused}");
         assert!(refused.contains("Delegate=yes"), "{refused}");
     }
 

@@ -1,4 +1,4 @@
-//! The control group of an attempt, where this machine allows one: no process in it can survive its end.
+//! The control group of an attempt, if this machine allows control groups. Killing the group kills every process in it.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,14 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates a group below the own one, on the mount of version 2: `/sys/fs/cgroup` or, on hybrid machines,
-    /// elsewhere.
+    /// Creates a group below the group of this process, on the mount of version 2: `/sys/fs/cgroup` or, on hybrid
+    /// machines, another path.
     pub(super) fn make(name: &str) -> io::Result<Self> {
-        let home = home()?;
+        let home = own_group_folder()?;
         Self::make_in(&home.clone(), name, home)
     }
 
-    /// Creates a group in another place. The keeper returns to `home`.
+    /// Creates a group in `parent`. The keeper returns to `home`.
     pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
         let path = parent.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path)?;
@@ -50,7 +50,7 @@ impl Cgroup {
         move_self(&self.home)
     }
 
-    pub(super) fn holds_any(&self) -> io::Result<bool> {
+    pub(super) fn has_processes(&self) -> io::Result<bool> {
         match fs::read_to_string(self.path.join("cgroup.procs")) {
             Ok(processes) => Ok(!processes.trim().is_empty()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -70,18 +70,19 @@ impl Cgroup {
 }
 
 /// Triggers the kernel's grace period for changing groups ahead of time. The kernel waits about ten milliseconds for
-/// all processors before a process can change groups, unless that has just happened. Called when a keeper is about to
-/// start, this overlaps the wait with other work; a move to the own group changes nothing.
+/// all processors before a process can change groups, unless that has just happened. The daemon calls this when a
+/// keeper is about to start, so that the wait overlaps other work. This process moves to its own group, which changes
+/// nothing.
 pub fn trigger_grace_period() {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if !WAITING.swap(true, Ordering::AcqRel) {
         // Without control groups there is nothing to wait for.
-        home().and_then(|home| move_self(&home)).ok();
+        own_group_folder().and_then(|home| move_self(&home)).ok();
         WAITING.store(false, Ordering::Release);
     }
 }
 
-pub(super) fn home() -> io::Result<PathBuf> {
+pub(super) fn own_group_folder() -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     own_group(&mounts, &groups).ok_or_else(|| io::Error::other("no cgroup v2 here"))
@@ -91,7 +92,7 @@ pub(super) fn move_self(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")
 }
 
-/// Returns the folder of the own group, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
+/// Returns the folder of the group of this process, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
 pub(super) fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;

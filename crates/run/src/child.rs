@@ -1,5 +1,5 @@
-//! A helper program with limits on its time and kept output. It is ended with its process group or, under a minder,
-//! with all its descendants.
+//! A helper program with a timeout and a limit on its kept output. Its process group is ended with it or, under a
+//! minder, all its descendants.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -14,9 +14,9 @@ use super::minder::{DaemonConnection, MindedCommand};
 
 /// Interval of checks whether the program has ended.
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Timeout for remaining output of processes that hold its pipes after it has ended.
+/// Timeout for remaining output after the program has ended, if other processes hold its pipes open.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_millis(500);
-/// Maximum size of the kept end of its stderr and stdout.
+/// Maximum size of the kept end of stderr and stdout.
 const MAX_STDERR_BYTES: usize = 4 << 10;
 
 pub(crate) struct ChildOutput {
@@ -24,20 +24,20 @@ pub(crate) struct ChildOutput {
     pub stdout: Vec<u8>,
     /// Set if there was more output.
     pub cut: bool,
-    /// End of its stderr.
+    /// Last bytes of stderr.
     pub stderr_end: String,
-    /// End of its stdout.
+    /// Last bytes of stdout.
     pub stdout_end: String,
 }
 
 pub(crate) enum ChildError {
     CannotStart(std::io::Error),
     TimedOut(Duration),
-    /// The caller asked for its end.
+    /// The caller asked to end the program.
     Stopped,
 }
 
-/// Limits on the time and kept stdout, and a flag that asks for the end.
+/// Timeout, limit on the kept stdout, and a flag that asks to end the program.
 pub(crate) struct Bounds<'a> {
     pub timeout: Option<Duration>,
     pub max_stdout_bytes: usize,
@@ -49,7 +49,7 @@ pub(crate) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<ChildOut
     run_by(command.stdin(Stdio::null()), None, bounds)
 }
 
-/// Runs a program that may do anything.
+/// Runs a program under a minder, because it may start processes that outlive it.
 pub(crate) fn run_minded(minded: MindedCommand, bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
     let MindedCommand { mut command, connection } = minded;
     run_by(&mut command, Some(connection), bounds)
@@ -68,7 +68,7 @@ fn run_by(
     let status = match (ended, connection) {
         (Ok(_), Some(connection)) => connection.ended().map_err(ChildError::CannotStart)?,
         (Ok(status), None) => {
-            // Whatever it left behind is ended with it.
+            // Processes that the program left behind are ended too.
             end_group(&child);
             status
         }
@@ -153,8 +153,8 @@ impl LastBytes {
         self.cut |= excess > 0;
     }
 
-    /// Returns the text without the rest of a line whose beginning is missing: it may be part of a secret and would not
-    /// be recognised.
+    /// Returns the text without a first line whose beginning is missing: that line may contain a part of a secret,
+    /// which would not be recognised.
     fn text(&self) -> String {
         let line_end = self.bytes.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
         String::from_utf8_lossy(&self.bytes[line_end.unwrap_or_default()..]).trim().to_owned()

@@ -2,15 +2,15 @@
 
 use std::io;
 
-/// Marks everything beyond stdin, stdout and stderr to be closed when a child is executed.
-pub fn keep_from_children() -> io::Result<()> {
+/// Marks all descriptors except stdin, stdout and stderr to be closed when a child is executed.
+pub fn close_on_exec() -> io::Result<()> {
     let flags = i32::try_from(libc::CLOSE_RANGE_CLOEXEC).map_err(io::Error::other)?;
     #[expect(
         unsafe_code,
         reason = "no safe crate offers close_range, and closing one by one needs as much unsafe"
     )]
-    // SAFETY: the call takes three numbers and only marks descriptors; none is closed here, so nobody in this
-    // process loses one it owns.
+    // SAFETY: the call takes three numbers and only marks descriptors. It closes none, so every owner in this process
+    // keeps its descriptor.
     let answer = unsafe { libc::close_range(3, libc::c_uint::MAX, flags) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

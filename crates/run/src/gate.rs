@@ -26,9 +26,10 @@ pub struct GateAnswer {
     pub output: String,
 }
 
-/// Runs the command. Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started,
-/// is killed, or does not answer in time is an error, and the firing does not run. The program and its descendants are
-/// ended when the future is dropped. `minder` is the `cowhand` program. Its output goes through the redactor.
+/// Runs the command. Exit code 0 lets the firing run; codes 1 to 125 do not. A program that cannot be started, is
+/// killed, or does not answer in time is an error, and the firing does not run. The program and its descendants are
+/// ended when the future is dropped. `minder` is the `cowhand` program. The redactor masks secrets in the output of the
+/// command.
 pub async fn allows(
     minder: &Path,
     command: &[String],
@@ -44,7 +45,7 @@ pub async fn allows(
     })
     .await;
     drop(stop_on_drop);
-    answer.context("nobody asked")?
+    answer.context("the task that runs `when_command` failed")?
 }
 
 /// Requests the end of the command when it is dropped.
@@ -66,7 +67,7 @@ pub fn ask(
     stop: &AtomicBool,
     redact: &dyn Fn(&str) -> String,
 ) -> anyhow::Result<GateAnswer> {
-    let Some((program, arguments)) = command.split_first() else { bail!("it names no program") };
+    let Some((program, arguments)) = command.split_first() else { bail!("`when_command` has no program") };
     let cannot_start = || format!("cannot start {program:?}");
     let mut process = MindedCommand::new(minder, program, arguments).with_context(cannot_start)?;
     process.command.current_dir(directory);
@@ -74,11 +75,11 @@ pub fn ask(
     let ran = match ran {
         Ok(ran) => ran,
         Err(ChildError::CannotStart(_)) if !directory.is_dir() => {
-            bail!("cannot start {program:?}: its directory {} is not there", directory.display())
+            bail!("cannot start {program:?}: its directory {} does not exist", directory.display())
         }
         Err(ChildError::CannotStart(error)) => return Err(error).with_context(cannot_start),
         Err(ChildError::TimedOut(timeout)) => bail!("no answer within {}s", timeout.as_secs()),
-        Err(ChildError::Stopped) => bail!("nobody waits for the answer any more"),
+        Err(ChildError::Stopped) => bail!("the command was stopped"),
     };
     let output = last_lines(&[&redact(&ran.stdout_end), &redact(&ran.stderr_end)]);
     let printed = printed_suffix(&output);

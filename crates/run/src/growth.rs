@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 /// Notifier of output. Clones share their state.
 #[derive(Debug, Clone, Default)]
-pub struct Growth {
+pub struct OutputNotifier {
     listeners: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
     any: watch::Sender<()>,
 }
 
-impl Growth {
-    /// Subscribes to a job's output. Read once after this call.
+impl OutputNotifier {
+    /// Subscribes to a job's output. The caller has to read the output once after this call.
     pub fn subscribe(&self, job: &JobId) -> watch::Receiver<()> {
         let mut listeners = self.listeners();
         listeners.retain(|_, listeners| listeners.receiver_count() > 0);
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn only_subscribers_of_a_job_are_notified() {
-        let growth = Growth::default();
+        let growth = OutputNotifier::default();
         let [one, other]: [JobId; 2] =
             ["a", "b"].map(|end| format!("job-2026-01-01-aaaaa{end}").parse().unwrap());
         let (mut one_output, other_output) = (growth.subscribe(&one), growth.subscribe(&other));
@@ -56,9 +56,9 @@ mod tests {
         let any_output = growth.subscribe_all();
         growth.notify(&one);
         assert!(any_output.has_changed().unwrap());
-        assert!(one_output.has_changed().unwrap(), "also what came before somebody waits");
+        assert!(one_output.has_changed().unwrap(), "output before the wait also counts");
         drop((one_output, other_output));
         drop(growth.subscribe(&one));
-        assert_eq!(growth.listeners().len(), 1, "who has gone is forgotten");
+        assert_eq!(growth.listeners().len(), 1, "dropped subscribers are removed");
     }
 }

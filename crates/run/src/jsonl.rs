@@ -1,4 +1,4 @@
-//! Reading a job's JSONL in parts: it may have any size, and may grow meanwhile.
+//! Reading a job's JSONL in parts: the file may have any size, and may grow while it is read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ pub struct Jsonl {
     skip: u64,
 }
 
-/// Size of a read, and size of the second try when that contains no whole line. The second is larger than any line.
+/// Size of a read, and size of a second read if the first contains no whole line. The second is larger than any line.
 const READ_CHUNK_BYTES: u64 = 256 << 10;
 const MAX_LINE_BYTES: u64 = 2 << 20;
 
@@ -28,10 +28,10 @@ impl Jsonl {
     }
 
     /// Returns the next whole lines; empty if there are none yet, or no file.
-    pub fn more(&mut self) -> io::Result<Vec<u8>> {
+    pub fn next_lines(&mut self) -> io::Result<Vec<u8>> {
         let mut part = self.read()?;
         while self.skip > 0 && !part.is_empty() {
-            self.pass_over(&mut part);
+            self.skip_lines(&mut part);
             if part.is_empty() {
                 part = self.read()?;
             }
@@ -39,7 +39,7 @@ impl Jsonl {
         Ok(part)
     }
 
-    fn pass_over(&mut self, part: &mut Vec<u8>) {
+    fn skip_lines(&mut self, part: &mut Vec<u8>) {
         let mut passed = 0;
         for end in memchr::memchr_iter(b'\n', part) {
             if self.skip == 0 {
@@ -102,7 +102,7 @@ fn read_output(mut file: File, from: u64) -> io::Result<FinalOutput> {
 
 fn open(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
-        // Another file may have replaced its folder.
+        // The folder may have been replaced by a file.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(None)
         }
@@ -123,14 +123,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job.jsonl");
         let mut early = Jsonl::after(path.clone(), 0);
-        assert_eq!(early.more().unwrap(), b"", "no file yet");
+        assert_eq!(early.next_lines().unwrap(), b"", "no file yet");
         let lines: Vec<String> = (0..50_000).map(|n| assistant_line(&n.to_string())).collect();
         let long = assistant_line(&"x".repeat(1 << 20));
         std::fs::write(&path, format!("{}{long}half a li", lines.concat())).unwrap();
         for after in [0_u32, 1, 7_000, 49_999, 50_000, 50_001, 60_000] {
             let (mut jsonl, mut read) = (Jsonl::after(path.clone(), after.into()), Vec::new());
             loop {
-                let part = jsonl.more().unwrap();
+                let part = jsonl.next_lines().unwrap();
                 assert!(part.len() as u64 <= MAX_LINE_BYTES && part.last().is_none_or(|end| *end == b'\n'));
                 if part.is_empty() {
                     break;

@@ -28,10 +28,10 @@ use super::caps::{CapsError, Groups};
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, ProcessIdentity};
-use super::reach::{self, WRITE_RETRY_DELAY, complain};
+use super::reach::{self, WRITE_RETRY_DELAY, log_error};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, BwrapStatus};
-use super::shortage::{self, FOLDER_CLOSED};
+use super::shortage::{self, FOLDER_NOT_ACCESSIBLE};
 use super::start::{KeeperLimits, SandboxPlan, StartSpec};
 
 /// Grace period of processes that the agent left behind: long enough to write a file, short enough not to delay the
@@ -52,7 +52,10 @@ pub fn keep(folder: &Path) -> ExitCode {
         Err(error) => {
             // Only the attempt's own folder is opened before the agent is started.
             let closed = error.kind() == io::ErrorKind::PermissionDenied;
-            complain(folder, &if closed { format!("{FOLDER_CLOSED}: {error}") } else { error.to_string() });
+            log_error(
+                folder,
+                &if closed { format!("{FOLDER_NOT_ACCESSIBLE}: {error}") } else { error.to_string() },
+            );
             ExitCode::FAILURE
         }
     }
@@ -65,13 +68,13 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
         return Err(io::Error::other("a keeper is started by the daemon, not by hand"));
     }
     if attempt.began()? {
-        // The former keeper died, so the agent may have run or still run: it is never started again.
+        // The former keeper died. The agent may have run or may still run, so it is not started again.
         return Err(io::Error::other("another keeper was at work here before"));
     }
     // The keeper has its own session, so that neither the daemon's terminal nor its end reaches it. This fails only for
     // the leader of a process group.
     rustix::process::setsid().ok();
-    descriptors::keep_from_children()?;
+    descriptors::close_on_exec()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let start = attempt.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -87,12 +90,12 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
         let Err(error) = attempt.write_ending(ending) else { return Ok(()) };
-        complain(attempt.folder(), &format!("cannot write how it ended: {error}"));
+        log_error(attempt.folder(), &format!("cannot write ending.json: {error}"));
         if matches!(ending.status, ExitStatus::StartFailed { .. }) {
             attempt.remove_keeper_record()?;
             return Err(error);
         }
-        if !reach::was_closed(attempt) && !shortage::is_named_in(&error.to_string()) {
+        if !reach::was_inaccessible(attempt) && !shortage::is_shortage(&error.to_string()) {
             return Err(error);
         }
         std::thread::sleep(WRITE_RETRY_DELAY);
@@ -103,7 +106,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     // Signals are caught before the spawn, so that no child ends unseen and no request kills the keeper.
     let mut child_ended = signal(SignalKind::child())?;
     let mut asked = signal(SignalKind::terminate())?;
-    let groups = match ready(attempt, start) {
+    let groups = match prepare_groups(attempt, start) {
         Ok(groups) => groups,
         Err(error) => {
             attempt.remove_keeper_record()?;
@@ -112,7 +115,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     };
     let mut groups = match groups {
         Ok(groups) => groups,
-        Err(why) => return Ok(not_started(format!("it is not started: {why}"))),
+        Err(why) => return Ok(not_started(format!("the agent is not started: {why}"))),
     };
     fault::point("keeper-ready");
     let mut streams = BoundedStreams::default();
@@ -149,7 +152,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     while !watch.is_over()? {
         tokio::select! {
             _ = child_ended.recv() => {}
-            // Without its folder, the agent could not be found, read or stopped.
+            // Without the folder, no daemon can find, read or stop the agent.
             _ = folder_check.tick(), if !orphaned => {
                 reach::restore(attempt);
                 // A full disk may have room now.
@@ -170,11 +173,11 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         }
     }
     streams.finish()?;
-    reach::regained(attempt).await;
+    reach::wait_until_accessible(attempt).await;
     attempt.note(&watch.groups.reached())?;
     watch.clean_up().await;
     end_container(attempt).await?;
-    let refusal = attempt.refusal().or_else(|| not_made(attempt, bwrap_status?, &watch));
+    let refusal = attempt.refusal().or_else(|| sandbox_failure(attempt, bwrap_status?, &watch));
     match refusal {
         Some(why) => Ok(not_started(why)),
         None => watch.ending(),
@@ -182,7 +185,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
 }
 
 /// Returns why the sandbox was not created, if it ended before the agent was started.
-fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Option<String> {
+fn sandbox_failure(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Option<String> {
     let by_itself = matches!(watch.status, Some(ExitStatus::Code { .. })) && watch.stopped.is_none();
     if !by_itself || bwrap_status.began() {
         return None;
@@ -191,9 +194,9 @@ fn not_made(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Opti
     Some(sandbox::failure(&String::from_utf8_lossy(&stderr)))
 }
 
-/// Records the keeper and creates the control groups of the agent. The inner error says why these are not available;
+/// Records the keeper and creates the control groups of the agent. The inner error states why a cap cannot be enforced;
 /// after an outer error nothing was started.
-fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
+fn prepare_groups(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
     attempt.reserve_ending()?;
     // From here on the keeper can be asked to stop.
     fault::point("keeper-waiting");
@@ -214,12 +217,12 @@ fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, Caps
 /// Ends the container. It is not a child of the keeper, so it may still run after the client process was killed.
 async fn end_container(attempt: &Attempt) -> io::Result<()> {
     let Err(why) = leftover::end_container_of(attempt).await else { return Ok(()) };
-    // Without the engine, its processes can still be found.
+    // If the engine does not answer, the processes of the container can still be found and killed.
     attempt.end_others()?;
     attempt.note(&[why.to_string()])
 }
 
-/// Waits until a time, or for ever.
+/// Waits until a time, or forever without a time.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -276,16 +279,16 @@ fn spawn(
     fault::point("keeper-spawned");
     match write_agent(attempt, agent) {
         Ok(()) => {}
-        // The keeper supervises it in any case, and records it later.
-        Err(error) if shortage::is_named_in(&error.to_string()) || reach::was_closed(attempt) => {
-            complain(attempt.folder(), &format!("cannot write down which process the agent is: {error}"));
+        // The keeper supervises the agent in any case, and records its process later.
+        Err(error) if shortage::is_shortage(&error.to_string()) || reach::was_inaccessible(attempt) => {
+            log_error(attempt.folder(), &format!("cannot record the process of the agent: {error}"));
         }
         Err(error) => {
-            complain(
+            log_error(
                 attempt.folder(),
-                &format!("it could not be written down, and was ended at once: {error}"),
+                &format!("the process of the agent could not be recorded, so the agent was ended: {error}"),
             );
-            // An agent that could not be found again must not run. Errors are ignored.
+            // An agent that a later daemon cannot find must not run. Errors are ignored.
             rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
             child.wait()?;
             return Ok(None);
@@ -302,14 +305,17 @@ fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {
 fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> String {
     let program = start.argv.first().map_or("", String::as_str);
     if !start.directory.is_dir() {
-        return format!("cannot start {program:?}: its directory {} is not there", start.directory.display());
+        return format!(
+            "cannot start {program:?}: its directory {} does not exist",
+            start.directory.display()
+        );
     }
     match error.kind() {
         io::ErrorKind::NotFound => {
             format!("cannot start {program:?}: it was not found; is it installed and on the PATH?")
         }
-        io::ErrorKind::PermissionDenied if reach::was_closed(attempt) => {
-            format!("cannot start {program:?}: {FOLDER_CLOSED}: {error}")
+        io::ErrorKind::PermissionDenied if reach::was_inaccessible(attempt) => {
+            format!("cannot start {program:?}: {FOLDER_NOT_ACCESSIBLE}: {error}")
         }
         io::ErrorKind::PermissionDenied => format!("cannot start {program:?}: it may not be executed"),
         _ => format!("cannot start {program:?}: {error}"),
@@ -355,18 +361,18 @@ impl Watch {
     }
 
     fn ask(&mut self, stop: Signal) {
-        // A second request, or only left-over processes: no further grace period.
+        // After a second request, or if only leftover processes remain, there is no further grace period.
         if self.stopped.is_some() || self.status.is_some() {
             self.kill_at = Some(Instant::now());
             return;
         }
         self.stopped = Some(Termination::Graceful);
         self.kill_at = Some(Instant::now() + self.grace);
-        // The signal goes to the agent's process group, so that its foreground processes can also finish.
+        // The signal is sent to the agent's process group, so that its foreground processes can also finish.
         if self.wrapped {
             process::signal_all(&process::inside(self.agent), stop);
         } else if let Some(group) = Pid::from_raw(self.agent) {
-            // It may have just ended.
+            // The agent may have just ended.
             rustix::process::kill_process_group(group, stop).ok();
         }
     }

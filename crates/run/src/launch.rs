@@ -18,7 +18,7 @@ use super::start::StartSpec;
 /// Time from the stop signal to the kill.
 const STOP_GRACE_MS: u64 = 10_000;
 
-/// Why the command of an agent cannot be built, or not be run now. The message is for people.
+/// Why the command of an agent cannot be built, or cannot be run now. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub enum LaunchError {
     /// The runtime cannot enforce a setting.
     #[error("{0}")]
     Unenforceable(String),
-    #[error("its work item cannot be written for it: {0}")]
+    #[error("the work item of the job cannot be written to a file: {0}")]
     WorkItem(serde_json::Error),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
@@ -42,8 +42,8 @@ pub struct Launch {
 
 impl Launch {
     /// Builds the launch of an agent. `session` is for runtimes with sessions; `own` is the daemon's environment;
-    /// `dotenv` has the variables of `.env`; `folder` will contain private files. The error is a message for people:
-    /// the runtime does not support what was asked.
+    /// `dotenv` has the variables of `.env`; `folder` will contain private files. Returns an error if the runtime does
+    /// not support a setting or the session.
     pub fn of(
         agent: &Agent,
         job: &Job,
@@ -83,7 +83,7 @@ impl Launch {
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 
-    /// Returns itself unless its sandbox is not available at present.
+    /// Returns the launch if its sandbox is available now.
     pub async fn ready(self) -> Result<Self, LaunchError> {
         if let Some(sandbox) = &self.start.sandbox {
             sandbox.ready().await?;
@@ -92,7 +92,7 @@ impl Launch {
     }
 }
 
-/// Returns the reader of an attempt that was started by a version that did not store it.
+/// Returns the reader of an attempt that was started by a version of cowhand that did not store the reader.
 pub fn reader(agent: &Agent) -> Reader {
     (description::description(agent.runtime()).reader)()
 }
@@ -125,8 +125,8 @@ const INHERITED_VARIABLES: [&str; 16] = [
 const INHERITED_PREFIXES: [&str; 9] =
     ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
-/// Returns whether an agent's processes get this variable of the daemon's environment. In a sandbox no agent inherits
-/// more than the minimal set and what `pass_env` names.
+/// Returns whether an agent's processes get this variable of the daemon's environment. In a sandbox an agent inherits
+/// only the minimal set and the variables that `pass_env` names.
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);
@@ -137,7 +137,8 @@ pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
         || INHERITED_PREFIXES.iter().any(|start| name.starts_with(start))
 }
 
-/// Variables that the daemon itself reads or sets; an agent that inherits everything gets only those of its own job.
+/// Prefix of the variables that the daemon reads or sets. An agent that inherits the whole environment gets only the
+/// variables of its own job.
 const OWN_VARIABLE_PREFIX: &str = "COWHAND_";
 
 /// Builds the environment of an agent's process. Later sources win: the daemon's own variables over those of `.env`,
@@ -173,7 +174,7 @@ struct WorkItemFile {
     file: (String, String),
 }
 
-/// Name of that file.
+/// Name of the file with the work item.
 const WORK_ITEM_FILE: &str = "work-item.json";
 
 impl WorkItemFile {
@@ -260,7 +261,8 @@ mod tests {
         );
     }
 
-    /// What strangers wrote is in it, so nothing in it may keep the agent from starting, or pass for another variable.
+    /// A work item contains text of strangers. The text must not prevent the start of the agent or set another
+    /// variable.
     #[test]
     fn a_work_item_is_passed_to_the_agent() {
         let agent = Agent::new("coder".parse().unwrap());
@@ -303,7 +305,7 @@ mod tests {
         }
     }
 
-    /// The names of the variables that an agent gets of a daemon that has four.
+    /// Returns the names of the variables that an agent inherits from a daemon with four variables.
     fn inherited(agent: &Agent) -> Vec<String> {
         let own =
             ["PATH", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "COWHAND_LOG"].map(|name| (name.into(), "x".into()));

@@ -7,8 +7,8 @@
 //!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, keeper.json, ending.json
 //! ```
 //!
-//! Daemon and keeper share only the folder and signals, so a daemon that crashed, or was upgraded or restarted, finds every
-//! attempt again, with its output and its exit code.
+//! Daemon and keeper share only the folder and signals. So after a crash, an upgrade or a restart, the daemon finds
+//! every attempt again, with its output and its exit code.
 
 pub mod acp;
 pub mod address;

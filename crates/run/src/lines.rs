@@ -2,7 +2,7 @@
 
 use cowhand_core::cut::cut;
 
-/// The line that is being read. It contains at most `cap` bytes and one.
+/// The line that is being read. It contains at most `cap` + 1 bytes.
 #[derive(Debug)]
 pub struct LineBuffer {
     cap: usize,
@@ -16,8 +16,8 @@ impl LineBuffer {
         Self { cap, begun: Vec::new(), dropped: 0 }
     }
 
-    /// Takes bytes from the front of `chunk` up to the end of a line. Returns none if there is no end: then all of it
-    /// is taken, and the line continues in the next chunk.
+    /// Takes bytes from the front of `chunk` up to the end of a line. Returns none if the chunk contains no line end:
+    /// then the whole chunk is taken, and the line continues in the next chunk.
     pub fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
@@ -26,7 +26,7 @@ impl LineBuffer {
         end.map(|_| self.take())
     }
 
-    /// Returns the last line, if the bytes did not end with a line end.
+    /// Returns the last line, if it has no line end.
     pub fn finish(&mut self) -> Option<String> {
         (!self.begun.is_empty()).then(|| self.take())
     }
@@ -44,8 +44,8 @@ impl LineBuffer {
                 self.begun.pop();
             }
         } else {
-            // A character that was cut is dropped.
-            let whole = self.begun.len() - torn_character(&self.begun);
+            // An incomplete character at the end is dropped.
+            let whole = self.begun.len() - incomplete_character_len(&self.begun);
             self.dropped += self.begun.len() - whole;
             self.begun.truncate(whole);
         }
@@ -59,7 +59,7 @@ impl LineBuffer {
 }
 
 /// Returns how many bytes at the end belong to an incomplete character.
-fn torn_character(bytes: &[u8]) -> usize {
+fn incomplete_character_len(bytes: &[u8]) -> usize {
     let tail = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     match std::str::from_utf8(tail) {
         Err(error) if error.error_len().is_none() => tail.len(),
@@ -136,7 +136,7 @@ mod tests {
             prop_assert_eq!(split(60, &chunks), split(60, &[&bytes]));
         }
 
-        /// Against the plainest splitter there is, with a cap that nothing reaches.
+        /// Compares with a simple splitter, with a cap that no line reaches.
         #[test]
         fn lines_match_those_of_a_simple_splitter(bytes in bytes()) {
             let mut expected: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();

@@ -1,8 +1,9 @@
 //! The minder: parent and subreaper of one short command of the daemon, `when_command` or `setup`.
 //!
-//! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer or
-//! has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the remaining
-//! processes and then reports how the command ended. So no process outlives the daemon, however that ends.
+//! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer
+//! or has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the
+//! remaining processes and then reports how the command ended. So no process outlives the daemon, even if the daemon is
+//! killed.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -61,7 +62,7 @@ impl MindedCommand {
 impl DaemonConnection {
     /// Returns how the command ended, after its minder has ended.
     pub(super) fn ended(mut self) -> io::Result<ExitStatus> {
-        // The other end may still be open in this process, so there is no end of file.
+        // The other end may still be open in this process, so a blocking read would not return.
         self.0.set_nonblocking(true)?;
         let mut report = Vec::new();
         match self.0.read_to_end(&mut report) {
@@ -72,7 +73,7 @@ impl DaemonConnection {
             Ok(MinderReport::Ended(status)) => Ok(ExitStatus::from_raw(status)),
             Ok(MinderReport::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
             Ok(MinderReport::NotStarted { code: None, message }) => Err(io::Error::other(message)),
-            Err(_) => Err(io::Error::other("the process that watched over it was killed")),
+            Err(_) => Err(io::Error::other("the minder of the command was killed")),
         }
     }
 }
@@ -86,14 +87,15 @@ pub fn mind(argv: &[OsString]) -> ExitCode {
         };
         connection.write_all(&serde_json::to_vec(&report)?)
     });
-    // Nobody reads the output of a minder.
+    // The daemon does not read a minder's own output, so the error is not printed.
     if minded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
-    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("it names no program"))?;
+    let (program, arguments) =
+        argv.split_first().ok_or_else(|| io::Error::other("the command has no program"))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    descriptors::keep_from_children()?;
+    descriptors::close_on_exec()?;
     let child = spawn(program, arguments)?;
     thread::Builder::new().spawn(move || end_when_disconnected(connection))?;
     let mut status = None;
@@ -122,7 +124,7 @@ fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
 
 /// Ends all descendants when the connection is closed.
 fn end_when_disconnected(mut connection: UnixStream) {
-    // Nothing is ever sent on it.
+    // The daemon sends nothing, so the copy ends only when the connection closes.
     io::copy(&mut connection, &mut io::sink()).ok();
     loop {
         end_all();

@@ -16,7 +16,7 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Returns the identity of a process, or none if it does not exist.
+    /// Returns the identity of a process, or none if the process does not exist.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };
         Ok(Some(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? }))
@@ -59,7 +59,7 @@ fn boot_id() -> io::Result<String> {
 }
 
 /// Reads a file of a process in `/proc`. Returns none if the process has ended or the file is not readable for this
-/// user; any other error, for example too many open files, says nothing about the process.
+/// user; any other error, for example too many open files, does not mean that the process has ended.
 fn read(pid: i32, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(format!("/proc/{pid}/{file}")) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -138,8 +138,8 @@ pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
 /// Prefix of the name of an attempt's control group.
 pub(super) const CGROUP_PREFIX: &str = "cowhand-";
 
-/// Lists the living processes of this attempt by the variable in their environment and by their control group. It is
-/// the last resort when no ancestor is left.
+/// Lists the living processes of this attempt by the variable in their environment and by their control group. Used
+/// when the keeper has ended, so that no common ancestor is left.
 pub(super) fn of_attempt(name: &str) -> io::Result<Vec<i32>> {
     let of_all = of_attempts()?;
     let own = |names: &[String]| names.iter().any(|own| own == name);
@@ -160,7 +160,7 @@ pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
 }
 
 /// Returns the attempts of a process: by its environment, and by its control group, which it keeps when it clears its
-/// environment. What is harder to forge comes last.
+/// environment. The control groups come last, because they are harder to forge.
 fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     let environment = read(pid, "environ")?.unwrap_or_default();
     let marks = environment.split(|byte| *byte == 0).filter_map(|variable| {
@@ -175,18 +175,18 @@ fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
 
 /// Returns the attempts of a process and its ancestors. A keeper is the subreaper of its attempt, so a process with its
 /// own session or without its parent is still a descendant. The process itself comes first, its oldest ancestor last.
-/// None if there is no such process.
+/// Returns none if there is no such process.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);
     for _ in 0..MAX_ANCESTORS {
         let Some(stat) = Stat::of(next)? else {
             match Stat::of(child)? {
-                // An ancestor of another user that `hidepid` hides is not a keeper of this user.
+                // The ancestor is hidden by `hidepid`, so it belongs to another user and is not a keeper of this user.
                 Some(stat) if next != pid && stat.parent == next => return Ok(Some(names)),
                 Some(_) => next = child,
                 None if child == pid => return Ok(None),
-                // Both have ended meanwhile.
+                // Both processes have ended meanwhile, so the search starts again.
                 None => (child, next) = (pid, pid),
             }
             continue;
@@ -200,7 +200,7 @@ pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     Err(io::Error::other(format!("the process {pid} has more than {MAX_ANCESTORS} ancestors")))
 }
 
-/// More than a terminal session has, and few enough for one request.
+/// Maximum number of ancestors: more than a terminal session has, and few enough for one request.
 const MAX_ANCESTORS: usize = 1000;
 
 fn all_pids() -> io::Result<Vec<i32>> {

@@ -1,5 +1,5 @@
-//! The access of a keeper to the folder of its attempt. A process of the same owner can change the mode of a folder;
-//! then the keeper restores it, and waits until it can write again.
+//! The access of a keeper to the folder of its attempt. A process of the same user can change the mode of the folder.
+//! The keeper then restores the mode, and waits until it can write again.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -17,11 +17,11 @@ pub(super) const WRITE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Folder of all attempts in a state folder.
 const ATTEMPTS_FOLDER: &str = "attempts";
 
-/// Set after the first message of a keeper.
-static COMPLAINT_MADE: OnceLock<()> = OnceLock::new();
+/// Set after the keeper has logged a restored mode, so that it logs this once.
+static RESTORE_LOGGED: OnceLock<()> = OnceLock::new();
 
 /// Writes to the keeper's log. Errors are ignored: a full disk cannot be reported.
-pub(super) fn complain(folder: &Path, what: &str) {
+pub(super) fn log_error(folder: &Path, what: &str) {
     writeln!(io::stderr(), "keeper: {}: {what}", folder.display()).ok();
 }
 
@@ -33,35 +33,35 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
         let lacks = fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o700 != 0o700);
         let Some(mode) = lacks.then(|| restore_mode(folder).ok().flatten()).flatten() else { continue };
         restored = true;
-        if COMPLAINT_MADE.set(()).is_ok() {
+        if RESTORE_LOGGED.set(()).is_ok() {
             let message = format!("{} had mode {mode:03o}, and its mode is 700 again", folder.display());
-            complain(attempt.folder(), &message);
+            log_error(attempt.folder(), &message);
         }
     }
     restored
 }
 
-/// Returns true if the folder is closed, or was until now.
-pub(super) fn was_closed(attempt: &Attempt) -> bool {
+/// Returns true if the folder was not accessible. The mode is restored if possible.
+pub(super) fn was_inaccessible(attempt: &Attempt) -> bool {
     restore(attempt) || closed_folder(&attempt.folder().join(KEEPER_FILE)).is_some()
 }
 
-/// Returns the folders, the outermost first.
+/// Returns the folders whose mode the keeper restores, the outermost first.
 fn own_folders(folder: &Path) -> Vec<&Path> {
     let all = folder.parent().filter(|all| all.file_name().is_some_and(|name| name == ATTEMPTS_FOLDER));
     let state = all.and_then(Path::parent);
     [state, all, Some(folder)].into_iter().flatten().collect()
 }
 
-/// Waits until the folder can be reached.
-pub(super) async fn regained(attempt: &Attempt) {
+/// Waits until the folder is accessible.
+pub(super) async fn wait_until_accessible(attempt: &Attempt) {
     let mut reported = false;
     loop {
         restore(attempt);
         let Some(closed) = closed_folder(&attempt.folder().join(KEEPER_FILE)) else { return };
         if !reported {
             let message = format!("permission denied, so its end is not written yet: {}", advice(&closed));
-            complain(attempt.folder(), &message);
+            log_error(attempt.folder(), &message);
         }
         reported = true;
         tokio::time::sleep(WRITE_RETRY_DELAY).await;

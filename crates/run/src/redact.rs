@@ -1,4 +1,4 @@
-//! Redaction: known secrets are removed from everything that an agent or a hook says before it is written.
+//! Redaction: known secrets are removed from the output of agents and hooks before it is written.
 
 mod advice;
 mod bare;
@@ -51,14 +51,14 @@ impl Redactor {
 
     /// Adds secrets.
     #[must_use]
-    pub fn and(self, more: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_secrets(self, more: impl IntoIterator<Item = String>) -> Self {
         let mut secrets = self.secrets;
         secrets.extend(more);
         Self::of(secrets)
     }
 
-    /// Masks every known secret in a text, and every token of cowhand, also if colour codes or invisible characters
-    /// interrupt it or if it is written with JSON escapes.
+    /// Masks every known secret and every token of cowhand in a text, even if it contains colour codes or invisible
+    /// characters or is written with JSON escapes.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let ranges = self.ranges(text.as_bytes());
         if ranges.is_empty() {
@@ -90,7 +90,7 @@ impl Redactor {
         })
     }
 
-    /// Finds secrets that colour codes and invisible characters interrupt.
+    /// Finds secrets that contain colour codes or invisible characters.
     fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(bare) = Bare::of(text) else { return Vec::new() };
         self.find(&bare.text).iter().map(|part| bare.range(part)).collect()
@@ -112,24 +112,24 @@ impl Redactor {
         found
     }
 
-    /// Returns the length of the part of an unfinished text that can be redacted now. What follows may be the beginning
-    /// of a secret.
-    pub fn settled(&self, text: &str) -> usize {
+    /// Returns the length of the part of an unfinished text that can be redacted now. The rest may be the beginning of
+    /// a secret.
+    pub fn redactable_len(&self, text: &str) -> usize {
         let open = token::unfinished(text).unwrap_or(text.len());
         let Some(_) = &self.finder else { return open };
         let escape = unescaped::unfinished(text).unwrap_or(text.len());
         let whole = &text.as_bytes()[..escape];
         let unescaped = Unescaped::of(whole);
-        let mut cut = open.min(self.begins(whole));
+        let mut cut = open.min(self.partial_secret_start(whole));
         for (depth, text) in unescaped.texts() {
-            cut = cut.min(unescaped.range(depth, self.begins(text)..text.len()).start);
+            cut = cut.min(unescaped.range(depth, self.partial_secret_start(text)..text.len()).start);
         }
         let across = self.ranges(text.as_bytes());
         across.iter().find(|found| found.start < cut && cut < found.end).map_or(cut, |found| found.start)
     }
 
     /// Returns where an unfinished secret may begin at the end of a text, or the length of the text.
-    fn begins(&self, text: &[u8]) -> usize {
+    fn partial_secret_start(&self, text: &[u8]) -> usize {
         let unfinished = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
             (1..most).rev().find(|length| text.ends_with(&secret[..*length]))
@@ -137,7 +137,7 @@ impl Redactor {
         text.len() - self.secrets.iter().filter_map(unfinished).max().unwrap_or(0)
     }
 
-    /// Redacts a file that need not be text.
+    /// Redacts a file that may be binary.
     pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let ranges = self.ranges(bytes);
         if ranges.is_empty() {
@@ -285,7 +285,7 @@ mod tests {
         for text in [r"a pass\/w\u00f6rd\u003c1> b", r"a pass\\/w\\u00f6rd\\u003c1> b", "a pass/wörd<1> b"] {
             for (cut, _) in text.char_indices() {
                 let (first, second) = text.split_at(cut);
-                let settled = redactor.settled(first);
+                let settled = redactor.redactable_len(first);
                 let redacted = format!(
                     "{}{}",
                     redactor.redact(&first[..settled]),

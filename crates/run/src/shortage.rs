@@ -1,15 +1,16 @@
-//! Shortages of the machine. A start that fails for that reason is no fault of the job or its config, and succeeds once
-//! the resource is available again.
+//! Shortages of the machine. A start that fails because of a shortage is not a failure of the job or its config. It
+//! succeeds when the resource is available again.
 
 use std::path::Path;
 
-/// Message of a keeper whose folder's mode was changed. The keeper restores it or waits.
-pub(super) const FOLDER_CLOSED: &str = "the folder of the attempt was closed";
+/// Message of a keeper that has no access to its folder because its mode was changed. The keeper restores the mode or
+/// waits.
+pub(super) const FOLDER_NOT_ACCESSIBLE: &str = "the folder of the attempt is not accessible";
 
 /// Messages of the system and SQLite for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
 /// library contain these words, also as part of a longer message.
 const SHORTAGE_ERRORS: [&str; 10] = [
-    FOLDER_CLOSED,
+    FOLDER_NOT_ACCESSIBLE,
     "Too many open files",
     "Cannot allocate memory",
     "Resource temporarily unavailable",
@@ -22,13 +23,13 @@ const SHORTAGE_ERRORS: [&str; 10] = [
     "out of memory",
 ];
 
-/// Returns true if a message of cowhand reports a shortage. It is not for messages of agents or commands, which can
-/// contain anything.
-pub fn is_named_in(message: &str) -> bool {
+/// Returns true if a message of cowhand reports a shortage. Not for messages of agents or commands, which can contain
+/// any text.
+pub fn is_shortage(message: &str) -> bool {
     SHORTAGE_ERRORS.iter().any(|name| message.contains(name))
 }
 
-/// A disk with less space than this is full: hardly any program can write a file there.
+/// Free space below which a disk counts as full.
 const MIN_FREE_BYTES: u64 = 64 << 10;
 
 /// Names the first of these folders whose disk has no space left: `the disk of /a/b is full`.
@@ -39,7 +40,7 @@ pub fn full_disk(folders: &[&Path]) -> Option<String> {
     folders.iter().find(is_full).map(|folder| format!("the disk of {} is full", folder.display()))
 }
 
-/// Says whether a disk of so many blocks, of which so many are available, is full. Some file systems have no blocks.
+/// Returns true if a disk with these blocks is full. Some file systems, such as `/proc`, have no blocks.
 const fn is_full(blocks: u64, available: u64, block_size: u64) -> bool {
     blocks > 0 && available.saturating_mul(block_size) < MIN_FREE_BYTES
 }
@@ -82,7 +83,7 @@ mod tests {
             (Errno::NOEXEC, false),
         ] {
             let error = io::Error::from_raw_os_error(errno.raw_os_error());
-            assert_eq!(is_named_in(&format!("cannot start it: {error}")), expected, "{error}");
+            assert_eq!(is_shortage(&format!("cannot start it: {error}")), expected, "{error}");
         }
     }
 }

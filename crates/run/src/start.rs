@@ -10,7 +10,7 @@ use super::process::StopSignal;
 use super::runtime::Reader;
 use super::runtime::description::OWN_PROGRAM;
 
-/// Command that the keeper runs. The environment is not stored, since it may contain secrets: the keeper inherits it
+/// Command that the keeper runs. The environment is not stored, because it may contain secrets. The keeper inherits it
 /// and passes it on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartSpec {
@@ -19,7 +19,7 @@ pub struct StartSpec {
     pub stop_signal: StopSignal,
     /// Time from the stop signal to the kill.
     pub grace_ms: u64,
-    /// Initial state of the reader: the config may change later.
+    /// Initial state of the reader. It is stored because the config may change later.
     #[serde(default)]
     pub reader: Option<Reader>,
     #[serde(default)]
@@ -30,7 +30,7 @@ pub struct StartSpec {
 }
 
 impl StartSpec {
-    /// Replaces the placeholder by that program.
+    /// Replaces the placeholder in `argv` by the path of the `cowhand` program.
     #[must_use]
     pub fn with_program(&self, program: &Path) -> Self {
         let mut start = self.clone();
@@ -44,7 +44,7 @@ impl StartSpec {
 /// Limits that the keeper enforces, with or without a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeeperLimits {
-    /// Time after which it is stopped.
+    /// Time after which the process is stopped.
     pub lifetime_ms: u64,
     /// Maximum size of each stream; the rest is read and dropped.
     pub output_bytes: u64,
@@ -56,33 +56,34 @@ pub struct SandboxPlan {
     pub kind: SandboxKind,
     /// Program of the agent.
     pub program: PathBuf,
-    /// Home of the user, which exists in every sandbox, mostly empty.
+    /// Home directory of the user, which exists in every sandbox and is mostly empty.
     #[serde(default)]
     pub home: Option<PathBuf>,
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
-    /// Paths that are hidden even if they lie below one of the above.
+    /// Paths that are hidden, even below a path in `read` or `write`.
     pub hidden: Vec<PathBuf>,
     /// Paths that may be read but not written, although they lie in a writable folder.
-    pub frozen: Vec<PathBuf>,
+    #[serde(rename = "frozen")]
+    pub read_only: Vec<PathBuf>,
     pub network: NetworkAccess,
     /// Set if the proxy adds the provider's key to requests.
     #[serde(default)]
     pub gateway: bool,
     pub caps: Caps,
-    /// Folders that replace others.
+    /// Pairs of a replacing folder and the folder that it replaces.
     #[serde(default, rename = "stead")]
     pub home_replacements: Vec<(PathBuf, PathBuf)>,
     /// Container, for `docker`.
     #[serde(default)]
-    pub container: Option<Contained>,
+    pub container: Option<ContainerSettings>,
     /// Socket of jobs, if the agent talks to the fleet.
     #[serde(default, rename = "talk")]
     pub job_socket: Option<PathBuf>,
 }
 
 impl SandboxPlan {
-    /// Returns true if there is a host that the proxy may reach.
+    /// Returns true if the sandbox has a proxy: for allowed hosts, or for the provider's key.
     pub fn has_proxy(&self) -> bool {
         let hosts = matches!(self.network, NetworkAccess::Hosts(_));
         self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
@@ -94,20 +95,20 @@ impl SandboxPlan {
     }
 }
 
-/// Settings of an attempt's container, in addition to those of every kind.
+/// Settings of an attempt's container, in addition to those of all kinds of sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Contained {
+pub struct ContainerSettings {
     pub image: String,
     /// Socket of the engine.
     pub socket: PathBuf,
     pub user: Option<String>,
     pub tmpfs: Vec<String>,
     pub labels: BTreeMap<String, String>,
-    /// Paths that are mounted elsewhere.
+    /// Paths that have another path inside the container.
     pub volumes: Vec<VolumeMount>,
     pub cpu_shares: Option<u64>,
     pub host_network: bool,
-    /// Variables that describe the machine outside and are not passed.
+    /// Variables that describe the host and are not passed to the container.
     #[serde(rename = "left_outside")]
     pub excluded_variables: Vec<String>,
     /// State folder, by which containers are identified.
@@ -118,7 +119,8 @@ pub struct Contained {
 pub struct VolumeMount {
     pub from: PathBuf,
     pub to: PathBuf,
-    pub written: bool,
+    #[serde(rename = "written")]
+    pub writable: bool,
 }
 
 #[cfg(test)]
@@ -128,7 +130,7 @@ mod tests {
     /// An upgraded daemon and keeper read the file of an attempt that was started before.
     #[test]
     fn start_json_keeps_the_names_of_its_fields() {
-        let plan = SandboxPlan { container: Some(Contained::default()), ..SandboxPlan::default() };
+        let plan = SandboxPlan { container: Some(ContainerSettings::default()), ..SandboxPlan::default() };
         let written = serde_json::to_value(&plan).unwrap();
         for pointer in ["/stead", "/talk", "/container/left_outside"] {
             assert!(written.pointer(pointer).is_some(), "{pointer} in {written}");

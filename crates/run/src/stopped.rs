@@ -1,4 +1,5 @@
-//! The reason why a daemon stops an attempt. It is written before, since the daemon may end first.
+//! The reason why a daemon stops an attempt. It is written before the stop, because the daemon may end before the
+//! attempt.
 
 use std::fs;
 use std::io;
@@ -20,9 +21,9 @@ pub enum Stopped {
     SilentTooLong {
         limit_ms: i64,
     },
-    /// The exceeded budget is determined again from the spending.
+    /// The spending exceeded a budget. Which budget is computed again from the spending.
     OverBudget,
-    /// The price of its tokens is unknown.
+    /// The price of the attempt's tokens is unknown.
     Unpriced,
 }
 
@@ -33,7 +34,7 @@ impl Attempt {
         self.write(STOPPED_FILE, &why)
     }
 
-    /// Removes the reason because the attempt could not be stopped.
+    /// Removes the reason, for an attempt that could not be stopped.
     pub fn forget_stop(&self) -> io::Result<()> {
         match fs::remove_file(self.folder().join(STOPPED_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -41,7 +42,7 @@ impl Attempt {
         }
     }
 
-    /// Returns why it was stopped, unless it ended by itself before.
+    /// Returns why the attempt was stopped, unless it ended by itself before.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
         let by_itself = match self.state()? {
             AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,

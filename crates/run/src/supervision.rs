@@ -1,4 +1,4 @@
-//! An attempt seen from outside: whether it runs, with or without a keeper, and how it is ended.
+//! The state of an attempt from outside its keeper: whether it runs, with or without a keeper, and how it is ended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,9 +16,9 @@ use cowhand_system::remove::is_missing;
 /// Result of a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopOutcome {
-    /// The keeper ends it.
+    /// The keeper received the request and ends the attempt.
     Asked,
-    /// The keeper is starting: ask again.
+    /// The keeper is starting. The caller has to ask again.
     TooEarly,
     /// There is no keeper; remaining processes were killed.
     NoKeeper,
@@ -27,19 +27,19 @@ pub enum StopOutcome {
 /// State of an attempt, by its folder and the kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptState {
-    /// A keeper supervises it.
+    /// A keeper supervises the attempt.
     Kept,
     /// The keeper has ended but the agent runs.
     Unkept,
-    /// It has ended, and the keeper recorded how.
+    /// The attempt has ended, and the keeper recorded how.
     Ended(Ending),
-    /// It has ended or never began, and the status is unknown.
+    /// The attempt has ended or never began, and its status is unknown.
     Gone,
 }
 
 impl Attempt {
     /// Removes the folder of another attempt of the same name before this one begins: a restored store assigns numbers
-    /// again, and the ending of the other attempt says nothing about this one. Fails while that attempt runs.
+    /// again, and the ending of the other attempt must not count for this attempt. Fails while the other attempt runs.
     pub fn clear(&self) -> io::Result<()> {
         if is_missing(self.folder()) {
             return Ok(());
@@ -52,18 +52,18 @@ impl Attempt {
         }
     }
 
-    /// Returns the state. Repeated calls return the same unless something happened in between.
+    /// Returns the state. Repeated calls return the same state until a process or a file changes.
     pub fn state(&self) -> io::Result<AttemptState> {
         self.state_if(|| Ok(!self.marked()?.is_empty()))
     }
 
-    /// Returns the state, for callers that have already listed all processes: `marked` says whether one belongs to the
-    /// attempt.
+    /// Returns the state, for callers that have already listed all processes: `marked` returns whether one of them
+    /// belongs to the attempt.
     pub fn state_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<AttemptState> {
         if let Some(ending) = self.ending()? {
             return Ok(AttemptState::Ended(ending));
         }
-        let _lock = match self.lock_if_there()? {
+        let _lock = match self.lock_if_present()? {
             AttemptLock::Taken => return Ok(AttemptState::Kept),
             lock => lock,
         };
@@ -76,16 +76,16 @@ impl Attempt {
         if !lives {
             self.end_container();
         }
-        if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::holds_any)? {
+        if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::has_processes)? {
             return Ok(AttemptState::Unkept);
         }
-        // Its keeper would have removed it.
+        // The keeper normally removes the group; this keeper is dead.
         cgroup.map(|cgroup| cgroup.remove());
         self.remove_caps();
         Ok(AttemptState::Gone)
     }
 
-    /// Asks the keeper to end it: gracefully, then by force. A second request skips the grace period.
+    /// Asks the keeper to end the attempt: gracefully, then by force. A second request skips the grace period.
     pub fn stop(&self) -> io::Result<StopOutcome> {
         if self.identity(KEEPER_FILE)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
             return Ok(StopOutcome::Asked);
@@ -108,7 +108,7 @@ impl Attempt {
         }
     }
 
-    /// Removes the groups that the keeper would have removed.
+    /// Removes the control groups with limits that a dead keeper left.
     fn remove_caps(&self) {
         let recorded = fs::read_to_string(self.folder().join(CAPS_FILE)).unwrap_or_default();
         for group in recorded.lines().filter(|group| group.ends_with(self.name())) {
@@ -148,7 +148,7 @@ impl Attempt {
 }
 
 /// Returns true if the attempt of a folder still runs.
-pub fn is_watched(folder: &Path) -> bool {
+pub fn is_running(folder: &Path) -> bool {
     let state = Attempt::at(folder).and_then(|attempt| {
         if is_missing(attempt.folder()) {
             return Ok(AttemptState::Gone);

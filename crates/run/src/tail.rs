@@ -7,12 +7,12 @@
 //! ```
 //!
 //! A batch is written to the JSONL, and then a checkpoint records all positions: the raw files up to the end of a line,
-//! the JSONL, and the state of the reader. After a crash of the daemon, the JSONL is truncated to the last checkpoint and
-//! the raw files, which are authoritative, are read from there. So no line is lost, split, repeated or moved; only the
-//! order between the two raw files is that of reading.
+//! the JSONL, and the state of the reader. After a crash of the daemon, the JSONL is truncated to the last checkpoint
+//! and the raw files, which are authoritative, are read from there. So no line is lost, split, repeated or moved. Lines
+//! of the two raw files are in the order in which they were read.
 //!
-//! Nothing is synced: a killed process loses no write. After a power failure the JSONL may be shorter than a checkpoint
-//! says; then an older one is used, at worst the first.
+//! Nothing is synced: a killed process loses no write. After a power failure the JSONL may be shorter than the position
+//! in the last checkpoint. Then an older checkpoint is used, at worst the first.
 
 mod index;
 mod stream;
@@ -39,7 +39,8 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// Size of a read of a raw file, and amount of output that is collected before a write.
 const READ_CHUNK_BYTES: usize = 64 << 10;
 const WRITE_BATCH_BYTES: usize = 256 << 10;
-/// Maximum size that one call reads, so that the caller can act in between. Short lines take seconds for a few MiB.
+/// Maximum number of bytes that one call reads, so that the caller can act in between. A few MiB of short lines take
+/// seconds.
 const MAX_ADVANCE_BYTES: u64 = 4 << 20;
 
 /// Paths of all files. The JSONL belongs to the job and may contain the output of earlier attempts.
@@ -52,7 +53,7 @@ pub struct TailFiles {
     /// Number of the attempt.
     pub attempt: u32,
     /// Why the previous attempt ended, if known.
-    pub before: Option<String>,
+    pub previous_ending: Option<String>,
 }
 
 /// A message that is written to the JSONL.
@@ -60,7 +61,7 @@ pub struct TailFiles {
 pub struct Appended<'a> {
     /// Number of its line, from 1.
     pub line: u64,
-    /// Complete message, also if it was cut in the file.
+    /// Complete message, even if it was cut in the file.
     pub message: &'a OutputMessage,
 }
 
@@ -68,7 +69,7 @@ pub struct Appended<'a> {
 pub struct Tailer {
     files: TailFiles,
     /// Initial state of the reader, for a restart.
-    fresh: Reader,
+    initial_reader: Reader,
     reader: Reader,
     /// Redactor of every line, before it is read.
     redactor: Redactor,
@@ -104,7 +105,12 @@ enum Source {
 impl Tailer {
     /// Opens an attempt's output, or continues where an earlier tailer of the same attempt stopped. The raw files need
     /// not exist yet.
-    pub fn open(files: TailFiles, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
+    pub fn open(
+        files: TailFiles,
+        initial_reader: Reader,
+        redactor: Redactor,
+        now: Timestamp,
+    ) -> anyhow::Result<Self> {
         let jsonl = open_jsonl(&files.jsonl)?;
         let jsonl_bytes = jsonl.metadata()?.len();
         let (mut index, found) = Index::open(&files.index, jsonl_bytes)?;
@@ -112,11 +118,12 @@ impl Tailer {
             at
         } else {
             let (jsonl, lines) = whole_lines(&files.jsonl)?;
-            let first = Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: fresh.clone() };
+            let first =
+                Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: initial_reader.clone() };
             index.append(&first)?;
             first
         };
-        // Each checkpoint but the first covers lines of this attempt.
+        // Each checkpoint except the first covers lines of this attempt.
         let unmarked = files.attempt > 1 && at.lines > 0 && at.lines == index.first_lines();
         let mut reader = at.reader;
         reader.set_redactor(&redactor);
@@ -126,7 +133,7 @@ impl Tailer {
             stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_LINE_BYTES),
             reader,
             redactor,
-            fresh,
+            initial_reader,
             jsonl,
             index,
             bytes: at.jsonl,
@@ -147,7 +154,7 @@ impl Tailer {
         on_message: &mut dyn FnMut(Appended<'_>),
     ) -> anyhow::Result<()> {
         if self.failed || !self.is_intact() {
-            *self = Self::open(self.files.clone(), self.fresh.clone(), self.redactor.clone(), now)?;
+            *self = Self::open(self.files.clone(), self.initial_reader.clone(), self.redactor.clone(), now)?;
         }
         self.failed = true;
         self.behind = !self.read_new(now, on_message)?;
@@ -160,7 +167,8 @@ impl Tailer {
         self.behind
     }
 
-    /// Returns true if the JSONL is still the open file with everything that was written: it may have been removed.
+    /// Returns true if the open file is still the JSONL on disk, with everything that was written. It may have been
+    /// removed or replaced.
     fn is_intact(&self) -> bool {
         let on_disk = std::fs::symlink_metadata(&self.files.jsonl);
         let open = self.jsonl.metadata();
@@ -170,8 +178,8 @@ impl Tailer {
         })
     }
 
-    /// Reads the rest after the process has ended, including a last line without an end, and returns the result. It can
-    /// be called again, also after a restart, with the same result.
+    /// Reads the rest after the process has ended, including a last line without a line end, and returns the result. A
+    /// second call, even after a restart, returns the same result.
     pub fn finish(
         &mut self,
         ending: &Ending,
@@ -188,14 +196,17 @@ impl Tailer {
                 self.read_line(source, &line, now)?;
             }
         }
-        self.reader.rest().into_iter().try_for_each(|message| self.keep(message.of_agent(), now))?;
+        self.reader
+            .rest()
+            .into_iter()
+            .try_for_each(|message| self.append_message(message.of_agent(), now))?;
         self.mark(now)?;
         self.flush(now, on_message)?;
         self.failed = false;
         Ok(self.reader.clone().finish(ending))
     }
 
-    /// Leaves the rest of the output unread, and writes how much that is. The processes have ended.
+    /// Skips the rest of the output, and writes how many bytes were skipped. The processes have ended.
     pub fn skip_rest(
         &mut self,
         now: Timestamp,
@@ -214,14 +225,14 @@ impl Tailer {
             self.stream(source).skip(rest);
             let name = source.name();
             let message = format!("{rest} more bytes of {name} were not read, because the job was cancelled");
-            self.keep(system(Some(OutputMessage::UNREAD), &message), now)?;
+            self.append_message(system(Some(OutputMessage::UNREAD), &message), now)?;
         }
         self.flush(now, on_message)?;
         (self.failed, self.behind) = (false, false);
         Ok(())
     }
 
-    /// Writes that the attempt has begun: earlier lines belong to an earlier attempt.
+    /// Writes the line that separates this attempt from an earlier one.
     pub fn begin(&mut self, now: Timestamp) -> anyhow::Result<()> {
         if self.failed { Ok(()) } else { self.mark(now) }
     }
@@ -284,11 +295,11 @@ impl Tailer {
             self.read_line(source, &line, now)?;
         }
         self.stream(source).rewind();
-        self.keep(system(Some(OutputMessage::TRUNCATED), &message), now)?;
+        self.append_message(system(Some(OutputMessage::TRUNCATED), &message), now)?;
         Ok(length)
     }
 
-    /// Reads one chunk of a raw file; 0 if there is nothing before `end`.
+    /// Reads one chunk of a raw file and returns its size, which is 0 at `end`.
     fn step(
         &mut self,
         source: Source,
@@ -320,8 +331,8 @@ impl Tailer {
             self.read_line(source, &line, now)?;
         }
         self.stream(source).skip(gap);
-        let message = format!("{} has a gap of {gap} bytes that nobody wrote; it is left out", source.name());
-        self.keep(system(Some(OutputMessage::GAP), &message), now)
+        let message = format!("{} has a gap of {gap} bytes without data; it is left out", source.name());
+        self.append_message(system(Some(OutputMessage::GAP), &message), now)
     }
 
     fn read_line(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
@@ -330,7 +341,7 @@ impl Tailer {
             Source::Stdout => self.reader.read(&line),
             Source::Stderr => vec![self.reader.read_stderr(&line)],
         };
-        messages.into_iter().try_for_each(|message| self.keep(message.of_agent(), now))
+        messages.into_iter().try_for_each(|message| self.append_message(message.of_agent(), now))
     }
 
     /// Separates this attempt from an earlier one, once.
@@ -338,10 +349,13 @@ impl Tailer {
         if !std::mem::take(&mut self.unmarked) {
             return Ok(());
         }
-        self.keep(OutputMessage::attempt(self.files.attempt, self.files.before.as_deref()), now)
+        self.append_message(
+            OutputMessage::attempt(self.files.attempt, self.files.previous_ending.as_deref()),
+            now,
+        )
     }
 
-    fn keep(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
+    fn append_message(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
         self.mark(now)?;
         let message = message.stamped(now);
         self.batch.text.extend_from_slice(message.to_line(MAX_LINE_BYTES)?.as_bytes());

@@ -1,7 +1,7 @@
 //! Notification of changes in a folder.
 //!
-//! There is one watcher for all folders, because the system allows few. It is only a hint: events can be lost, and
-//! without a watcher the folder is polled more often, so callers look again in any case.
+//! There is one watcher for all folders, because the system allows few. Its events can be lost, so callers also poll
+//! the folder. Without a watcher they poll it more often.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-/// Maximum time between two looks, with a watcher and without.
+/// Maximum time between two reads of a folder, with a watcher and without.
 const WATCHED_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -31,7 +31,7 @@ type Folders = HashMap<PathBuf, Arc<Notify>>;
 
 /// One watched folder, until this is dropped.
 #[derive(Debug)]
-pub struct Wake {
+pub struct FolderWatch {
     shared: Arc<Shared>,
     folder: PathBuf,
     changed: Arc<Notify>,
@@ -42,17 +42,18 @@ impl Watch {
     pub fn new() -> Self {
         let folders = Arc::<Mutex<Folders>>::default();
         let known = Arc::clone(&folders);
-        let watcher = notify::recommended_watcher(move |event| wake(&lock(&known), event)).ok();
+        let watcher = notify::recommended_watcher(move |event| notify_changed(&lock(&known), event)).ok();
         Self { shared: Arc::new(Shared { watcher: Mutex::new(watcher), folders }) }
     }
 
-    /// Watches a folder from now on, so read it once after this call. A folder has one watcher at a time.
-    pub fn folder(&self, folder: &Path) -> Wake {
+    /// Watches a folder from now on. The caller has to read the folder once after this call. A second call for the same
+    /// folder replaces the first.
+    pub fn folder(&self, folder: &Path) -> FolderWatch {
         let changed = Arc::new(Notify::new());
         lock(&self.shared.folders).insert(folder.to_owned(), Arc::clone(&changed));
         let mut watcher = lock(&self.shared.watcher);
         let registered = watcher.as_mut().map(|watcher| watcher.watch(folder, RecursiveMode::NonRecursive));
-        Wake {
+        FolderWatch {
             shared: Arc::clone(&self.shared),
             folder: folder.to_owned(),
             changed,
@@ -71,25 +72,25 @@ impl Default for Watch {
     }
 }
 
-impl Wake {
-    /// Returns when something has changed since the last call, or when it is time to look again.
+impl FolderWatch {
+    /// Waits until the folder has changed since the last call, or until the poll interval has passed.
     pub async fn changed(&self) {
-        // The caller looks in both cases.
+        // The caller reads the folder in both cases.
         let _ = tokio::time::timeout(self.poll_interval, self.changed.notified()).await;
     }
 }
 
-impl Drop for Wake {
+impl Drop for FolderWatch {
     fn drop(&mut self) {
         lock(&self.shared.folders).remove(&self.folder);
         if let Some(watcher) = lock(&self.shared.watcher).as_mut() {
-            // The folder may be removed, and its watch with it.
+            // If the folder was removed, its watch is already removed.
             let _ = watcher.unwatch(&self.folder);
         }
     }
 }
 
-fn wake(folders: &Folders, event: notify::Result<Event>) {
+fn notify_changed(folders: &Folders, event: notify::Result<Event>) {
     match event {
         // Reading also causes events.
         Ok(event) if event.kind.is_access() => {}

@@ -1,5 +1,5 @@
-//! Recordings of Codex, the Gemini CLI, OpenCode and of agents that speak the Agent Client Protocol, one for each
-//! situation: what cowhand makes of them. Those of Claude Code have a file of their own.
+//! Recordings of Codex, the Gemini CLI, OpenCode and agents that speak the Agent Client Protocol, one for each
+//! situation, and the messages that cowhand reads from them. `claude_samples.rs` has the recordings of Claude Code.
 
 #![expect(clippy::unwrap_used, reason = "clippy.toml allows it in #[test] functions, not in those they call")]
 
@@ -19,7 +19,7 @@ struct Sample {
     stderr: Vec<String>,
 }
 
-/// What a run wrote to stdout and to stderr belongs together.
+/// Returns the recordings by name, each with its stdout and its stderr.
 fn samples(runtime: &str) -> BTreeMap<String, Sample> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(runtime);
     let mut samples = BTreeMap::<String, Sample>::new();
@@ -28,7 +28,7 @@ fn samples(runtime: &str) -> BTreeMap<String, Sample> {
         let sample = samples.entry(path.file_stem().unwrap().to_str().unwrap().to_owned()).or_default();
         let lines = std::fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect();
         match path.extension().unwrap().to_str().unwrap() {
-            // The second is a conversation, see below.
+            // A `.txt` file is a conversation, see `transcript`.
             "jsonl" | "txt" => sample.stdout = lines,
             "stderr" => sample.stderr = lines,
             other => panic!("what is a sample called .{other}?"),
@@ -54,12 +54,12 @@ impl Sample {
 
     fn lines(&self) -> Vec<Value> {
         let lines = self.stdout.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        // What our own client asked is not the agent's word.
+        // Lines of cowhand's own client are not output of the agent.
         lines.filter(|line| line.get("cowhand").is_none()).collect()
     }
 }
 
-/// Takes a recording and the exit code that its program had; the names of those that failed are listed.
+/// Checks all recordings of a runtime. `failed` has the exit codes of the recordings whose program failed.
 fn check(runtime: &str, reader: fn() -> Reader, failed: &[(&str, i32)]) {
     let samples = samples(runtime);
     assert!(failed.iter().all(|(name, _)| samples.contains_key(*name)), "{failed:?}");
@@ -89,7 +89,7 @@ fn snapshot(runtime: &str, name: &str, messages: &[OutputMessage], finish: &Fini
     });
 }
 
-/// Every text and every number of a line can be found again in what came of it.
+/// Checks that every text and every number of a line is in the messages.
 fn assert_nothing_lost(name: &str, sample: &Sample, messages: &[OutputMessage]) {
     let output = serde_json::to_string(messages).unwrap();
     for line in sample.lines() {
@@ -106,7 +106,7 @@ fn assert_nothing_lost(name: &str, sample: &Sample, messages: &[OutputMessage]) 
     }
 }
 
-/// Types and states that the type of a message says as well.
+/// Types and states that the type of a message already expresses.
 const USUAL: [&str; 22] = [
     "item.started",
     "item.completed",
@@ -132,7 +132,7 @@ const USUAL: [&str; 22] = [
     "false",
 ];
 
-/// Lists of all that there is, of which the length is kept.
+/// Keys of lists of which only the length is kept.
 const LISTS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
 
 fn collect(value: &Value, leaves: &mut Vec<String>) {
@@ -140,7 +140,7 @@ fn collect(value: &Value, leaves: &mut Vec<String>) {
         Value::Null => {}
         Value::Array(items) => items.iter().for_each(|item| collect(item, leaves)),
         Value::Object(fields) => {
-            // Times are those of the messages, in our own form.
+            // The messages contain times in another form.
             let fields =
                 fields.iter().filter(|(key, _)| *key != "timestamp" && !LISTS.contains(&key.as_str()));
             fields.for_each(|(_, value)| collect(value, leaves));
@@ -174,14 +174,14 @@ fn opencode() {
     check("opencode", Reader::opencode, &failed);
 }
 
-/// A conversation between a client and an agent, each line with the mark of who said it.
+/// Returns the lines of a conversation between a client and an agent, and whether each is from the client.
 fn transcript(name: &str) -> Vec<(bool, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/samples/acp");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
     text.lines().map(|line| (line.starts_with('>'), line[2..].to_owned())).collect()
 }
 
-/// What our own client writes when it has this conversation; it does not write parameters.
+/// Returns the line that cowhand's client writes for a line of the conversation. It does not write parameters.
 fn as_our_client_writes((ours, line): &(bool, String)) -> Option<String> {
     let frame: Value = serde_json::from_str(line).unwrap();
     let id = &frame["id"];
@@ -197,8 +197,8 @@ fn as_our_client_writes((ours, line): &(bool, String)) -> Option<String> {
     }
 }
 
-/// Each of these has three turns: an answer, a tool, and one that is cancelled. An attempt has one turn, in a session
-/// whose agent may tell what it has cost before.
+/// Each of these conversations has three turns: an answer, a tool, and a cancelled one. An attempt has one turn, in a
+/// session whose agent may state the earlier cost.
 #[test]
 fn acp() {
     for agent in ["claude-agent-acp", "codex", "gemini", "qwen"] {
@@ -224,9 +224,9 @@ fn acp() {
     }
 }
 
-/// Recordings of other conversations. That of Claude Code with a program in front of it is read by the reader of Claude
-/// Code, which keeps what only that program cares for. Two are read by nobody: `codex app-server` has a protocol of its
-/// own, and we start `codex exec`; and what the official crate's example prints are values of Rust, not frames.
+/// A recording of Claude Code that is controlled by another program. The reader of Claude Code reads it, and keeps the
+/// lines that are only for that program. Other protocols have no recordings: cowhand starts `codex exec` and not `codex
+/// app-server`, and the example of the official ACP crate prints Rust values instead of frames.
 #[test]
 fn a_recording_of_the_control_protocol_is_read() {
     let stdout = transcript("claude-control-protocol.txt");

@@ -1,6 +1,7 @@
-//! Recordings of Claude Code, one for each situation: what cowhand makes of them.
+//! Recordings of Claude Code, one for each situation, and the messages that cowhand reads from them.
 //!
-//! The snapshots are for reading and shorten what is long; that nothing is lost is checked on the whole.
+//! The snapshots are for people and shorten long values. Other tests check on the complete messages that nothing is
+//! lost.
 
 #![expect(clippy::unwrap_used, reason = "clippy.toml allows it in #[test] functions, not in those they call")]
 
@@ -20,7 +21,7 @@ struct Sample {
     stderr: Vec<String>,
 }
 
-/// Every file under `tests/samples/claude`; what a run wrote to stdout and to stderr belongs together.
+/// Returns the recordings under `tests/samples/claude`, each with its stdout and its stderr.
 fn samples() -> Vec<Sample> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/samples/claude");
     let mut samples = BTreeMap::new();
@@ -48,7 +49,7 @@ impl Sample {
         self.input().into_iter().rfind(|line| line["type"] == "result")
     }
 
-    /// Claude exits with 1 after every failure.
+    /// Reads the recording with the exit code that Claude had: 1 after a failure.
     fn read(&self) -> (Vec<OutputMessage>, Finish) {
         let mut reader = Reader::claude();
         let mut messages: Vec<_> = self.stdout.iter().flat_map(|line| reader.read(line)).collect();
@@ -82,7 +83,7 @@ fn every_recording_matches_its_snapshot() {
     }
 }
 
-/// Long texts and long lists as their beginning and their length.
+/// Replaces long texts by their beginning and length, and long lists by their length.
 fn shorten(value: Value) -> Value {
     match value {
         Value::String(text) if text.chars().count() > 150 => {
@@ -155,7 +156,7 @@ fn no_tool_call_tool_result_or_text_is_lost() {
     }
 }
 
-/// Whatever a line held, its ids and its system keys can be found again, and so can the whole result.
+/// The messages contain the ids and the system keys of every line, and the whole result.
 #[test]
 fn the_ids_and_keys_of_every_line_are_kept() {
     for sample in samples() {

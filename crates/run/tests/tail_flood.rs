@@ -1,4 +1,4 @@
-//! Agents that write too much: everything arrives, in the room of a few buffers. A process of its own, since it
+//! Agents that write too much: all output is read with little memory. This test has its own process, because it
 //! measures the memory of the whole process.
 
 #![expect(clippy::unwrap_used, reason = "clippy.toml allows it in #[test] functions, not in those they call")]
@@ -21,12 +21,12 @@ fn open(folder: &Path, reader: Reader) -> Tailer {
         jsonl: folder.join("job.jsonl"),
         index: folder.join("job.index"),
         attempt: 1,
-        before: None,
+        previous_ending: None,
     };
     Tailer::open(files, reader, Redactor::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
 }
 
-/// The most memory this process ever had, in KiB.
+/// Returns the peak memory of this process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -43,7 +43,7 @@ fn advance(tail: &mut Tailer) -> u64 {
     }
 }
 
-/// One test, so that nothing else runs in this process.
+/// There is only one test, so that nothing else runs in this process.
 #[test]
 fn floods_and_endless_lines_fit_in_little_memory() {
     let before = peak();
@@ -74,7 +74,7 @@ fn flood(bytes: u64) {
     }
 }
 
-/// Zeros, which cost the most in JSON. They are written, since gaps are not read.
+/// Writes a line of zeros, which are longest in JSON. They are written, because gaps are not read.
 fn endless_line(reader: Reader, bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut file = File::create(folder.path().join("stdout")).unwrap();
@@ -97,7 +97,7 @@ fn endless_line(reader: Reader, bytes: u64) {
     assert!(after.contains("\"after\""));
 }
 
-/// Each becomes a message many times its length.
+/// Reads short lines. Each becomes a message that is many times longer.
 fn short_lines() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("stdout"), "\n".repeat(200_000)).unwrap();

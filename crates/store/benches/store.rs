@@ -3,7 +3,7 @@
 //! `cargo bench -p cowhand --bench store [-- postgres://…]`. The limit, measured in the same run on the same disk,
 //! is a bare append of one line and a sync: what one firing would cost if each had to wait for a sync of its own.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 
 use std::fs::File;
 use std::io::Write;

@@ -37,14 +37,14 @@ statements! {
         cache_read_tokens = usage_of_items.cache_read_tokens + excluded.cache_read_tokens, \
         cost_microdollars = usage_of_items.cost_microdollars + excluded.cost_microdollars, last_at = excluded.last_at, \
         assumed_microdollars = usage_of_items.assumed_microdollars + excluded.assumed_microdollars";
-    USAGE_OF_ITEMS = same "select * from usage_of_items where last_at >= $1 \
-        order by cost_microdollars desc, input_tokens + output_tokens desc, item limit $2";
+    USAGE_OF_ITEMS = same "select * from usage_of_items where last_at >= $1 and last_at < $2 \
+        order by cost_microdollars desc, input_tokens + output_tokens desc, item limit $3";
     USAGE_OF_JOBS = same "select jobs.id, jobs.agent, jobs.schedule, jobs.status, count(*) as attempts, \
         cast(sum(coalesce(attempts.microdollars, 0) + attempts.assumed_microdollars) as bigint) as microdollars, \
         cast(sum(attempts.assumed_microdollars) as bigint) as assumed_microdollars, \
         cast(sum(coalesce(attempts.tokens, 0)) as bigint) as tokens from attempts join jobs on jobs.id = attempts.job_id \
         where attempts.ended_at >= $1 and attempts.ended_at < $2 and attempts.usage is not null \
-        group by jobs.id, jobs.agent, jobs.schedule, jobs.status order by microdollars desc, tokens desc, jobs.id limit $3";
+        and ($4 = '' or jobs.agent = $4) group by jobs.id, jobs.agent, jobs.schedule, jobs.status order by microdollars desc, tokens desc, jobs.id limit $3";
     USAGE_BETWEEN = same "select * from usage where slot >= $1 and slot < $2 order by slot, agent, schedule, model";
 }
 
@@ -98,20 +98,28 @@ impl Store {
         .await
     }
 
-    /// Returns the total cost of each work item that was worked on since `from`, the most expensive first.
-    pub async fn spent_on_items(&self, from: Timestamp, limit: u32) -> Result<Vec<SpentOnItem>, StoreError> {
-        let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_ITEMS, args![from, limit]).await }));
-        rows.await?.iter().map(read_item).collect()
-    }
-
-    /// Returns the most expensive jobs with an attempt that ended in this period, and the cost of these attempts.
-    pub async fn spent_on_jobs(
+    /// Returns the total cost of each work item whose last attempt ended in this period, the most expensive first.
+    pub async fn spent_on_items(
         &self,
         from: Timestamp,
         until: Timestamp,
         limit: u32,
-    ) -> Result<Vec<SpentOnJob>, StoreError> {
+    ) -> Result<Vec<SpentOnItem>, StoreError> {
         let args = args![from, until, limit];
+        let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_ITEMS, args).await }));
+        rows.await?.iter().map(read_item).collect()
+    }
+
+    /// Returns the most expensive jobs with an attempt that ended in this period, and the cost of these attempts. With
+    /// `agent`, only jobs of this agent.
+    pub async fn spent_on_jobs(
+        &self,
+        agent: Option<&AgentName>,
+        from: Timestamp,
+        until: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SpentOnJob>, StoreError> {
+        let args = args![from, until, limit, agent.map_or("", AgentName::as_str)];
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_JOBS, args).await }));
         rows.await?.iter().map(read_job).collect()
     }

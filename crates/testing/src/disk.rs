@@ -1,4 +1,4 @@
-//! Disks for one test, in a mount namespace that ends with the test. Mounting requires root.
+//! Disks for one test, in a mount namespace that ends with the test. This requires root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Namespace {
     }
 
     /// Returns the outside path of a path inside.
-    pub fn seen(&self, path: &Path) -> PathBuf {
+    pub fn outside_path(&self, path: &Path) -> PathBuf {
         let root = Path::new("/proc").join(self.holder.id().to_string()).join("root");
         root.join(path.strip_prefix("/").unwrap())
     }
@@ -52,7 +52,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Ext4 disk in a file, which an error makes read-only while processes have files open on it.
+/// Ext4 disk in a file. It can become read-only after an error while processes have files open on it.
 #[derive(Debug)]
 pub struct Ext4 {
     image: PathBuf,
@@ -83,7 +83,7 @@ impl Ext4 {
         fs::write(Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error"), "a test").unwrap();
     }
 
-    /// Repairs the disk. No process may use it any more.
+    /// Repairs the disk and mounts it again. No process may use it during the call.
     pub fn repair(&self, namespace: &Namespace) {
         namespace.run("umount", &[self.mount_point.to_str().unwrap()]);
         // The exit codes 1 and 2 mean that something was repaired.

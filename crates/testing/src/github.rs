@@ -56,8 +56,8 @@ pub struct FakeIssue {
     pub is_pull_request: bool,
     pub created_at: Timestamp,
     pub comments: Vec<FakeComment>,
-    /// Fields that replace those of the answer, to make it unusual.
-    pub odd: Option<Value>,
+    /// Fields that replace those of the answer, for unusual answers.
+    pub overridden_fields: Option<Value>,
 }
 
 #[derive(Debug, Clone, Hash)]
@@ -70,10 +70,10 @@ pub struct FakeComment {
 }
 
 #[derive(Debug)]
-pub struct World {
+pub struct FakeState {
     pub issues: BTreeMap<u64, FakeIssue>,
     pub next_comment: u64,
-    /// Clock of the fake, moved by tests: GitHub's `Date`.
+    /// Clock of the fake, which tests advance. It is the `Date` of answers.
     pub now: Timestamp,
     pub remaining: u64,
     pub scopes: Option<&'static str>,
@@ -89,21 +89,21 @@ pub struct World {
     pub tokens: Vec<String>,
     pub user_agents: Vec<String>,
     /// Number of answers that were not 304.
-    pub paid: usize,
-    /// Function called with each request before it is answered, for simultaneous actions of others.
+    pub counted_requests: usize,
+    /// Function that is called with each request before it is answered, for simultaneous actions of other users.
     pub meanwhile: Option<Meanwhile>,
     /// Number of times that the newest comment is missing from the list, as on a replica that is behind.
     pub lag: usize,
-    /// Public key of the App; `sold` is the number of tokens issued for it.
+    /// Public key of the GitHub App. `issued_tokens` is the number of tokens that were issued for it.
     pub app_key: Option<Vec<u8>>,
-    pub sold: usize,
+    pub issued_tokens: usize,
     pub token_life: SignedDuration,
     pub good_tokens: Option<Vec<String>>,
     /// `(login, role)` of the people in the repository.
     pub people: Vec<(&'static str, &'static str)>,
 }
 
-type Action = Box<dyn FnMut(&str, &mut World) + Send>;
+type Action = Box<dyn FnMut(&str, &mut FakeState) + Send>;
 
 pub struct Meanwhile(pub Action);
 
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Meanwhile {
     }
 }
 
-impl World {
+impl FakeState {
     pub fn comment(&mut self, number: u64, login: &str, body: &str) -> u64 {
         self.next_comment += 1;
         let (id, now) = (self.next_comment, self.now);
@@ -130,7 +130,7 @@ impl World {
 
 #[derive(Debug)]
 pub struct Fake {
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<FakeState>>,
     pub url: String,
     server: JoinHandle<()>,
 }
@@ -145,7 +145,7 @@ impl Fake {
     pub async fn start() -> Self {
         // The current time in whole seconds, because the client compares it with its own clock.
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
-        let world = World {
+        let world = FakeState {
             issues: BTreeMap::new(),
             next_comment: 0,
             now,
@@ -159,11 +159,11 @@ impl Fake {
             requests: Vec::new(),
             tokens: Vec::new(),
             user_agents: Vec::new(),
-            paid: 0,
+            counted_requests: 0,
             meanwhile: None,
             lag: 0,
             app_key: None,
-            sold: 0,
+            issued_tokens: 0,
             token_life: SignedDuration::from_hours(1),
             good_tokens: None,
             people: Vec::new(),
@@ -176,7 +176,7 @@ impl Fake {
         Self { world, url, server }
     }
 
-    pub fn world(&self) -> MutexGuard<'_, World> {
+    pub fn world(&self) -> MutexGuard<'_, FakeState> {
         self.world.lock().unwrap()
     }
 
@@ -206,7 +206,7 @@ impl Fake {
     }
 }
 
-async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
+async fn answer(State(world): State<Arc<Mutex<FakeState>>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let request = routes::FakeRequest::new(&parts, &body);

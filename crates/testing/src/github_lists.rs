@@ -18,13 +18,13 @@ pub struct ListsWorld {
     pub issues: Vec<Value>,
     pub pulls: Vec<Value>,
     /// Number of answers that were not 304.
-    pub paid: usize,
+    pub counted_requests: usize,
     pub asked: usize,
-    /// Issue that disappears as soon as the first page was returned.
-    pub goes: Option<u64>,
-    /// Status with which everything is refused.
+    /// Issue that disappears after the first page was returned.
+    pub disappearing_issue: Option<u64>,
+    /// Status with which every request is refused.
     pub refuses: Option<u16>,
-    /// `(login, permission, role)`; others have none.
+    /// `(login, permission, role)` of people. Other people have no permission.
     pub people: Vec<(&'static str, &'static str, &'static str)>,
     /// Logins in requests about people.
     pub asked_about: Vec<String>,
@@ -92,7 +92,7 @@ async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -
         let mut world = world.lock().unwrap();
         world.asked += 1;
         if let Some(status) = world.refuses {
-            world.paid += 1;
+            world.counted_requests += 1;
             return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();
         }
         world.about(request.uri().path())
@@ -118,12 +118,12 @@ async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -
     if all.len() > page * size {
         response = response.header(header::LINK, format!("<http://x{path}?page={}>; rel=\"next\"", page + 1));
     }
-    if let Some(removed) = world.goes.take() {
+    if let Some(removed) = world.disappearing_issue.take() {
         world.issues.retain(|issue| issue["number"] != removed);
     }
     if request.headers().get(header::IF_NONE_MATCH).is_some_and(|tag| tag.as_bytes() == etag.as_bytes()) {
         return response.status(StatusCode::NOT_MODIFIED).body(Body::empty()).unwrap();
     }
-    world.paid += 1;
+    world.counted_requests += 1;
     response.body(Body::from(body)).unwrap()
 }

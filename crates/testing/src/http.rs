@@ -1,4 +1,4 @@
-//! Requests to a fleet's server, one connection each.
+//! Requests to a fleet's server, with one connection for each request.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ pub fn get_with_token(address: &str, path: &str, token: &str) -> io::Result<Http
     send(address, "GET", path, &format!("authorization: Bearer {token}\r\n"), "")
 }
 
-/// Sends a delivery to an unsigned webhook of `agent`.
+/// Sends an unsigned delivery to a webhook. `hook` is `agent/schedule`.
 pub fn deliver(address: &str, hook: &str, id: &str) -> io::Result<HttpAnswer> {
     let headers = format!("x-github-delivery: {id}\r\ncontent-type: application/json\r\n");
     send(address, "POST", &format!("/hooks/{hook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))

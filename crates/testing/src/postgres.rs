@@ -29,7 +29,7 @@ impl Postgres {
         format!("postgres:///postgres?host={}&user=postgres", self.data.path().display())
     }
 
-    /// Stops the server until it is started again; its data stays.
+    /// Stops the server until it is started again. Its data is kept.
     pub fn stop(&mut self) {
         // SIGQUIT stops the server immediately, and a clean stop is not needed. SIGKILL would leave a segment of shared
         // memory, and after some thousands of these no other server starts on this machine.
@@ -39,7 +39,7 @@ impl Postgres {
         server.wait().ok();
     }
 
-    /// Stops all processes of the server, so that it takes connections and answers nothing, until it is thawed.
+    /// Suspends all processes of the server, so that it accepts connections but does not answer, until [`Self::thaw`].
     pub fn freeze(&self) {
         self.signal_all(Signal::STOP);
     }
@@ -51,7 +51,7 @@ impl Postgres {
     fn signal_all(&self, signal: Signal) {
         let Some(server) = &self.server else { return };
         let server = Pid::from_child(server);
-        // The server is first, because it starts the other processes.
+        // The main process is first, because it starts the other processes.
         kill_process(server, signal).ok();
         let pid = server.as_raw_nonzero();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -91,7 +91,7 @@ fn serve(data: &Path) -> Child {
     as_server_user(&tool("postgres"))
         .arg("-D")
         .arg(data.join("db"))
-        // No TCP: a socket in our own folder cannot collide with another server's.
+        // No TCP is used, because a socket in a separate folder cannot collide with another server.
         .args(["-c", "listen_addresses="])
         .arg("-c")
         .arg(format!("unix_socket_directories={}", data.display()))
@@ -108,8 +108,8 @@ impl Drop for Postgres {
     }
 }
 
-/// Copies a prepared data folder. `initdb` takes seconds, a copy only a moment: the first test runs it, the
-/// others wait.
+/// Copies a prepared data folder. `initdb` takes seconds and a copy takes a moment, so the first test runs `initdb` and
+/// the others wait for it.
 fn copy_template(to: &Path) {
     let cache = target_folder().join("tmp");
     fs::create_dir_all(&cache).unwrap();
@@ -147,8 +147,8 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// Returns a command that runs as the server's user and dies with the test. PostgreSQL refuses to run as
-/// root; any other user runs the server too.
+/// Returns a command that runs as the server's user and dies with the test. PostgreSQL refuses to run as root, so the
+/// server gets another user. Any other user runs the server itself.
 fn as_server_user(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=QUIT");
@@ -170,7 +170,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// Finds a program of the server. They are rarely on the PATH; Debian keeps them by version.
+/// Finds a program of the server. These programs are rarely on the PATH. Debian has a folder for each version.
 fn tool(name: &str) -> PathBuf {
     let by_version = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, getpid, test_kill_process};
 
-/// Returns the processes that work in the folder, or whose arguments or environment name it.
+/// Returns the processes whose working directory is in the folder, or whose arguments or environment name the folder.
 pub fn left_over(folder: &Path) -> Vec<Pid> {
     let name = folder.to_str().unwrap();
     let works_there = |pid: Pid| {
@@ -17,7 +17,8 @@ pub fn left_over(folder: &Path) -> Vec<Pid> {
     found
 }
 
-/// Returns the processes that match by arguments and environment, each with spaces between its parts.
+/// Returns the processes for which `matches` returns true. It gets the arguments and the environment, each joined with
+/// spaces.
 pub fn processes(matches: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     let text = |pid: Pid, file: &str| {
         let bytes = fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default();
@@ -28,7 +29,7 @@ pub fn processes(matches: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     found
 }
 
-/// Checks whether the process exists; it may have ended and wait to be reaped.
+/// Returns true if the process exists. It may have ended and wait to be reaped.
 pub fn lives(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }

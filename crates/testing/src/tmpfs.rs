@@ -13,12 +13,12 @@ pub fn mount(namespace: &Namespace, mount_point: &Path, megabytes: u32) {
 
 /// Fills all free space.
 pub fn fill(namespace: &Namespace, mount_point: &Path) {
-    let filler = namespace.seen(mount_point).join("filler");
+    let filler = namespace.outside_path(mount_point).join("filler");
     let full = fs::write(&filler, vec![0_u8; 64 << 20]);
     assert!(full.is_err(), "the disk is full");
 }
 
 /// Frees the space.
 pub fn free(namespace: &Namespace, mount_point: &Path) {
-    fs::remove_file(namespace.seen(mount_point).join("filler")).unwrap();
+    fs::remove_file(namespace.outside_path(mount_point).join("filler")).unwrap();
 }

@@ -21,7 +21,7 @@ pub fn wait_at_most<T>(timeout: Duration, what: &str, mut look: impl FnMut() -> 
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        assert!(Instant::now() < deadline, "timed out while waiting for {what}");
         thread::sleep(POLL_EVERY);
     }
 }

@@ -51,7 +51,7 @@ cowhand('token', 'revoke', tokens[0].name);
 // In a tab of its own: the open page may notice by itself in this very moment, and then it loads itself again.
 const next = await page.context().newPage();
 assert.equal((await next.goto(`${base}/jobs`)).status(), 401);
-assert.match(await next.textContent('body'), /no longer signed in/);
+assert.match(await next.textContent('body'), /no longer logged in/);
 
 // Guessing is limited.
 const answers = [];

@@ -1,5 +1,5 @@
-//! Adds the `-c` option of the current command line to the commands that messages name. The daemon and the
-//! store write commands without `-c`, because they do not know the command line.
+//! Adds the `-c` option of the current command line to commands in messages. The daemon and the store write commands
+//! without `-c`, because they do not know the command line.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use cowhand_core::shell::shell_word;
 use cowhand_run::redact::with_placeholders;
 
-/// Path that `-c` names.
+/// Path that was given with `-c`.
 static CONFIG_OPTION: OnceLock<PathBuf> = OnceLock::new();
 
 /// Stores the path given with `-c` for the messages of this process, which has one command line.
@@ -23,7 +23,7 @@ pub(super) fn command(verb: &str) -> String {
     format!("cowhand{} {verb}", option(CONFIG_OPTION.get().map(PathBuf::as_path)))
 }
 
-/// Adds the `-c` option to each command in backticks. In a command with a masked word, the mask becomes a placeholder.
+/// Adds the `-c` option to each command in backticks. A masked word in a command becomes a placeholder.
 pub(super) fn with_config_option(text: &str) -> Cow<'_, str> {
     let option = option(CONFIG_OPTION.get().map(PathBuf::as_path));
     match with_placeholders(text) {

@@ -81,7 +81,7 @@ impl AsksArgs {
         if self.json {
             print::json(&asks.items);
         } else if asks.items.is_empty() {
-            print::line("no ask waits for an answer");
+            print::line("no open asks");
         } else {
             table(&asks.items, Timestamp::now()).print();
         }
@@ -119,7 +119,7 @@ fn answer(
     }
     // This is not a security boundary; it only prevents mistakes.
     if std::env::var_os("COWHAND_JOB_ID").is_some() {
-        return Err(Failure::new(Exit::Refused, "an agent cannot answer what agents ask"));
+        return Err(Failure::new(Exit::Refused, "an agent cannot answer asks"));
     }
     let request = AnswerRequest { answer: Some(answer), message };
     let ask: Ask = location::ask(config, async |client| {

@@ -28,7 +28,7 @@ const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 /// Longest time for which the socket may exist while no daemon answers.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts a daemon in the background and returns when it is ready, or with the reason why it does not start.
+/// Starts a daemon in the background. Returns when it is ready, or an error with the reason why it does not start.
 pub(super) fn start(
     location: &FleetLocation,
     options: &StartOptions,
@@ -51,7 +51,7 @@ pub(super) fn start(
     let started = spawn(location, &arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
-        interrupt::unless(
+        interrupt::unless_interrupted(
             spinner.during(wait_until_ready(location, started, log_offset)),
             Some(DAEMON_MAY_STILL_START),
         )
@@ -78,7 +78,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Prints what this start imported from herdctl. The import is among the first events of a fleet.
+/// Prints what this start imported from herdctl. The events of the import are among the first events of a fleet.
 fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
         location.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
@@ -87,7 +87,8 @@ fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), F
     Ok(())
 }
 
-/// Prints the warnings of `config check`. The daemon itself reports errors, and does not start.
+/// Prints the warnings of `config check`. Errors are not printed here, because the daemon reports them and does not
+/// start.
 fn show_warnings(location: &FleetLocation) {
     let FromDisk { loaded, env_notes, .. } = config::load(&location.config);
     env_notes.iter().for_each(print::note);
@@ -104,11 +105,10 @@ pub(super) fn other_address(default_address: SocketAddr, url: &str) -> String {
     )
 }
 
-/// Prints the login link, but only to a terminal: a file that receives our output must not contain a login
-/// link.
+/// Prints the login link, but only to a terminal, so that a file with the output contains no login link.
 pub(super) fn print_link(link: &LoginLink) {
     if io::stdout().is_terminal() {
-        // The terminal may have gone. `cowhand dashboard` makes another link.
+        // An error is ignored, because the terminal may be closed. `cowhand dashboard` creates another link.
         let _ = print::try_line(format!("dashboard {} (works once, within ten minutes)", link.url));
     }
 }
@@ -127,7 +127,9 @@ async fn wait_until_ready(
 ) -> Result<DaemonView, Failure> {
     let deadline = Instant::now() + SOCKET_TIMEOUT;
     loop {
-        if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
+        if let Some(status) =
+            child.try_wait().map_err(|error| cannot("cannot wait for the daemon", &error))?
+        {
             let reason = [read_failure(failure), tail(location, log_offset)];
             let reason = reason.iter().map(|text| text.trim()).find(|text| !text.is_empty());
             let log = location.state.log();
@@ -139,7 +141,7 @@ async fn wait_until_ready(
         }
         match daemon(location).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
-            // A daemon that was killed a moment ago may still hold the socket.
+            // The socket of a daemon that was killed a moment ago may still exist.
             Err(problem) if Instant::now() > deadline => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }
@@ -173,9 +175,10 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon
     let log = log.map_err(|error| {
         cannot(&format!("cannot write the log {}", location.state.log().display()), &error)
     })?;
-    let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
-    // A pipe of the caller's shell would stay open as long as the daemon runs.
-    descriptors::keep_from_children().map_err(|error| cannot("cannot close descriptors", &error))?;
+    let program =
+        std::env::current_exe().map_err(|error| cannot("cannot find the path of this program", &error))?;
+    // Otherwise a pipe of the caller's shell would remain open as long as the daemon runs.
+    descriptors::close_on_exec().map_err(|error| cannot("cannot close descriptors", &error))?;
     let not_started = |error: io::Error| cannot("cannot start the daemon", &error);
     let failure = memfd_create("start", MemfdFlags::CLOEXEC)
         .map_err(|error| not_started(error.into()))
@@ -184,7 +187,7 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon
     let child = Command::new(program)
         .arg("-c")
         .arg(&location.config)
-        .args(["start", "--behind"])
+        .args(["start", "--background"])
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(stdout)
@@ -212,7 +215,7 @@ fn tail(location: &FleetLocation, from: u64) -> String {
     }
 }
 
-/// Returns the error with which a daemon ended, from its log in text or JSON; the whole log if it has no
+/// Returns the error with which a daemon ended, from its log in text or JSON. Returns the whole log if it contains no
 /// error.
 fn last_error(log: &str) -> String {
     let as_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
@@ -232,8 +235,8 @@ pub(super) fn unusable(location: &FleetLocation, error: &io::Error) -> Failure {
     cannot(&format!("cannot use the state folder {}", location.state.path().display()), error)
 }
 
-/// Waits until nobody holds the state folder and the process, if known, has ended. Returns whether both
-/// happened in time.
+/// Waits until the state folder is not locked and the process, if known, has ended. Returns whether both happened in
+/// time.
 pub(super) async fn wait_until_stopped(
     location: &FleetLocation,
     process: Option<ProcessIdentity>,
@@ -245,7 +248,7 @@ pub(super) async fn wait_until_stopped(
             Ok(Some(_)) => break,
             Ok(None) if Instant::now() >= deadline => return Ok(false),
             Ok(None) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
-            Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
+            Err(error) => return Err(cannot("cannot check the lock of the state folder", &error)),
         }
     }
     let Some(process) = process else { return Ok(true) };
@@ -254,7 +257,7 @@ pub(super) async fn wait_until_stopped(
             Ok(false) => return Ok(true),
             Ok(true) if Instant::now() >= deadline => return Ok(false),
             Ok(true) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
-            Err(error) => return Err(cannot("cannot look at the daemon's process", &error)),
+            Err(error) => return Err(cannot("cannot check the process of the daemon", &error)),
         }
     }
 }

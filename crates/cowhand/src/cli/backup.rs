@@ -48,14 +48,14 @@ impl BackupArgs {
             self.write(client).await
         })?;
         let BackupCounts { jobs, outputs } = contents;
-        let (name, number) = (self.file.display(), in_number(jobs));
+        let (name, number) = (self.file.display(), job_count_in_words(jobs));
         let sentence = format!("{name}: {number}, the output of {outputs}, {}", in_words(bytes));
         print::done(&sentence, &WrittenBackup { file: &self.file, bytes, jobs, outputs }, self.json);
         Ok(())
     }
 
     fn exists(&self) -> Failure {
-        Failure::new(Exit::Refused, format!("{} exists; name a file that does not", self.file.display()))
+        Failure::new(Exit::Refused, format!("{} exists already; choose another name", self.file.display()))
     }
 
     /// Writes the backup under a temporary name until it is complete and on disk.
@@ -64,8 +64,8 @@ impl BackupArgs {
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
         let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
-        // Without a daemon, this process makes the backup. If the state folder cannot be written, it is made here, where
-        // there has to be room for it anyway. An earlier choice of the folder stays.
+        // Without a daemon, this process makes the backup. If the state folder cannot be written, the backup is made in
+        // this folder, which needs space for it anyway. An error means that the folder was set before, and is ignored.
         let _ = tempfile::env::override_temp_dir(folder);
         let path = if self.no_output { "backup?no_output=1" } else { "backup" };
         client.download(path, &mut file).await?;
@@ -87,6 +87,6 @@ fn has_store(location: &FleetLocation) -> bool {
     location.state.database().exists() || config::load(&location.config).loaded.roster.store.is_some()
 }
 
-pub(super) fn in_number(jobs: u64) -> String {
+pub(super) fn job_count_in_words(jobs: u64) -> String {
     if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
 }

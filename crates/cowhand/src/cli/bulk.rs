@@ -38,8 +38,7 @@ pub(super) fn one_or_many<'n>(
 }
 
 impl BulkArgs {
-    /// Returns the matching jobs with the requested status, or with the `usual` statuses of the verb if none
-    /// is requested.
+    /// Returns the matching jobs with the requested status, or with `default_statuses` if no status is requested.
     pub(super) async fn matching(
         &self,
         client: &Connection<'_>,
@@ -51,7 +50,7 @@ impl BulkArgs {
             Some(status) if is_live(status) == is_live(default_statuses[0]) => vec![status],
             Some(status) if is_live(status) => {
                 return Err(Failure::usage(format!(
-                    "a {status} job has not ended; only one that has can be retried"
+                    "a {status} job has not ended; only ended jobs can be retried"
                 )));
             }
             Some(status) => {
@@ -66,7 +65,7 @@ impl BulkArgs {
         Ok(matching)
     }
 
-    /// Prints the number of jobs, and of firings without a job, and asks for confirmation. Without a terminal, `--yes`
+    /// Prints the number of jobs and of firings without a job, and asks for confirmation. Without a terminal, `--yes`
     /// is required.
     pub(super) fn confirmed(
         &self,
@@ -92,7 +91,7 @@ impl BulkArgs {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             let verb = verb.to_lowercase();
             return Err(Failure::usage(format!(
-                "{count} {matches}; give `--yes` to {verb} {them} without a question"
+                "{count} {matches}; give `--yes` to {verb} {them} without confirmation"
             )));
         }
         for job in matching.iter().take(MAX_JOBS_SHOWN) {

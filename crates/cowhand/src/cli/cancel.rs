@@ -1,5 +1,5 @@
-//! `cowhand cancel`: cancels a job and ends all its processes, or does so for all jobs that match a filter, and for
-//! firings without a job.
+//! `cowhand cancel`: cancels a job and ends all its processes. With a filter, cancels all matching jobs and firings
+//! without a job.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ impl CancelArgs {
         if !self.many.confirmed(&matching, waiting_firings, "Cancel", self.json)? {
             return Ok(());
         }
-        // The firings first, so that none of them gets a job that is not cancelled.
+        // Firings are cancelled first, so that none of them creates a job that is not cancelled.
         let firings = if waiting_firings > 0 { self.firings(client, false).await? } else { Vec::new() };
         let mut requested = Vec::new();
         let mut already_ended = 0;
@@ -61,7 +61,7 @@ impl CancelArgs {
         for job in &matching {
             match client.post::<JobRecord>(&format!("jobs/{}/cancel", job.id), &()).await {
                 Ok(job) => requested.push(job),
-                // The job ended before the request, or somebody removed it.
+                // The job ended before the request, or was removed.
                 Err(problem) if matches!(problem.code, Code::AlreadyStopped | Code::NotFound) => {
                     already_ended += 1;
                 }
@@ -96,7 +96,7 @@ impl CancelArgs {
     }
 
     /// Cancels the accepted firings without a job that match, and returns them; with `dry_run`, only returns them. A
-    /// filter by other facts than names selects jobs only.
+    /// filter other than agent, schedule and the status `pending` selects no firings.
     async fn firings(&self, client: &Connection<'_>, dry_run: bool) -> Result<Vec<AcceptedFiring>, Failure> {
         let JobFilterArgs { status, trigger_type, since, until, .. } = &self.many.filter;
         let of_jobs = trigger_type.is_some() || since.is_some() || until.is_some();
@@ -109,7 +109,7 @@ impl CancelArgs {
     }
 }
 
-/// Returns a cancelled firing for `--json`: it has a `firing`, and no `id` as jobs have.
+/// Returns a cancelled firing for `--json`. It has the key `firing` instead of the `id` of a job.
 fn firing_in_json(AcceptedFiring { agent, schedule, key }: &AcceptedFiring) -> Value {
     json!({ "firing": key, "agent": agent, "schedule": schedule, "status": "cancelled" })
 }

@@ -1,8 +1,8 @@
 //! Shell completion of the names of agents, schedules, jobs and asks, which are read from the config and the
 //! fleet.
 //!
-//! The shell waits for the answer, and the user did not ask for messages. So completion returns nothing where
-//! it cannot find out the names.
+//! The shell waits for the answer, and the user did not ask for messages. So completion returns nothing if it cannot
+//! read the names.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use cowhand_web::api::Page;
 /// Environment variable with which a shell requests completions.
 pub(super) const COMPLETE_VARIABLE: &str = "COWHAND_COMPLETE";
 
-/// Longest wait for an answer, as long as a person waits for a completion.
+/// Longest wait for an answer. A person does not wait longer for a completion.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Largest number of jobs that are offered, more than anybody reads.
+/// Largest number of jobs that are offered. It is more than a person reads.
 const MAX_JOBS_OFFERED: usize = 50;
 
 pub(super) fn agents() -> ArgValueCompleter {
@@ -106,7 +106,7 @@ fn names(current: &OsStr, of: impl Fn(&Roster) -> Vec<String>) -> Vec<Completion
     names.into_iter().filter(|name| name.starts_with(current)).map(CompletionCandidate::new).collect()
 }
 
-/// Returns the newest jobs: their full ids, or the last characters if the typed text matches those.
+/// Returns the newest jobs: their full ids, or their last characters if the typed text matches these.
 fn jobs_that(current: &OsStr, is_offered: impl Fn(JobStatus) -> bool) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
     let jobs = ask(async |client| {

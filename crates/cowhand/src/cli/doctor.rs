@@ -1,4 +1,4 @@
-//! `cowhand doctor`: checks whether this fleet can run here, and if not, names the remedy.
+//! `cowhand doctor`: checks whether this fleet can run on this machine, and names remedies.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,8 +72,8 @@ impl DoctorArgs {
     }
 }
 
-/// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts
-/// the agents; without one, this process makes them as a daemon started here would.
+/// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts the agents.
+/// Without a daemon, this process makes the same checks.
 async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
     let request = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
@@ -85,7 +85,7 @@ async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
         Err(problem) => {
             let findings = doctor::examine(subject).await;
             let unanswered = Err(format!(
-                "it could not be asked what it sees, so this is what is seen here: {}",
+                "the daemon could not make the checks, so these are the checks of this process: {}",
                 problem.message
             ));
             std::iter::once(Finding::of("daemon's environment", unanswered)).chain(findings).collect()
@@ -125,7 +125,7 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     }
 }
 
-/// Measures the state folder: every job leaves files, and nothing is removed unless the config sets it.
+/// Measures the state folder. Every job leaves files, and they are removed only if the config sets `retention`.
 fn disk_use(state: &StateFolder) -> Finding {
     let measured = files::size(state.path())
         .and_then(|bytes| Ok((bytes, files::entries(&state.jobs())?.count())))
@@ -133,7 +133,8 @@ fn disk_use(state: &StateFolder) -> Finding {
     let large = measured.as_ref().is_ok_and(|(bytes, files)| is_large(*bytes, *files));
     let detail = measured.map(|(bytes, files)| {
         let used = format!("{} in the state folder, {files} files of jobs", in_words(bytes));
-        let help = "; set `retention` in the config, and see what can go with `cowhand prune --dry-run`";
+        let help =
+            "; set `retention` in the config, and `cowhand prune --dry-run` lists what would be removed";
         if large { used + help } else { used }
     });
     Finding { warning: large, ..Finding::of("disk use", detail) }
@@ -147,7 +148,8 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 /// connection, the inner one that of the request.
 type DaemonStatus = Result<Option<Result<StatusView, ApiProblem>>, ApiProblem>;
 
-/// Asks the daemon for its status. It is asked once for all findings: if its store is away, the answer takes a while.
+/// Asks the daemon for its status. The answer is used for all findings, because it takes a while if the store of the
+/// daemon does not answer.
 async fn ask_daemon(state: &StateFolder) -> DaemonStatus {
     let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
     Ok(Some(client.get::<StatusView>("status").await))
@@ -159,7 +161,7 @@ async fn store(
     daemon_status: &DaemonStatus,
 ) -> Result<String, String> {
     let state = &location.state;
-    // The daemon may have opened another file than the one at this path now.
+    // The daemon is asked first, because it may have opened another file than the one that now has this path.
     if let Ok(Some(answer)) = daemon_status {
         let status = answer.as_ref().map_err(|problem| problem.message.clone())?;
         if let Some(problem) = &status.daemon.store_problem {
@@ -168,21 +170,21 @@ async fn store(
     }
     if configured.is_some_and(|address| !is_postgres(address)) {
         return Err(
-            "not looked at, since `store` in the config is no address of a PostgreSQL server".to_owned()
+            "not checked, because `store` in the config is not the address of a PostgreSQL server".to_owned()
         );
     }
     let database = state.database();
-    state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;
+    state.check().map_err(|_| "not checked, because the state folder is refused".to_owned())?;
     if configured.is_none() && !database.exists() {
         if let Some(gone) = location.store_gone() {
             return Err(gone.to_string());
         }
-        return Ok("not there yet; the first start makes it".to_owned());
+        return Ok("does not exist yet; the first start creates it".to_owned());
     }
     let file = database.display().to_string();
     let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
     let checked = async {
-        // The order matters: PostgreSQL prepares a statement for other types when nothing is bound to it.
+        // The order matters: PostgreSQL infers other types for a statement that is prepared without values.
         store.check_integrity().await?;
         store.check_statements().await
     };
@@ -190,7 +192,7 @@ async fn store(
     store.close().await;
     // The address of a server may contain a password.
     let name = if configured.is_some() { "the configured server" } else { &file };
-    Ok(format!("{name} answers all {} kinds of question, and what it holds can be read", checked?))
+    Ok(format!("{name}: all {} statements work, and its data can be read", checked?))
 }
 
 fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<String, String> {
@@ -202,10 +204,10 @@ fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<Strin
         }
         // This check creates no file.
         Ok(None) if state.is_locked() => {
-            Err("one holds the state folder but does not answer; its log may say why".to_owned())
+            Err("a daemon has locked the state folder but does not answer; see its log".to_owned())
         }
         Ok(None) if location.store_gone().is_some() => {
-            Ok("not running, and cannot start; `store` above says why".to_owned())
+            Ok("not running, and cannot start; see `store` above".to_owned())
         }
         Ok(None) => Ok(format!("not running; {}", location.how_to_start())),
         Err(problem) if problem.code == Code::StoreUnavailable => {
@@ -215,20 +217,19 @@ fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<Strin
     }
 }
 
-/// Checks the clock: a clock set in the past fires everything at the wrong time.
+/// Checks the clock. If it is set to the past, everything fires at the wrong time.
 fn clock(now: Timestamp) -> Result<String, String> {
     let zone = jiff::tz::TimeZone::system();
     let local = now.to_zoned(zone.clone());
     if local.year() < 2026 {
-        return Err(format!("{local:.0} lies in the past; set the clock"));
+        return Err(format!("the clock shows {local:.0}, which is in the past; set the clock"));
     }
     let local = local.strftime("%Y-%m-%d %H:%M:%S");
     let tz_variable = std::env::var("TZ").ok().filter(|tz_variable| !tz_variable.is_empty());
     match (zone.iana_name().filter(|_| !zone.is_unknown()), tz_variable) {
         (Some(name), _) => Ok(format!("{local}, zone {name}")),
         (None, Some(tz_variable)) if zone.is_unknown() => Err(format!(
-            "TZ is {tz_variable:?}, which is not a time zone that is known here, so cron uses UTC; set it to a name \
-             such as Europe/Berlin"
+            "TZ is {tz_variable:?}, which is not a known time zone, so cron uses UTC; set it to a name such as Europe/Berlin"
         )),
         (None, Some(tz_variable)) => Ok(format!("{local}, zone {tz_variable}")),
         (None, None) => Ok(format!("{local}, no zone is set, so cron uses UTC")),

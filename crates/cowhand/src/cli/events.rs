@@ -72,7 +72,7 @@ impl EventsArgs {
         })
     }
 
-    /// Prints a line of output for people; leaves out parts that only programs need.
+    /// Prints a line of output for people, without the parts that only programs need.
     fn print_output(&self, job_output: &JobOutput, columns: &Columns) {
         if self.json {
             print::line(serde_json::to_string(job_output).unwrap_or_default());
@@ -129,8 +129,8 @@ impl EventsArgs {
 /// Indentation of the continuation of a wrapped line.
 const CONTINUATION_INDENT: usize = 8;
 
-/// Prints an event. The head contains names and ids, which are never cut: a narrow terminal shows them on
-/// several lines. The text after it is cut.
+/// Prints an event. The head contains names and ids, which are never cut: on a narrow terminal they are wrapped. The
+/// text after the head is cut.
 fn print_line(head: &str, text: &str) {
     // Room for a short word and the mark that shows the cut.
     const MIN_TEXT_WIDTH: usize = 4;
@@ -148,7 +148,7 @@ fn print_line(head: &str, text: &str) {
     }
 }
 
-/// Widths of the columns: those of the first events, because later events are not known yet.
+/// Widths of the columns, from the first events, because later events are not known yet.
 struct Columns {
     when: usize,
     by: usize,
@@ -166,7 +166,7 @@ impl Columns {
             when: widest(&|event| duration::from_now(now, event.at), 12),
             by: widest(&|event| event.by.as_ref().map(ToString::to_string).unwrap_or_default(), 0),
             kind: widest(&|event| event.fact.type_name().to_owned(), 18),
-            // Leaves room for the text after it, of which the id of a job is the most important.
+            // The width is limited, so that there is room for the following text, above all the id of a job.
             subject: widest(&Event::subject, 0)
                 .min(print::width().map_or(usize::MAX, |width| width.saturating_sub(65))),
         }

@@ -1,4 +1,4 @@
-//! The documented exit codes of verbs, and the one way to report a failure.
+//! The documented exit codes of verbs, and the type with which every verb reports a failure.
 
 use std::process::ExitCode;
 
@@ -57,7 +57,7 @@ impl Failure {
     }
 
     /// Appends a line to the message.
-    pub(super) fn and(mut self, more: &str) -> Self {
+    pub(super) fn with_line(mut self, more: &str) -> Self {
         self.message =
             Some(self.message.map_or_else(|| more.to_owned(), |message| format!("{message}\n{more}")));
         self
@@ -68,19 +68,19 @@ impl Failure {
         self.message.unwrap_or_default()
     }
 
-    pub(super) fn is_of(&self, exit: Exit) -> bool {
+    pub(super) fn has_exit(&self, exit: Exit) -> bool {
         self.exit == exit
     }
 
     pub(super) fn was_interrupted(&self) -> bool {
-        self.is_of(Exit::Interrupted)
+        self.has_exit(Exit::Interrupted)
     }
 
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// Writes the message to the log, for readers who see only the log.
+    /// Writes the message to the log, for a daemon whose output only the log shows.
     pub(super) fn into_log(self) -> Self {
         if let Some(message) = &self.message {
             tracing::error!("{message}");

@@ -77,7 +77,7 @@ impl FromStr for UntilTime {
     }
 }
 
-/// Checks whether the text is only a date: Jiff also accepts the date of a text that has a time.
+/// Returns true if the text is only a date. Jiff also parses the date of a text that has a time.
 fn is_plain_date(text: &str) -> bool {
     text.len() == "2026-01-31".len()
 }
@@ -106,7 +106,7 @@ fn local(at: DateTime) -> Result<Timestamp, String> {
 const MAX_JOBS_PER_PAGE: usize = 1000;
 
 impl JobFilterArgs {
-    /// Checks whether the filter excludes anything.
+    /// Returns true if the filter has any condition.
     pub(super) fn is_set(&self) -> bool {
         !self.query().is_empty()
     }
@@ -123,7 +123,7 @@ impl JobFilterArgs {
         })
     }
 
-    /// Returns the filter with `--schedule AGENT/SCHEDULE` split into both names, or none if it has another
+    /// Returns the filter with `--schedule AGENT/SCHEDULE` split into both names, or none if the option has another
     /// form.
     fn of_one_schedule(&self) -> Option<Self> {
         let (agent, schedule) = self.schedule.as_ref()?.as_str().split_once('/')?;
@@ -132,8 +132,8 @@ impl JobFilterArgs {
         is_same_agent.then(|| Self { agent: Some(agent), schedule: Some(schedule), ..self.clone() })
     }
 
-    /// Returns the filter as [`Self::jobs`] reads it: with both names of `--schedule AGENT/SCHEDULE`, unless there is a
-    /// schedule whose name is the whole text.
+    /// Returns the filter that [`Self::jobs`] uses: with both names of `--schedule AGENT/SCHEDULE`, unless the whole
+    /// text is the name of a schedule.
     pub(super) async fn with_split_schedule(&self, client: &Connection<'_>) -> Result<Self, Failure> {
         let Some(split_filter) = self.of_one_schedule() else { return Ok(self.clone()) };
         match pages::<JobRecord>(client, &self.query(), None, Some(1)).await {
@@ -183,7 +183,7 @@ async fn pages<T: DeserializeOwned>(
     let (mut jobs, mut cursor) = (Vec::new(), after);
     loop {
         let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
-        // One more than requested shows whether there are more.
+        // Request one job more than the limit, to find out whether there are more.
         let page_size =
             limit.map_or(MAX_JOBS_PER_PAGE, |limit| (limit + 1 - jobs.len()).min(MAX_JOBS_PER_PAGE));
         let page: Page<T> = client.get(&format!("jobs?limit={page_size}{query}{after}")).await?;

@@ -1,7 +1,7 @@
-//! Follows answers of the API, also while one daemon replaces another.
+//! Follows answers of the API, also when one daemon replaces another.
 //!
-//! A daemon may end before it has sent everything. So a caller that finds no daemon reads the store first,
-//! and only then waits for the next daemon.
+//! A daemon may end before it has sent everything. So when no daemon answers, the rest is read from the store first,
+//! and only then the next daemon is awaited.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, print};
 use cowhand_web::api::{ApiProblem, Client, Code};
 
-/// Longest absence of a daemon before following ends with an error. A restart takes a second; a restart by
-/// systemd, with its pause, must not end it either.
+/// Longest absence of a daemon before following ends with an error. A restart takes a second. A restart by systemd
+/// takes longer, because of its pause, and must not end following either.
 const MAX_DAEMON_ABSENCE: Duration = Duration::from_secs(10);
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 const MIN_ANSWER_TIME: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const MIN_ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Condition under which no further line is expected.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FollowUntil<'a> {
-    /// The available lines are all lines.
+    /// Only the lines that are available now are expected.
     Now,
     /// This job has ended.
     Ended(&'a JobId),
@@ -41,8 +41,8 @@ impl FollowUntil<'_> {
     }
 }
 
-/// Passes each line of an answer on once. `at` is the position: a repeated request starts there, and each
-/// line advances it.
+/// Passes on each line of an answer once. `at` is the position: a repeated request starts there, and each line advances
+/// it.
 pub(super) async fn lines<C: Copy>(
     connection: &Connection<'_>,
     until: FollowUntil<'_>,
@@ -58,7 +58,7 @@ pub(super) async fn lines<C: Copy>(
             on_line(at, line)
         };
         let Err(problem) = pass_on(connection, &mut at, &address, on_received).await else { return Ok(()) };
-        // A long answer means that a daemon was there, even if it sent nothing.
+        // If the request lasted long, a daemon was running, even if it sent nothing.
         if has_received || requested_at.elapsed() > MIN_ANSWER_TIME {
             absence = Absence::default();
         }
@@ -114,8 +114,7 @@ struct Absence {
 }
 
 impl Absence {
-    /// Checks whether this problem is the first sign that no daemon runs. Then the store has all there is for
-    /// now.
+    /// Returns true if this problem is the first sign that no daemon runs. The store then contains all lines for now.
     fn begins_with(&self, problem: &ApiProblem) -> bool {
         problem.code == Code::NoDaemon && !self.notified
     }
@@ -131,7 +130,7 @@ impl Absence {
             return Err(problem.into());
         }
         if self.begins_with(&problem) {
-            print::note("the daemon is away; waiting for the next one");
+            print::note("the daemon does not answer; waiting for it");
             self.notified = true;
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() > MAX_DAEMON_ABSENCE {
@@ -146,8 +145,8 @@ fn given_up(location: &FleetLocation, problem: ApiProblem) -> Failure {
     if problem.code != Code::NoDaemon {
         return problem.into();
     }
-    let what = if Client::daemon_has_stopped(&location.state) { "was stopped" } else { "is gone" };
+    let what = if Client::daemon_has_stopped(&location.state) { "was stopped" } else { "does not run" };
     let (waited, advice) = (MAX_DAEMON_ABSENCE.as_secs(), location.how_to_start());
-    let message = format!("the daemon {what}, and none came back for {waited}s; {advice}");
+    let message = format!("the daemon {what}, and no daemon answered for {waited}s; {advice}");
     Failure::new(Exit::NoDaemon, message)
 }

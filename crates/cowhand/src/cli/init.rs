@@ -29,8 +29,8 @@ impl InitArgs {
         let shown_path = file.display();
         if let Some(herdctl_file) = herdctl_beside(&file).filter(|_| !self.force) {
             let message = format!(
-                "{} is a fleet already, and cowhand runs it as it is: `cowhand start`. With a cowhand.yaml beside it, it \
-                 would no longer be used; `cowhand init --force` writes one all the same",
+                "{} is already a fleet, and cowhand runs it without changes: `cowhand start`. With a cowhand.yaml beside it, it \
+                 would no longer be used; `cowhand init --force` writes it anyway",
                 herdctl_file.display()
             );
             return Err(Failure::new(Exit::Refused, message));

@@ -117,12 +117,12 @@ pub(super) async fn wait_for_end(
             never = note_waits(client, id, &spinner) => match never {},
         }
     });
-    let ended = interrupt::unless(spinner.during(end), Some(interrupt_note)).await;
+    let ended = interrupt::unless_interrupted(spinner.during(end), Some(interrupt_note)).await;
     ended.map_err(|failure| {
-        if !failure.is_of(Exit::NoDaemon) {
+        if !failure.has_exit(Exit::NoDaemon) {
             return failure;
         }
-        failure.and(&format!(
+        failure.with_line(&format!(
             "{id} may still run; when a daemon runs, `cowhand logs -f {id}` follows it and `cowhand job {id}` shows how it ended"
         ))
     })
@@ -136,14 +136,14 @@ async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> I
     let mut last_message = None;
     loop {
         tokio::time::sleep(WAIT_POLL_INTERVAL).await;
-        // If no daemon answers, the stream of its output reports that.
+        // If no daemon answers, the code that follows the output reports that.
         let Ok(view) = client.get::<JobView>(&format!("jobs/{id}")).await else { continue };
         let waits = view.waits.filter(|_| view.job.attempt > 0 && view.job.status == JobStatus::Pending);
         let Some(waits) = waits else { continue };
         if last_message.replace(waits.message.clone()).as_ref() != Some(&waits.message) {
             spinner.suspend_for(|| {
                 print_wait(&waits);
-                Ends::WithALine
+                Ends::AtLineStart
             });
         }
     }
@@ -151,7 +151,7 @@ async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> I
 
 fn print_wait(waits: &Waits) {
     let until = waits.ends().map(|until| format!(", until {until:.0}")).unwrap_or_default();
-    print::note(format!("it waits{until}: {}", waits.message));
+    print::note(format!("the job waits{until}: {}", waits.message));
 }
 
 /// Prints a job that was just created. With `wait`, a job that did not complete is reported by an exit code.
@@ -164,7 +164,7 @@ pub(super) async fn print_created(
     print::remember_done(format!("the job was accepted as {}", job.id));
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
-        // A wait for other jobs of the agent is normal, so no note is printed.
+        // It is normal that a job waits for other jobs of its agent, so no note is printed.
         if let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::AtCapacity) {
             print_wait(&waits);
         }
@@ -172,7 +172,7 @@ pub(super) async fn print_created(
     if wait {
         let id = &job.id;
         let interrupt_note = format!(
-            "{id} stays, pending or running; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it"
+            "{id} continues, pending or running; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it"
         );
         job = wait_for_end(client, id, &interrupt_note).await?;
     }
@@ -200,7 +200,7 @@ pub(super) fn summary_line(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
-/// Formats a job as [`summary_line`] does, with who cancelled it, or what it waits for.
+/// Formats a job as [`summary_line`] does, and adds who cancelled it or why it waits.
 pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
@@ -209,7 +209,8 @@ pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Time
     format!("{}{by}{retry}{}", summary_line(&view.job), why_pending(view, is_alone, now))
 }
 
-/// `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m (…)`. Empty if it does not wait.
+/// Formats why a pending job waits: `: attempt 1 failed and will be retried: exit code 3; attempt 2 starts in 5m
+/// (…)`. Empty if the job does not wait.
 fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let Some(waits) = view.waits.as_ref().filter(|_| view.job.status == JobStatus::Pending) else {
         return String::new();
@@ -221,7 +222,7 @@ fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())
 }
 
-/// Returns the condition under which a job starts in the future: empty if a daemon runs.
+/// Returns the condition under which a job starts later. The text is empty if a daemon runs.
 pub(super) const fn with_daemon(is_alone: bool) -> &'static str {
     if is_alone { ", if a daemon runs by then" } else { "" }
 }
@@ -289,7 +290,7 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, is_alone: bool,
 fn work_item(view: &JobView) {
     let Some(item) = &view.job.work_item else { return };
     let reported =
-        view.source_told.as_ref().map(|report| format!("; {}", print::one_line(&report.sentence(), 300)));
+        view.source_report.as_ref().map(|report| format!("; {}", print::one_line(&report.sentence(), 300)));
     row(
         "work item",
         &format!("{}  {}{}", item.id, print::one_line(&item.title, 100), reported.unwrap_or_default()),
@@ -317,15 +318,15 @@ fn asks(asks: &[Ask], now: Timestamp) {
                 AskState::Open => {
                     let until = duration::from_now(now, ask.expires_at);
                     let shows = advice::command(&format!("asks {id}"));
-                    format!("{what}: no answer yet, which means no {until}; `{shows}` shows it")
+                    format!("{what}: no answer yet; without one it is denied {until}; `{shows}` shows it")
                 }
                 AskState::Allowed(answer) => format!("{what}: allowed{}", by(answer)),
                 AskState::Denied(answer) => format!("{what}: denied{}", by(answer)),
                 AskState::Answered(answer) => format!("{what}: answered{}", by(answer)),
                 AskState::Expired { answered_at } => {
-                    format!("{what}: nobody answered in time ({})", duration::from_now(now, *answered_at))
+                    format!("{what}: no person answered in time ({})", duration::from_now(now, *answered_at))
                 }
-                AskState::Ended { .. } => format!("{what}: its attempt ended before anybody answered"),
+                AskState::Ended { .. } => format!("{what}: its attempt ended before an answer"),
             },
         );
     }
@@ -366,7 +367,7 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
-/// Prints the reason for which the job waits, and its cost.
+/// Prints why the job waits, and its cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         row("waits", &with_config_option(&waits.message));

@@ -50,7 +50,7 @@ impl JobsArgs {
             if let Some(last) = jobs.last().filter(|_| more) {
                 let (id, filter) = (&last.id, self.filter.arguments());
                 print::note(format!(
-                    "there are more; `cowhand jobs{filter} --after {id}` goes on, `--all` shows all"
+                    "there are more jobs; `cowhand jobs{filter} --after {id}` shows the next ones, `--all` shows all"
                 ));
             }
             Ok(())
@@ -59,8 +59,8 @@ impl JobsArgs {
 }
 
 pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
-    let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"])
-        .optional_columns(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+    let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "CREATED", "TOOK", "OUTCOME"])
+        .optional_columns(&["TOOK", "SCHEDULE", "CREATED", "OUTCOME"]);
     for job in jobs {
         table.row([
             job.id.to_string(),

@@ -21,13 +21,13 @@ pub(super) struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// Checks whether the command line has an option for the server.
+    /// Returns true if the command line has an option for the server.
     pub(super) fn is_given(&self) -> bool {
         self.no_server || self.listen.is_some()
     }
 
-    /// Returns the settings of the server, or none for no server. A config with errors gives none too;
-    /// starting the fleet reports those errors.
+    /// Returns the settings of the server, or none for no server. Returns none for a config with errors too; the start
+    /// of the fleet reports the errors.
     pub(super) fn server(&self, file: &Path) -> Option<ServerConfig> {
         let loaded = config::load(file).loaded;
         if self.no_server || loaded.errors() > 0 {
@@ -40,7 +40,8 @@ impl ListenArgs {
         }
     }
 
-    /// Returns the default address, which another program may use; none if somebody chose an address.
+    /// Returns the default address, which another program may already use. Returns none if the config or the command
+    /// line has an address.
     pub(super) fn default_address(&self, file: &Path) -> Option<SocketAddr> {
         self.server(file).filter(|server| !server.listen_chosen).map(|server| server.listen)
     }

@@ -1,4 +1,4 @@
-//! Finds the fleet that a verb is about, and connects to its daemon or store.
+//! Finds the fleet of a verb, and connects to its daemon or store.
 
 use std::io;
 use std::ops::Deref;
@@ -28,7 +28,7 @@ pub(super) struct FleetLocation {
 }
 
 impl FleetLocation {
-    /// Finds the fleet that `-c` names, or the one above the current directory, and prints notes about the
+    /// Finds the fleet that `-c` names, or the one in or above the current directory, and prints notes about the
     /// choice.
     pub(super) fn find(config_option: Option<&Path>) -> Result<Self, Failure> {
         let (location, search_note) = Self::search(config_option)?;
@@ -72,11 +72,11 @@ impl FleetLocation {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let (running, found) = (name(&running)?, name(&self.config)?);
         (running != found && self.state.is_locked()).then(|| {
-            format!("the daemon here runs {running} and not {found}; `cowhand restart` makes it take {found}")
+            format!("the daemon here runs {running} and not {found}; `cowhand restart` makes it use {found}")
         })
     }
 
-    /// Returns the fleet above that this one is part of: one with a running daemon, else the outermost one.
+    /// Returns the fleet that includes this one: one with a running daemon or, if there is none, the outermost one.
     pub(super) fn root(&self) -> Option<FleetAbove> {
         let above = config::including_configs(&self.config);
         let runs = |file: &PathBuf| StateFolder::beside(file).is_locked();
@@ -85,8 +85,8 @@ impl FleetLocation {
         running.or_else(|| above.last().cloned()).map(|config| FleetAbove { config, runs })
     }
 
-    /// Fails if the daemon of a fleet above runs the agents of this one, or the daemon of a sub-fleet runs
-    /// agents of this one.
+    /// Fails if the daemon of an including fleet runs the agents of this fleet, or the daemon of a sub-fleet runs some
+    /// of them.
     pub(super) fn refuse_second_daemon(&self) -> Result<(), Failure> {
         if let Some(part) = self.running_part() {
             let (own_config, config_option, part) =
@@ -108,13 +108,12 @@ impl FleetLocation {
         Err(Failure::new(Exit::Refused, message))
     }
 
-    /// Returns what to do while no daemon runs for this fleet. `cowhand start -d` is advised only where it is not
-    /// refused.
+    /// Returns advice for a fleet without a daemon. `cowhand start -d` is advised only if the start is not refused.
     pub(super) fn how_to_start(&self) -> String {
         self.instead_of_start().unwrap_or_else(|| "`cowhand start -d` starts it".to_owned())
     }
 
-    /// Returns what to do where a start is refused because of another daemon.
+    /// Returns advice if a start would be refused because of another daemon.
     fn instead_of_start(&self) -> Option<String> {
         if let Some(part) = self.running_part() {
             let (config_option, own_config) = (config_argument(&part), config_argument(&self.config));
@@ -128,9 +127,9 @@ impl FleetLocation {
         Some(format!("the daemon of {root} runs its agents; name that fleet with `{config_option}`"))
     }
 
-    /// Replaces advice to start a daemon where the start is refused.
+    /// Replaces the advice to start a daemon if the start would be refused.
     fn with_working_advice(&self, failure: Failure) -> Failure {
-        if !failure.is_of(Exit::NoDaemon) || self.state.is_locked() {
+        if !failure.has_exit(Exit::NoDaemon) || self.state.is_locked() {
             return failure;
         }
         let Some(instead) = self.instead_of_start() else { return failure };
@@ -150,7 +149,7 @@ impl FleetLocation {
         })
     }
 
-    /// Sends a request to the daemon, or to the store if none runs.
+    /// Sends a request to the daemon or, if none runs, to the store.
     pub(super) fn ask<T>(
         &self,
         request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
@@ -162,7 +161,7 @@ impl FleetLocation {
         answer.map_err(|failure| self.with_working_advice(failure))
     }
 
-    /// Connects to the daemon if one runs, else opens the store alone.
+    /// Connects to the daemon or, if none runs, opens the store alone.
     async fn connect(&self) -> Result<Connection<'_>, Failure> {
         match Client::of_daemon(&self.state).await? {
             Some(client) => Ok(Connection { client, location: self, _empty_folder: None }),
@@ -170,18 +169,18 @@ impl FleetLocation {
         }
     }
 
-    /// Returns why a start is refused if the store is missing and agents of its jobs still run.
+    /// Returns why a start is refused because the store is missing while agents of its jobs still run.
     pub(super) fn store_gone(&self) -> Option<FleetError> {
         let on_server = config::load(&self.config).loaded.roster.store.is_some();
         let refused = if on_server { Ok(()) } else { refuse_without_store(&self.state) };
         refused.err().filter(|error| matches!(error, FleetError::StoreGone { .. }))
     }
 
-    /// Opens the store alone, whether a daemon runs or not.
+    /// Opens the store without the daemon, even if a daemon runs.
     pub(super) async fn open_store(&self) -> Result<Connection<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
-            print::note("the config has mistakes; `cowhand config check` shows them");
+            print::note("the config has errors; `cowhand config check` shows them");
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
@@ -212,7 +211,7 @@ fn without_daemon(failure: Failure) -> Failure {
     Failure::new(Exit::CannotRunHere, message)
 }
 
-/// Fleet above that includes the current one.
+/// Fleet that includes the current one.
 #[derive(Debug)]
 pub(super) struct FleetAbove {
     config: PathBuf,
@@ -237,13 +236,13 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
         // The value may contain a password, so the message does not show it.
         Some(_) => Err(Failure::new(
             Exit::Config,
-            "`store` in the config is no address of a PostgreSQL server (`postgres://…`); `cowhand config check` shows where",
+            "`store` in the config is not the address of a PostgreSQL server (`postgres://…`); `cowhand config check` shows where",
         )),
         None => Ok(()),
     }
 }
 
-/// Client of a fleet, with the location from which another client can be made after the daemon has ended.
+/// Client of a fleet, with its location, so that another client can be made after the daemon has ended.
 pub(super) struct Connection<'p> {
     client: Client,
     location: &'p FleetLocation,
@@ -257,7 +256,7 @@ impl Connection<'_> {
 
     /// Opens the store alone, without the daemon.
     pub(super) async fn open_store(&self) -> Result<Self, Failure> {
-        // Opening a store is a large future, and it would be part of every verb that waits.
+        // The future is boxed, because it is large and would be part of every verb that waits.
         Box::pin(self.location.open_store()).await
     }
 }

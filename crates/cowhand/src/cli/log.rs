@@ -1,5 +1,4 @@
-//! The daemon's log, as text or JSON. A repeated line is written once, and later with the number of
-//! repetitions.
+//! The daemon's log, as text or JSON. A repeated line is written once, and again later with the number of repetitions.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -38,19 +37,19 @@ pub(super) fn begin(format: LogFormat) {
         LogFormat::Text => log.map_event_format(|inner| Deduplicate { inner, repeats }).init(),
         LogFormat::Json => {
             log.json().flatten_event(true).map_event_format(|inner| Deduplicate { inner, repeats }).init();
-            // A reader of JSON lines cannot read anything else.
+            // A panic is logged too, because a reader of JSON lines cannot parse anything else.
             std::panic::set_hook(Box::new(|panic| error!("{panic}")));
         }
     }
 }
 
-/// Standard error for the log. A line that cannot be written, for example because the disk is full, is dropped: the
-/// daemon does not end because of its log. The next line that can be written is preceded by their number.
+/// Standard error for the log. A line that cannot be written, for example because the disk is full, is dropped, so that
+/// the daemon does not end because of its log. The next line is preceded by the number of dropped lines.
 struct LossyStderr {
     format: LogFormat,
 }
 
-/// Number of lines that could not be written since the last one that could.
+/// Number of lines that were dropped since the last written line.
 static LOST_LINES: AtomicU64 = AtomicU64::new(0);
 
 impl LossyStderr {
@@ -87,7 +86,7 @@ const REPEATED_TARGET: &str = "cowhand::repeated";
 /// Wait before the first count; it doubles with each count, up to `MAX_COUNT_INTERVAL`.
 const FIRST_COUNT_AFTER: Duration = Duration::from_secs(10);
 const MAX_COUNT_INTERVAL: Duration = Duration::from_mins(10);
-/// Largest number of different lines that are remembered; others are written each time.
+/// Largest number of different lines that are remembered. Further lines are written each time.
 const MAX_REMEMBERED_LINES: usize = 1_000;
 
 /// Event formatter that leaves out warnings and errors that were written recently.
@@ -131,7 +130,7 @@ struct Seen {
     pause: Duration,
 }
 
-/// Line that was left out since it was last written.
+/// Line that was repeated and left out since it was last written.
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
     level: Level,
@@ -144,7 +143,7 @@ impl Count {
     /// Writes the line with the time of its last repetition: the cause may have ended since then.
     fn write(&self) {
         let Self { level, text, times: repeated, last_at } = self;
-        let message = format!("again until {last_at:.0}: {text}");
+        let message = format!("repeated until {last_at:.0}: {text}");
         if *level == Level::ERROR {
             error!(target: REPEATED_TARGET, repeated, "{message}");
         } else {
@@ -200,7 +199,7 @@ impl Repeats {
         counts
     }
 
-    /// Waits until the next count may be due, without a limit while no line is remembered.
+    /// Waits until the next count may be due. Waits without a limit if no line is remembered.
     fn wait(&self) {
         let seen = self.lock();
         let next = seen.values().map(|seen| seen.until).min();
@@ -228,7 +227,7 @@ fn write_counts(repeats: Arc<Repeats>) {
     });
 }
 
-/// Line as it is compared: its message, then its fields.
+/// Text by which lines are compared: the message, then the fields.
 #[derive(Debug, Default)]
 struct Text {
     message: String,

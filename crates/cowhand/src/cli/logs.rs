@@ -49,17 +49,19 @@ impl LogsArgs {
                     } else if prints_parts {
                         let part = followed.add(line);
                         print::part(&part);
-                        return if followed.is_in_a_line() { Ends::InALine } else { Ends::WithALine };
+                        return if followed.is_in_a_line() { Ends::InsideLine } else { Ends::AtLineStart };
                     } else if let Some(text) = readable(line) {
                         print::line(text);
                     }
-                    Ends::WithALine
+                    Ends::AtLineStart
                 });
             };
             let interrupt_note =
-                format!("{id} goes on; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
-            let output =
-                interrupt::unless(follow_output(client, &id, self.follow, show), Some(&interrupt_note));
+                format!("{id} continues; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
+            let output = interrupt::unless_interrupted(
+                follow_output(client, &id, self.follow, show),
+                Some(&interrupt_note),
+            );
             if self.follow {
                 spinner.during(output).await?;
             } else {
@@ -98,10 +100,11 @@ impl LogsArgs {
                     (Err(problem), Ok(name)) if problem.code == Code::NotFound => {
                         let job =
                             client.get::<JobRecord>(&format!("jobs/{name}")).await.map_err(|no_job| {
-                                // A word without a digit is more likely a wrong name than a job id, unless a
-                                // removed job had it.
-                                let is_gone = no_job.message.contains(" is gone: ");
-                                if is_gone || of.contains(|letter: char| letter.is_ascii_digit()) {
+                                // A word without a digit is more likely a wrong name than a job id, unless it is the id
+                                // of a removed job.
+                                if no_job.is_removed_job()
+                                    || of.contains(|letter: char| letter.is_ascii_digit())
+                                {
                                     no_job
                                 } else {
                                     problem
@@ -116,8 +119,8 @@ impl LogsArgs {
         };
         let no_jobs = || {
             let message = match &self.of {
-                Some(agent) => format!("{agent} has no jobs yet; `cowhand trigger {agent}` makes one"),
-                None => "no job has been made yet; `cowhand trigger AGENT` makes one".to_owned(),
+                Some(agent) => format!("{agent} has no jobs yet; `cowhand trigger {agent}` creates one"),
+                None => "there are no jobs yet; `cowhand trigger AGENT` creates one".to_owned(),
             };
             Failure::new(Exit::Refused, message)
         };
@@ -138,8 +141,8 @@ impl LogsArgs {
     }
 }
 
-/// Passes on each line of a job's output once, even over a restart of the daemon; with `follow`, until the
-/// job has ended.
+/// Passes on each line of a job's output once, even if the daemon restarts. With `follow`, continues until the job has
+/// ended.
 pub(super) async fn follow_output(
     client: &Connection<'_>,
     id: &JobId,

@@ -30,11 +30,11 @@ impl McpArgs {
             });
         }
         if self.scope > Scope::Operate {
-            return Err(Failure::usage("an assistant gets `read` or `operate`, and no more"));
+            return Err(Failure::usage("`--scope` has to be `read` or `operate`"));
         }
         // A process inside a job has only the rights of that job.
         if std::env::var_os("COWHAND_JOB_ID").is_some() {
-            return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
+            return Err(Failure::new(Exit::Refused, "inside a job, use `cowhand mcp --job`"));
         }
         let location = FleetLocation::find(config)?;
         let tools = PersonTools::of(location.state.clone(), move || {

@@ -161,12 +161,12 @@ pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
         Some(HiddenVerb::Keep(folder)) => return keeper::keep(&folder),
         Some(HiddenVerb::Mind(argv)) => return minder::mind(&argv),
-        Some(HiddenVerb::Acp(orders)) => {
-            return acp::run(&orders, |tool_use| Box::pin(mcp_server::may_use(tool_use)));
+        Some(HiddenVerb::Acp(instructions)) => {
+            return acp::run(&instructions, |tool_use| Box::pin(mcp_server::may_use(tool_use)));
         }
         Some(HiddenVerb::Confine(folder)) => return confine::confine(&folder),
         Some(HiddenVerb::Contain(folder)) => return contain::contain(&folder),
-        Some(HiddenVerb::Sandboxed(argv)) => return forward::enclosed(&argv),
+        Some(HiddenVerb::Enclosed(argv)) => return forward::run_enclosed(&argv),
         Some(HiddenVerb::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
@@ -221,8 +221,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Verbs that the daemon and keepers run, not a person. They delay the start of an agent, so they are recognised before
-/// the parser of the other verbs is built.
+/// Verbs that the daemon and keepers run. They are part of the start of an agent, so to save time they are recognised
+/// before the parser of the other verbs is built.
 enum HiddenVerb {
     /// `cowhand keeper FOLDER`: runs the keeper of one attempt.
     Keep(PathBuf),
@@ -230,13 +230,13 @@ enum HiddenVerb {
     Mind(Vec<OsString>),
     /// `cowhand acp FILE`: runs the client of an agent with `runtime: acp`.
     Acp(PathBuf),
-    /// `cowhand confine FOLDER`: restricts itself, then becomes the agent of that folder.
+    /// `cowhand confine FOLDER`: restricts itself, then becomes the agent of that attempt.
     Confine(PathBuf),
-    /// `cowhand contain FOLDER`: represents the agent of that folder, which runs in a container.
+    /// `cowhand contain FOLDER`: represents the agent of that attempt, which runs in a container.
     Contain(PathBuf),
-    /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
-    Sandboxed(Vec<OsString>),
-    /// `cowhand forward`: forwards connections of that agent to the proxy outside.
+    /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
+    Enclosed(Vec<OsString>),
+    /// `cowhand forward`: forwards connections of an enclosed agent to the proxy outside the sandbox.
     Forward { alone: bool },
 }
 
@@ -245,10 +245,10 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVe
     match (verb.to_str()?, rest.as_slice()) {
         ("keeper", [folder]) => Some(HiddenVerb::Keep(folder.into())),
         (minder::MINDER_VERB, [_, ..]) => Some(HiddenVerb::Mind(rest)),
-        ("acp", [orders]) => Some(HiddenVerb::Acp(orders.into())),
+        ("acp", [instructions]) => Some(HiddenVerb::Acp(instructions.into())),
         ("confine", [folder]) => Some(HiddenVerb::Confine(folder.into())),
         ("contain", [folder]) => Some(HiddenVerb::Contain(folder.into())),
-        ("enclosed", [_, _, ..]) => Some(HiddenVerb::Sandboxed(rest)),
+        ("enclosed", [_, _, _, ..]) => Some(HiddenVerb::Enclosed(rest)),
         ("forward", []) => Some(HiddenVerb::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(HiddenVerb::Forward { alone: true }),
         _ => None,
@@ -259,7 +259,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVe
 mod tests {
     use clap::{Command, CommandFactory};
 
-    use super::Cli;
+    use super::{Cli, HiddenVerb, hidden_verb};
 
     /// Collects every verb and argument that `--help` does not explain.
     fn unexplained(command: &Command, path: &str, found: &mut Vec<String>) {
@@ -283,6 +283,15 @@ mod tests {
         let mut found = Vec::new();
         unexplained(&command, "cowhand", &mut found);
         assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_enclosed_agent_needs_a_program() {
+        let verb = |words: &[&str]| hidden_verb(words.iter().map(Into::into));
+        assert!(verb(&["enclosed", "plain", "shared"]).is_none());
+        assert!(
+            matches!(verb(&["enclosed", "plain", "shared", "sh"]), Some(HiddenVerb::Enclosed(rest)) if rest.len() == 3)
+        );
     }
 
     #[test]

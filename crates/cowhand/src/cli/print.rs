@@ -1,5 +1,5 @@
-//! Output of verbs: lines, JSON and tables. Without a terminal there is no colour. A reader that closes the
-//! pipe (`cowhand jobs | head`) ends the program without a message.
+//! Output of verbs: lines, JSON and tables. Without a terminal there is no colour. When the reader closes the pipe
+//! (`cowhand jobs | head`), the program ends without a message.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -24,14 +24,14 @@ pub(super) fn line(text: impl Display) {
     part(format!("{text}\n"));
 }
 
-/// Prints text that is not always a whole line.
+/// Prints text that may be a part of a line.
 pub(super) fn part(text: impl Display) {
     if let Err(error) = try_part(text) {
         end(&error);
     }
 }
 
-/// Prints a line of a program that continues if nobody can read it.
+/// Prints a line. Returns the error, for a verb that continues if its output cannot be written.
 pub(super) fn try_line(text: impl Display) -> io::Result<()> {
     try_part(format!("{text}\n"))
 }
@@ -44,8 +44,8 @@ fn try_part(text: impl Display) -> io::Result<()> {
 /// The change that this command made.
 static DONE: Mutex<Option<String>> = Mutex::new(None);
 
-/// Remembers a change that this command made. If its output cannot be written, the error names the change, so that
-/// nobody makes it twice.
+/// Remembers a change that this command made. If the output cannot be written, the error message names the change, so
+/// that the user does not repeat it.
 pub(super) fn remember_done(what: impl Into<String>) {
     *DONE.lock().unwrap_or_else(PoisonError::into_inner) = Some(what.into());
 }
@@ -131,7 +131,7 @@ fn end(error: &io::Error) {
         std::process::exit(0);
     }
     let done = DONE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let done = done.map(|done| format!("; this was done all the same: {done}")).unwrap_or_default();
+    let done = done.map(|done| format!("; this change was made: {done}")).unwrap_or_default();
     stderr(&with_config_option(&format!("error: cannot write to standard output: {error}{done}")));
     std::process::exit(super::Exit::CannotRunHere as i32);
 }
@@ -149,14 +149,15 @@ pub(super) fn raw(text: &[u8]) {
     }
 }
 
-/// Prints a note for the user to standard error, apart from the result.
+/// Prints a note for the user to standard error, so that it is separate from the result.
 pub(super) fn note(text: impl Display) {
     let erase = if spinner::can_erase() { spinner::ERASE_LINE } else { "" };
     let text = format!("note: {}", with_config_option(&text.to_string()));
     stderr(&format!("{erase}{}", wrap(&text, 2, width_of(&io::stderr()))));
 }
 
-/// Writes a line to standard error. If nobody can read it, because the disk is full or the reader has gone, it is lost.
+/// Writes a line to standard error. Errors are ignored, for example if the disk is full or the reader has closed the
+/// pipe.
 pub(super) fn stderr(line: &str) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use super::Failure;
 use cowhand_system::named_file;
 
-/// Largest number of bytes that are read; the limit of the API is lower.
+/// Largest number of bytes that are read. The limit of the API is lower.
 const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
@@ -43,9 +43,7 @@ impl PromptArgs {
 
 fn checked(from: &str, read: io::Result<String>) -> Result<String, Failure> {
     match read {
-        Ok(text) if text.trim().is_empty() => {
-            Err(Failure::usage(format!("{from} is empty; a prompt has to say something")))
-        }
+        Ok(text) if text.trim().is_empty() => Err(Failure::usage(format!("{from} is empty; write a prompt"))),
         Ok(text) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::usage(format!(
             "cannot read the prompt from {from}: {error}; `-` reads standard input"

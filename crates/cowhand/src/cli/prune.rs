@@ -65,14 +65,13 @@ impl PruneArgs {
     }
 }
 
-/// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
+/// Fails if the config has errors, because an agent that cannot be read would count as removed, and its own limits
 /// would be ignored.
 fn refuse_config_with_errors(location: &FleetLocation) -> Result<(), Failure> {
     if config::load(&location.config).loaded.errors() == 0 {
         return Ok(());
     }
-    let message =
-        "what to keep is not known while the config has mistakes; `cowhand config check` shows them";
+    let message = "cannot prune while the config has errors; `cowhand config check` shows them";
     Err(Failure::new(Exit::Config, message))
 }
 

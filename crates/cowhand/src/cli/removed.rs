@@ -8,7 +8,7 @@ use serde_json::json;
 use super::location::Connection;
 use super::{Failure, jobs, print};
 use cowhand_engine::error::schedule_left;
-use cowhand_web::api::{ApiProblem, Code, Page, StatusView, left_sentence, segment};
+use cowhand_web::api::{ApiProblem, Code, Page, StatusView, removed_agent_sentence, segment};
 
 /// Largest number of jobs shown, the newest first.
 const MAX_JOBS_SHOWN: u32 = 10;
@@ -51,7 +51,7 @@ pub(super) async fn show(
     let sentence = match (gone_schedule, schedule) {
         (Some(gone), _) => gone.sentence(),
         (None, Some(schedule)) if is_in_config => schedule_left(agent, schedule.as_str()),
-        _ => left_sentence(agent, gone),
+        _ => removed_agent_sentence(agent, gone),
     };
     print::prose(&format!("{}: {sentence}.", print::styled("not in the config", print::ODD)), 2);
     if !jobs.is_empty() {

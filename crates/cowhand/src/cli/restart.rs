@@ -1,4 +1,4 @@
-//! `cowhand restart`: replaces the daemon by a new one in the background; the agents continue to run.
+//! `cowhand restart`: replaces the daemon by a new one in the background. The agents continue to run.
 
 use std::path::Path;
 
@@ -39,15 +39,14 @@ impl RestartArgs {
         let stopped = stop(&location, DaemonStopRequest { keep_agents: true, timeout_seconds: None })?;
         background::start(&location, &options, false, json).map_err(|failure| match stopped {
             Some(_) if failure.was_interrupted() => failure,
-            Some(_) if location.state.is_locked() => failure.and(OTHER_DAEMON_RUNS),
-            Some(_) => failure.and(NO_DAEMON_RUNS),
+            Some(_) if location.state.is_locked() => failure.with_line(OTHER_DAEMON_RUNS),
+            Some(_) => failure.with_line(NO_DAEMON_RUNS),
             None => failure,
         })
     }
 }
 
-/// Added to the failure if another `start` or `restart` was faster.
-const OTHER_DAEMON_RUNS: &str =
-    "The old daemon has stopped, and another one was started in its place meanwhile.";
-const NO_DAEMON_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \
+/// Text that is added to the failure if another `start` or `restart` was faster.
+const OTHER_DAEMON_RUNS: &str = "The old daemon has stopped, and another daemon was started meanwhile.";
+const NO_DAEMON_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents continue to run. Correct the error, then start a daemon with \
                          `cowhand start -d`.";

@@ -1,5 +1,5 @@
-//! Checks whether a new daemon could start, while the old one still runs. A restart that would fail then
-//! leaves the old daemon running.
+//! Checks whether a new daemon could start, while the old one still runs, so that a restart that would fail leaves the
+//! old daemon running.
 
 use std::io::ErrorKind;
 
@@ -15,15 +15,15 @@ use cowhand_store::Store;
 use cowhand_web::api::{Client, DaemonView, StatusView};
 use cowhand_web::server::{HttpListener, ListenError};
 
-/// Fails with the reason why a new daemon would not start. Does nothing if no daemon runs: the start itself
-/// then reports errors.
+/// Fails with the reason why a new daemon would not start. Does nothing if no daemon runs, because then the start
+/// itself reports errors.
 pub(super) async fn check(location: &FleetLocation, listen: &ListenArgs) -> Result<(), Failure> {
     let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(()) };
     let Err(failure) = check_all(location, listen, &client).await else { return Ok(()) };
-    // Somebody else may have stopped the daemon meanwhile.
+    // Another command may have stopped the daemon meanwhile.
     match Client::of_daemon(&location.state).await {
         Ok(None) => Err(failure),
-        _ => Err(failure.and("Nothing was stopped: the daemon continues to run.")),
+        _ => Err(failure.with_line("Nothing was stopped: the daemon continues to run.")),
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::background::unusable;
-use super::backup::in_number;
+use super::backup::job_count_in_words;
 use super::location::{FleetLocation, refuse_other_store, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::restore::{Restored, restore};
@@ -50,15 +50,13 @@ impl RestoreArgs {
         })?;
         let Restored { contents, replaced, output_error } = restored;
         if let Some(output_error) = output_error {
-            print::note(format!(
-                "the output of some jobs may be of another time than the store: {output_error}"
-            ));
+            print::note(format!("the output of some jobs may not match the store: {output_error}"));
         }
         let value = json!({ "file": self.file, "jobs": contents.jobs, "replaced": replaced });
-        let sentence = format!("restored {} from {}", in_number(contents.jobs), self.file.display());
+        let sentence = format!("restored {} from {}", job_count_in_words(contents.jobs), self.file.display());
         print::done(&sentence, &value, self.json);
         if let Some(replaced) = replaced.filter(|_| !self.json) {
-            print::line(format!("the store that was there is now {}", replaced.display()));
+            print::line(format!("the previous store was moved to {}", replaced.display()));
         }
         Ok(())
     }

@@ -34,21 +34,21 @@ impl ResumeArgs {
             return Ok(());
         }
         let this_node =
-            location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+            location.state.node().map_err(|error| cannot("cannot read the name of this node", &error))?;
         let refused = |message: String| Failure::new(Exit::Refused, message);
         if view.node != this_node {
             return Err(refused(format!("the session of {} is on another machine, {}", view.job, view.node)));
         }
         if let Some(why) = view.confined.filter(|_| !self.unconfined) {
             return Err(refused(format!(
-                "{} ran in the strict sandbox ({why}), and here nothing would hold it; `--unconfined` opens it all the same",
+                "{} ran in the strict sandbox ({why}), and this terminal has no sandbox; `--unconfined` opens the session anyway",
                 view.job
             )));
         }
         if !view.directory.is_dir() {
             let directory = view.directory.display();
             return Err(refused(format!(
-                "the session of {} belongs to {directory}, which is gone",
+                "the session of {} belongs to {directory}, which does not exist any more",
                 view.job
             )));
         }

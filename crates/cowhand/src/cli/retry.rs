@@ -1,4 +1,4 @@
-//! `cowhand retry` and `cowhand fork`: create a new job from an earlier one; `retry` also for each job that
+//! `cowhand retry` and `cowhand fork`: create a new job from an earlier one. `retry` can do so for each job that
 //! matches a filter.
 
 use std::collections::HashSet;
@@ -74,7 +74,7 @@ impl RetryArgs {
         if self.wait {
             for job in &mut created {
                 let interrupt_note =
-                    format!("the new jobs run on; `cowhand jobs` lists them, {} among them", job.id);
+                    format!("the new jobs continue, {} among them; `cowhand jobs` lists them", job.id);
                 *job = job::wait_for_end(client, &job.id, &interrupt_note).await?;
                 if !self.json {
                     job::print(job, false);
@@ -120,7 +120,7 @@ impl RetryArgs {
         Ok(created)
     }
 
-    /// Removes jobs that were already retried. If the retry failed too, the retry is the one that matches.
+    /// Removes jobs that were already retried. If a retry failed too, the list contains that retry.
     async fn leave_out_retried(
         &self,
         client: &Connection<'_>,

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::table::beginning;
 
-/// Wait before the spinner appears; shorter work needs none.
+/// Wait before the spinner appears. Shorter work needs no spinner.
 const SHOW_AFTER: Duration = Duration::from_millis(200);
 /// Time without other output after which the spinner appears again.
 const SHOW_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ pub(super) struct Spinner {
     is_visible: bool,
     /// Time at which other text was last written.
     last_output: Cell<Option<Instant>>,
-    /// Set while the line has other text that has not ended.
+    /// Set while the current line has other text without a line end.
     line_open: Cell<bool>,
 }
 
@@ -49,11 +49,11 @@ impl Spinner {
             draw("");
         }
         let ends = write();
-        self.line_open.set(matches!(ends, Ends::InALine));
+        self.line_open.set(matches!(ends, Ends::InsideLine));
         self.last_output.set(Some(Instant::now()));
     }
 
-    /// Shows the spinner until the work ends, then erases it in any case.
+    /// Shows the spinner until the work ends, and then erases it, even if the work is interrupted.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         if !self.is_visible {
             return work.await;
@@ -92,13 +92,13 @@ impl Drop for Erased<'_> {
     }
 }
 
-/// Position at which text written beside the spinner ends.
+/// Position at which other text ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ends {
     /// At the start of a line.
-    WithALine,
+    AtLineStart,
     /// Inside a line, which the spinner must not erase.
-    InALine,
+    InsideLine,
 }
 
 /// Checks whether standard error is a terminal on which a line can be rewritten.

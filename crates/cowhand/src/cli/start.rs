@@ -48,13 +48,13 @@ pub(super) struct StartArgs {
     json: bool,
     /// Mark this process as the background daemon; set by cowhand, not by a person
     #[arg(long, hide = true)]
-    behind: bool,
+    background: bool,
 }
 
 impl StartArgs {
     /// Checks whether this process is the background daemon.
     pub(super) const fn is_background(&self) -> bool {
-        self.behind
+        self.background
     }
 
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
@@ -90,11 +90,12 @@ impl StartArgs {
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
         let location = Self::location(config)?;
-        if self.behind {
+        if self.background {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
-            rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
+            rustix::process::setsid().map_err(|error| cannot("cannot create a session", &error.into()))?;
         }
-        let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
+        let program = std::env::current_exe()
+            .map_err(|error| cannot("cannot find the path of this program", &error))?;
         let files = ConfigWatch::new(&location.config);
         let start_options = StartOptions { config: Some(location.config.clone()), ..self.start_options() };
         let server = self.listen.server(&location.config);
@@ -123,7 +124,7 @@ async fn serve(
     start_options: StartOptions,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
-    // Installed before anything runs, so that a signal can never kill a daemon that has begun.
+    // The handlers are installed before anything runs, so that a signal cannot kill a daemon that has begun.
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
@@ -135,9 +136,7 @@ async fn serve(
     let url = listener.as_ref().map(HttpListener::url);
     let fleet = Arc::new(Fleet::start(options).await?);
     if let Err(error) = start_options.write(fleet.state_folder()) {
-        warn!(
-            "how this daemon was started is not written down, so `cowhand restart` will not know it: {error}"
-        );
+        warn!("cannot store the options of this start, so `cowhand restart` will not use them: {error}");
     }
     let api = Api::of_fleet(Arc::clone(&fleet)).at(url.clone());
     let socket = Socket::open(api.clone());
@@ -146,9 +145,9 @@ async fn serve(
     let job_socket = job_socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     let link = url.is_some().then(|| api.login_link());
     let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
-    // Whoever reads the output may have gone; the daemon does not need a reader.
+    // An error is only logged, because the daemon does not need a reader of its output.
     if let Err(error) = super::print::try_line(background::ready_line(url.as_deref())) {
-        warn!("the daemon is ready, and runs without standard output, which cannot be written: {error}");
+        warn!("the daemon is ready, but standard output cannot be written: {error}");
     }
     if let Some(link) = link.transpose()? {
         background::print_link(&link);
@@ -179,8 +178,8 @@ async fn serve(
     }
 }
 
-/// Binds the server's address. If it is taken by the daemon of this fleet, fails with that reason. If another
-/// program has it and nobody chose the address, takes a free port instead.
+/// Binds the server's address. If the daemon of this fleet uses it, fails with that reason. If another program uses it
+/// and it is the default address, binds a free port instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, Failure> {
     let listen_failure = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
     let (default_address, is_chosen) = (settings.listen, settings.listen_chosen);
@@ -202,7 +201,7 @@ async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, F
 
 async fn reload(fleet: &Fleet) {
     if let Err(error) = fleet.reload().await {
-        error!("the config is not taken, and the old one stays: {error}");
+        error!("the config was refused, and the previous config stays in use: {error}");
     }
 }
 

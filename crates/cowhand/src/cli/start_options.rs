@@ -1,4 +1,4 @@
-//! The options of the last start, stored in the state folder, so that `restart` starts the next daemon with
+//! The options of the last start. They are stored in the state folder, so that `restart` starts the next daemon with
 //! them.
 
 use std::fmt::Display;
@@ -33,15 +33,15 @@ pub(super) struct StartOptions {
 }
 
 impl StartOptions {
-    /// Reads the options of the last start, or the defaults if there was none. Fails if the file cannot be
-    /// read: a guess could open a server that was turned off.
+    /// Reads the options of the last start, or returns the defaults if there was none. Fails if the file cannot be
+    /// read, because defaults could open a server that was turned off.
     pub(super) fn read(state: &StateFolder) -> Result<Self, Failure> {
         let file = state.path().join(OPTIONS_FILE);
         let unknown = |why: &dyn Display| {
             let first = if state.is_locked() { "`cowhand stop --keep-agents`, then " } else { "" };
             let message = format!(
-                "how the daemon was started is not known, since {} cannot be read: {why}; run {first}`cowhand start -d` with \
-                 the options that it is to have (`--no-server` or `--listen`, `--stop-timeout`, `--log-format`)",
+                "cannot read the options of the last start from {}: {why}; run {first}`cowhand start -d` with the options \
+                 that it needs (`--no-server` or `--listen`, `--stop-timeout`, `--log-format`)",
                 file.display()
             );
             Failure::new(Exit::CannotRunHere, message)
@@ -54,7 +54,7 @@ impl StartOptions {
         serde_json::from_slice(&read.map_err(|error| unknown(&error))?).map_err(|error| unknown(&error))
     }
 
-    /// Writes the options. The caller has to hold the lock of the state folder.
+    /// Writes the options. The caller has to have locked the state folder.
     pub(super) fn write(&self, state: &StateFolder) -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(state.path())?;
         serde_json::to_writer(&mut file, self)?;
@@ -63,7 +63,7 @@ impl StartOptions {
         Ok(())
     }
 
-    /// Returns the options of `newer`, and those of `self` where `newer` has none.
+    /// Returns the options of `newer`, and those of `self` for options that `newer` does not have.
     pub(super) fn overridden_by(self, newer: Self) -> Self {
         Self {
             listen: if newer.listen.is_given() { newer.listen } else { self.listen },

@@ -18,7 +18,7 @@ use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_web::api::{
     AgentView, Code, DaemonView, JobView, ListedJob, Page, RemovedAgent, RemovedSchedule, StatusView, Waits,
-    left_sentence,
+    removed_agent_sentence,
 };
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ impl StatusArgs {
     async fn show(&self, client: &Connection<'_>) -> Result<(), Failure> {
         let mut status: StatusView = match client.get("status").await {
             Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
-                print::prose("daemon: running; nothing is accepted", 2);
+                print::prose("daemon: running; no new work is accepted", 2);
                 return Err(problem.into());
             }
             answer => answer?,
@@ -75,7 +75,7 @@ impl StatusArgs {
             let refused =
                 format!("the config on disk was refused {at}, and the previous config stays in use");
             let refused = print::styled(refused, print::BAD);
-            print::prose(&format!("{refused}; `cowhand config check` shows its mistakes"), 2);
+            print::prose(&format!("{refused}; `cowhand config check` shows its errors"), 2);
         }
         for parked in &status.parked {
             let (name, until) = (&parked.provider, duration::until(now, parked.until));
@@ -121,11 +121,11 @@ impl StatusArgs {
     }
 }
 
-/// Prints why the store cannot be written, if so.
+/// Prints why the store cannot be written, if there is a problem.
 pub(super) fn print_store_problem(problem: Option<&str>) {
     let Some(problem) = problem else { return };
     let problem = print::one_line(problem, 1_000);
-    print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
+    print::prose(&format!("{}: {problem}", print::styled("no new work is accepted", print::BAD)), 2);
 }
 
 /// Formats the number of asks that wait for an answer.
@@ -135,12 +135,11 @@ fn asks_line(asks: usize) -> Option<String> {
         1 => "an agent waits for an answer".to_owned(),
         more => format!("agents wait for {more} answers"),
     };
-    Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
+    Some(format!("{}; `cowhand asks` lists the open asks", print::styled(&who, print::ODD)))
 }
 
-/// Formats the schedules that do not run although nobody turned them off. They are paused by a breaker, over a budget
-/// (each budget once), cannot be prepared, stopped after an error, get no place, or missed a firing. Providers that are
-/// used up have their own lines.
+/// Formats the schedules that are on and do not run. They are paused by a breaker, over a budget (each budget once),
+/// cannot be prepared, stopped after an error, get no place, or missed a firing. Parked providers have their own lines.
 fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -164,7 +163,7 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
                 format!("{}: {note}", print::styled("over budget", print::ODD))
             }
             (status, ..) if let Some(why) = unprepared => {
-                let what = if status == ScheduleStatus::Disabled { "turned off" } else { "held up" };
+                let what = if status == ScheduleStatus::Disabled { "turned off" } else { "not prepared" };
                 format!("{}: {name}: {why}", print::styled(what, print::ODD))
             }
             _ if view.is_starved(now) => starved_line(&name, view, now),
@@ -196,7 +195,7 @@ pub(super) fn given_up_line(item: &GivenUpItem) -> String {
 
 /// Formats the number of files that are not work items.
 pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
-    format!("{}: {}", print::styled("not taken", print::ODD), print::one_line(&skipped.sentence(), 600))
+    format!("{}: {}", print::styled("skipped", print::ODD), print::one_line(&skipped.sentence(), 600))
 }
 
 /// Formats a result that its source has not received yet.
@@ -205,26 +204,26 @@ fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     let since =
         item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
-    let how = match holder.strip_suffix(&format!("@{id}")) {
-        Some(person) => format!("what {person} did with {id}"),
-        None => format!("how {holder} ended with {id}"),
+    let result = match holder.strip_suffix(&format!("@{id}")) {
+        Some(person) => format!("the change of {id} by {person}"),
+        None => format!("the result of {holder} for {id}"),
     };
-    format!("{what}: {queue} does not know yet {how}{since}; it is tried again: {why}")
+    format!("{what}: {queue} has not received {result} yet{since}; cowhand tries again: {why}")
 }
 
-/// Formats the jobs that wait for a removed agent, or run without it.
+/// Formats the jobs of a removed agent that wait or still run.
 fn gone_agent_line(gone: &RemovedAgent) -> String {
     let what = print::styled("not in the config", print::ODD);
-    format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
+    format!("{what}: {}", removed_agent_sentence(&gone.agent, Some(gone)))
 }
 
-/// Formats what waits for a removed schedule of an agent that is in the config.
+/// Formats the jobs and firings that wait for a removed schedule of an agent that is in the config.
 pub(super) fn gone_schedule_line(gone: &RemovedSchedule) -> String {
     format!("{}: {}", print::styled("not in the config", print::ODD), print::one_line(&gone.sentence(), 600))
 }
 
-/// Adds lines for the pending jobs whose reason no other line shows. Of the jobs that wait for a place of an agent,
-/// adds only the one that gets the next place.
+/// Adds lines for pending jobs whose reason no other line shows. Of the jobs that wait for a place of an agent, only
+/// the one that gets the next place is added.
 async fn add_waiting_jobs(
     client: &Connection<'_>,
     agent: Option<&AgentName>,

@@ -44,7 +44,7 @@ struct Stopped {
     /// Jobs that have ended and whose outcome could not be written. The next start settles them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsettled: Vec<JobId>,
-    /// Reason why these are unknown.
+    /// Reason why the fields above are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -56,7 +56,7 @@ struct Cancelled {
     termination: Termination,
 }
 
-/// Wait beyond the timeout: cancelled agents have their own grace period.
+/// Wait beyond the timeout, because cancelled agents have their own grace period.
 const WAIT_BEYOND_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(500);
 
@@ -97,11 +97,11 @@ impl Stopped {
     fn in_words(&self) -> String {
         let (Some(cancelled), Some(running)) = (&self.cancelled, self.running) else {
             let why = self.problem.as_deref().unwrap_or_default();
-            return format!("stopped; what became of the jobs is not known: {why}");
+            return format!("stopped; the state of the jobs is unknown: {why}");
         };
         if running > 0 {
             let run = if running == 1 { "runs" } else { "run" };
-            return format!("stopped; {} {run} on", jobs(running));
+            return format!("stopped; {} still {run}", jobs(running));
         }
         let mut said = "stopped".to_owned();
         if !self.unsettled.is_empty() {
@@ -127,7 +127,7 @@ async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) 
     if let (true, Some(FleetError::StoreGone { jobs, .. })) = (keep_agents, location.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
-    let node = location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+    let node = location.state.node().map_err(|error| cannot("cannot read the name of this node", &error))?;
     let client = location.open_store().await?;
     let running = running_at(&client, &node).await?;
     if keep_agents {
@@ -139,7 +139,7 @@ async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) 
             cancelled.push(Cancelled { job, agent, termination });
         }
     }
-    // None of its jobs runs any more.
+    // No job of this node runs any more, so those that the store lists as running are unsettled.
     Ok(Stopped { unsettled: running, ..Stopped::new(cancelled, 0) })
 }
 
@@ -172,14 +172,13 @@ async fn cancelled_after(
     }
 }
 
-/// Checks whether the job ran on this node: other nodes may share the store, and this daemon did not run
-/// their jobs.
+/// Returns true if the job ran on this node. Other nodes may share the store, and this daemon did not run their jobs.
 async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failure> {
     let attempts: Page<AttemptView> = client.get(&format!("jobs/{job}/attempts")).await?;
     Ok(attempts.items.last().is_some_and(|attempt| attempt.node == node))
 }
 
-/// Last event before the stop request, or the reason why it is unknown.
+/// Number of the last event before the stop request, or the reason why it is unknown.
 type LastEvent = Result<i64, ApiProblem>;
 
 /// Stops the daemon, waits for its end and returns the last event before the request. Returns none if no
@@ -204,15 +203,15 @@ pub(super) fn stop(
                 never = show_running_jobs(&client, &spinner), if spinner.is_shown() => match never {},
             }
         };
-        if interrupt::unless(spinner.during(stopped), Some(STILL_STOPPING)).await? {
+        if interrupt::unless_interrupted(spinner.during(stopped), Some(STILL_STOPPING)).await? {
             return Ok(Some(last));
         }
         Err(Failure::new(Exit::Refused, STILL_STOPPING))
     })
 }
 
-/// Longest waits for the store: before the stop request, after the daemon has stopped, and after it has stopped if the
-/// store was unavailable before.
+/// Longest waits for the store: before the stop request, after the daemon has stopped, and after that if the store was
+/// unavailable before.
 const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
 const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);
 const STORE_TIMEOUT_IF_UNAVAILABLE: Duration = Duration::from_secs(1);
@@ -251,7 +250,7 @@ async fn is_answering(client: &Client) -> bool {
 }
 
 const STILL_STOPPING: &str =
-    "the daemon is still stopping; `cowhand stop` once more cancels what runs at once";
+    "the daemon is still stopping; another `cowhand stop` cancels the running jobs immediately";
 
 /// Shows the number of running jobs in the spinner as long as the daemon answers.
 async fn show_running_jobs(client: &Client, spinner: &Spinner) -> Infallible {

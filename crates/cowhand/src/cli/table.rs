@@ -1,4 +1,4 @@
-//! Tables with columns as wide as their content, measured in terminal columns, and never wider than the
+//! Tables. Columns are as wide as their content, measured in terminal columns, and a table is never wider than the
 //! terminal.
 
 use anstyle::Style;
@@ -11,7 +11,7 @@ use super::print::{HEADING, line, style_of, styled, width};
 pub(super) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
-    /// Columns that are left out on a narrow terminal, the first one first.
+    /// Columns that are left out on a narrow terminal, in this order.
     optional: &'static [&'static str],
 }
 
@@ -20,8 +20,8 @@ const COLUMN_GAP: usize = 2;
 /// Largest width of a column that is never cut: a status, a time, a number, the short form of a job's id.
 const MAX_UNCUT_WIDTH: usize = 12;
 
-/// Steps by which a table that is too wide is reduced: first the text in its last column, then the dates in
-/// ids of jobs, then long names. If that is not enough, columns are left out.
+/// Steps by which a table that is too wide is reduced: first the text in its last column is cut, then the dates in ids
+/// of jobs are left out, then long names are cut. If that is not enough, columns are left out.
 const SHRINK_STEPS: [ShrinkStep; 4] = [
     ShrinkStep { whole_ids: true, name: usize::MAX, last: 24 },
     ShrinkStep { whole_ids: false, name: usize::MAX, last: 24 },
@@ -107,8 +107,8 @@ impl Table {
         cut_to(all, &widths, false)
     }
 
-    /// Returns the positions of the columns that can be left out, in order; each position is counted without
-    /// the columns before it in the list.
+    /// Returns the positions of the columns that can be left out, in order. Each position is counted without the
+    /// columns that are earlier in this list.
     fn left_out(&self, all: &[Vec<String>]) -> Vec<usize> {
         let mut head = self.head.clone();
         let is_empty = |name: &&&'static str| {
@@ -178,13 +178,13 @@ fn cut_to(rows: Vec<Vec<String>>, widths: &[usize], whole_ids: bool) -> Vec<Vec<
     rows.into_iter().map(fit).collect()
 }
 
-/// Shortens the id of a job to its last characters if there is no room for the date.
+/// Returns the last characters of a job's id if ids are not shown whole, and any other cell unchanged.
 fn displayed(cell: &str, whole_ids: bool) -> &str {
     let is_id = !whole_ids && cell.starts_with("job-") && cell.parse::<JobId>().is_ok();
     if is_id { &cell[cell.len() - 6..] } else { cell }
 }
 
-/// Cuts a text: a name in its middle, since many names have the same beginning; a sentence at its end.
+/// Cuts a text: a name in its middle, because many names have the same beginning, and a sentence at its end.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width || text.contains(' ') || width < 8 {
         return cut_end(text, width);
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_drops_columns_and_keeps_ids() {
-        let head = ["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"];
+        let head = ["JOB", "AGENT", "SCHEDULE", "STATUS", "CREATED", "TOOK", "OUTCOME"];
         for (schedule, terminal, expected) in [
             ("every-weekday-morning", 40, "abc123  backend-re…-the-north  completed"),
             ("every-weekday-morning", 50, "abc123  backend-r…the-north  completed  It is don…"),
@@ -283,7 +283,7 @@ mod tests {
                 "abc123  backend…e-north  every-w…morning  completed  13s ago  1m 2s  It is done…",
             ),
         ] {
-            let mut table = Table::new(&head).optional_columns(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+            let mut table = Table::new(&head).optional_columns(&["TOOK", "SCHEDULE", "CREATED", "OUTCOME"]);
             let agent = "backend-reviewer-for-the-north";
             let outcome = "It is done, and here is all that was done on the way.";
             let row = ["job-2026-01-01-abc123", agent, schedule, "completed", "13s ago", "1m 2s", outcome];

@@ -85,13 +85,13 @@ impl TokenCreateArgs {
     }
 }
 
-/// Revokes a token that could not be shown, since nobody can use it or see it later.
+/// Revokes a token that could not be shown, because it cannot be shown later and nobody can use it.
 async fn revoke_unseen(client: &Connection<'_>, name: &TokenName, error: &io::Error) -> Failure {
     let revoked = client.post::<store::TokenRecord>(&revoke_path(name), &()).await;
     let outcome = match revoked {
-        Ok(_) => format!("the token {name} was created and, since nobody saw it, revoked"),
+        Ok(_) => format!("the token {name} could not be shown, so it was revoked"),
         Err(problem) => format!(
-            "the token {name} was created, nobody saw it, and it cannot be revoked now ({}); `cowhand token revoke {name}` \
+            "the token {name} could not be shown, and it cannot be revoked now ({}); `cowhand token revoke {name}` \
              revokes it",
             problem.message
         ),
@@ -110,7 +110,7 @@ impl TokenListArgs {
         if self.json {
             print::json(&tokens.items);
         } else if tokens.items.is_empty() {
-            print::prose("no tokens; `cowhand token create NAME --scope read` makes one", 0);
+            print::prose("no tokens; `cowhand token create NAME --scope read` creates one", 0);
         } else {
             table(&tokens.items, Timestamp::now()).print();
         }
@@ -129,8 +129,8 @@ impl TokenRevokeArgs {
 }
 
 fn table(tokens: &[store::TokenRecord], now: Timestamp) -> Table {
-    let mut table = Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"])
-        .optional_columns(&["MADE", "LAST USED"]);
+    let mut table = Table::new(&["TOKEN", "SCOPE", "CREATED", "LAST USED", "VALID UNTIL"])
+        .optional_columns(&["CREATED", "LAST USED"]);
     for token in tokens {
         let until = match (token.revoked_at, token.expires_at) {
             (Some(_), _) => "revoked".to_owned(),

@@ -43,7 +43,7 @@ pub(super) struct TriggerArgs {
 impl TriggerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
-        // With a key of its own, the firing can be found before it has a job.
+        // With a unique key, the firing can be found before it has a job.
         let own_key = schedule.as_ref().map(|_| Uuid::now_v7().to_string());
         let idempotency_key = idempotency_key.or(own_key);
         let request = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
@@ -76,7 +76,7 @@ struct AcceptedFiring {
     firing: FiringKey,
     /// Always `preparing`.
     status: String,
-    /// What the firing waits for.
+    /// Reason why the firing waits.
     waits: Option<String>,
 }
 
@@ -104,13 +104,13 @@ fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
     let (agent_word, schedule_word) = (shell_word(agent.as_str()), shell_word(schedule.as_str()));
     let name = shell_word(&format!("{agent}/{schedule}"));
     format!(
-        "`cowhand why {name}` shows it, `cowhand cancel --agent {agent_word} --schedule {schedule_word}` cancels what \
-         waits or runs there"
+        "`cowhand why {name}` shows it, `cowhand cancel --agent {agent_word} --schedule {schedule_word}` cancels \
+         the jobs and firings of this schedule"
     )
 }
 
-/// Creates the job. The firing of a schedule may have to be prepared first. With `wait`, prints meanwhile what it waits
-/// for; without, returns the accepted firing if it has no job soon.
+/// Creates the job. The firing of a schedule may have to be prepared first. With `wait`, prints why the firing waits.
+/// Without `wait`, returns the accepted firing if it has no job soon.
 async fn create_job(
     client: &Connection<'_>,
     agent: &AgentName,
@@ -135,11 +135,11 @@ async fn create_job(
             accepted = accepted_firing(client, &name, key), if !wait => Ok(Created::Firing(accepted)),
         }
     };
-    let note = format!("an accepted firing of {}/{} stays; {advice}", name.agent, name.schedule);
-    interrupt::unless(created, Some(&note)).await
+    let note = format!("an accepted firing of {}/{} is kept; {advice}", name.agent, name.schedule);
+    interrupt::unless_interrupted(created, Some(&note)).await
 }
 
-/// Waits for a while, and returns the firing if it is accepted and has no job then.
+/// Waits for a while, and then returns the firing if it is accepted and has no job.
 async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: FiringKey) -> AcceptedFiring {
     tokio::time::sleep(MAX_JOB_WAIT).await;
     let address = format!("{}?firings={MAX_FIRINGS_READ}", name.address());
@@ -158,7 +158,7 @@ async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: 
     }
 }
 
-/// Number of the newest firings among which the new one is looked for.
+/// Number of newest firings among which the new firing is searched.
 const MAX_FIRINGS_READ: u32 = 100;
 
 /// Prints a note whenever the firing waits for something new before it has a job.
@@ -170,7 +170,7 @@ async fn note_preparation(client: &Connection<'_>, name: &ScheduleFullName) -> I
         let Ok(view) = client.get::<ScheduleView>(&name.address()).await else { continue };
         let Some(waits) = awaited(&view) else { continue };
         if last_message.as_ref() != Some(&waits) {
-            print::note(format!("it waits: {waits}"));
+            print::note(format!("the schedule waits: {waits}"));
             last_message = Some(waits);
         }
     }

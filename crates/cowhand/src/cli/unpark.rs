@@ -1,4 +1,4 @@
-//! `cowhand unpark`: lets a provider that is used up take jobs again.
+//! `cowhand unpark`: ends the usage limit of a provider, so that it accepts jobs again.
 
 use std::path::Path;
 

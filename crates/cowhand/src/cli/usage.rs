@@ -197,7 +197,7 @@ fn count(tokens: u64) -> String {
     tokens_in_words(tokens).trim_end_matches(" tokens").to_owned()
 }
 
-/// Builds the table of budgets, each with its remaining amount.
+/// Builds the table of budgets with their remaining amounts.
 fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
     let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "RESETS"])
         .optional_columns(&["RESERVED", "RESETS", "SPENT"]);

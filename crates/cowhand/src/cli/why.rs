@@ -67,16 +67,16 @@ struct WhyAnswer {
     given_up: Vec<GivenUpItem>,
     /// Files in the folders of its work source that are not work items.
     skipped_files: Vec<SkippedFiles>,
-    /// Reason why nothing can be written, if so.
+    /// Reason why the store cannot be written, if there is a problem.
     #[serde(skip)]
     store_problem: Option<String>,
-    /// Whether it has, or may have, more firings than these.
+    /// Set if the schedule has, or may have, more firings than `firings`.
     has_more: bool,
 }
 
 impl WhyAnswer {
     async fn of(client: &Connection<'_>, name: &ScheduleFullName, limit: u32) -> Result<Self, ApiProblem> {
-        // One request, so that no firing comes between the state and the firings.
+        // The state and the firings come from one request, so that no firing can happen in between.
         let requested = limit.saturating_add(1).min(MAX_FIRINGS);
         let answer: ScheduleWithFirings =
             client.get(&format!("{}?firings={requested}", name.address())).await?;
@@ -92,7 +92,8 @@ impl WhyAnswer {
         Ok(Self { schedule, firings, given_up, skipped_files, store_problem, has_more })
     }
 
-    /// Prints the state of the schedule. `fleet_without_daemon` is set if no daemon runs and no earlier line says so.
+    /// Prints the state of the schedule. `fleet_without_daemon` is set if no daemon runs and no earlier line states
+    /// that.
     fn print(&self, fleet_without_daemon: Option<&FleetLocation>, is_alone: bool, now: Timestamp) {
         for line in describe_state(&self.schedule, &self.firings, fleet_without_daemon, is_alone, now) {
             print::prose(&line, 0);
@@ -105,7 +106,7 @@ impl WhyAnswer {
         }
     }
 
-    /// Prints the firings. `more` is the end of the command that shows more of them.
+    /// Prints the firings. `more` is the end of the command that shows further firings.
     fn print_firings(&self, more: &str, now: Timestamp) {
         print::line("");
         if self.firings.is_empty() {
@@ -170,7 +171,7 @@ impl WhyArgs {
         let StatusView { daemon, given_up: mut untaken, mut skipped_files, mut gone_schedules, .. } =
             client.get("status").await?;
         untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
-        // Those of its schedules are shown with the schedules.
+        // Files of the agent's schedules are shown with the schedules.
         let is_of_schedule = |by: &TakenBy| by.agent == agent.name;
         skipped_files.retain(|skipped| {
             skipped.agents.contains(&agent.name) && !skipped.taken_by.iter().any(is_of_schedule)
@@ -236,7 +237,7 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 /// Text for an interval whose previous job has not ended.
 const COUNTS_FROM_END: &str = "its previous job has not ended. An interval counts from the end of that job";
 
-/// Describes what the schedule does now, what it waits for, and when it will fire.
+/// Describes what the schedule does now, why it waits, and when it will fire.
 fn describe_state(
     view: &ScheduleView,
     firings: &[FiringView],
@@ -257,7 +258,7 @@ fn describe_state(
         ));
     }
     if let Some(failed) = &view.failed_attempt {
-        lines.push(format!("A job waits for that: {}", with_full_stop(&print::one_line(failed, 400))));
+        lines.push(format!("A job waits for a retry: {}", with_full_stop(&print::one_line(failed, 400))));
     }
     if let Some(at) = view.last_run_at {
         lines.push(format!(
@@ -286,8 +287,8 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
                 format!("{name} is turned off by `enabled: false` in {file}; change it there to turn it on.")
             }
             None if view.over => format!(
-                "{name} is turned off, and has finished: its `end_at` has passed. A later `end_at` in its file, and \
-                 `cowhand schedule enable {name}` after that, let it go on."
+                "{name} is turned off, and has finished: its `end_at` has passed. To continue it, set a later `end_at` \
+                 in its file, and then run `cowhand schedule enable {name}`."
             ),
             None => format!("{name} is turned off; `cowhand schedule enable {name}` turns it on."),
         },
@@ -359,7 +360,7 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
             Some(format!("It is not due: it fires next {} ({at:.0}).", duration::until(now, at)))
         }
         (Some(SkipReason::NotDue), None) => Some(
-            "Its calendar (`active_hours`, `exclude_dates`, `end_at`) leaves no time at which it fires."
+            "Its calendar (`active_hours`, `exclude_dates`, `end_at`) has no time at which it can fire."
                 .to_owned(),
         ),
         (Some(SkipReason::UnsupportedType), _) => {
@@ -382,9 +383,9 @@ fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
         view.preparing_since.map(|at| format!(" {}", duration::from_now(now, at))).unwrap_or_default();
     let preparer = view.preparing_by.as_deref().map(|preparer| print::one_line(preparer, 300));
     let detail = match preparer {
-        Some(preparer) if is_alone => format!(": {preparer} is asked then"),
+        Some(preparer) if is_alone => format!("; it then waits for the answer of {preparer}"),
         Some(preparer) => format!(": it waits for the answer of {preparer}"),
-        // What it waited for was removed from the config meanwhile.
+        // The command or source that prepares the firing was removed from the config meanwhile.
         None => String::new(),
     };
     if is_alone {
@@ -413,11 +414,11 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next due time is {} ({at:.0}).", duration::until(now, at)));
-    // If its job is pending, the note explains that.
+    // If the previous job is pending, the note explains that.
     let is_running =
         reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
     let why = match view.awaited() {
-        // An interval counts from the end of its last job, whatever `overlap` is.
+        // An interval counts from the end of its last job, with any `overlap`.
         Some(_) if is_running && view.due_since.is_none() && view.kind == "interval" => {
             COUNTS_FROM_END.to_owned()
         }
@@ -430,7 +431,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
 /// ends.
 fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
-    // A schedule that the clock does not fire waits for nothing until it has a job.
+    // A schedule that the clock does not fire does not wait before it has a job.
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let subject = if view.is_by_clock() || view.jobs_waiting > 0 || view.due_since.is_some() {
         "It waits"
@@ -469,8 +470,7 @@ fn with_full_stop(sentence: &str) -> String {
     if sentence.ends_with(['.', '!', '?', '…']) { sentence.to_owned() } else { format!("{sentence}.") }
 }
 
-/// Builds the table of firings: a row for each firing with at most one job, and a row for each job of other
-/// firings.
+/// Builds the table of firings: one row for each firing, and one row for each further job of a firing.
 fn firings_table(firings: &[FiringView], now: Timestamp) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
     for firing in firings {

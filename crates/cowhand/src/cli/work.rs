@@ -179,7 +179,7 @@ impl WorkItemArgs {
         let view: ItemView =
             location::ask(config, async |client| Ok(client.post(&address, request).await?))?;
         let done = match &view {
-            view if view.forgotten => "forgotten, as its source does not have it any more",
+            view if view.forgotten => "removed, because its source does not have it any more",
             view if view.was_available => "is available already",
             _ => done,
         };
@@ -207,9 +207,9 @@ impl WorkListArgs {
     fn no_items_message(&self, queues: &[String]) -> String {
         match (queues.is_empty(), &self.agent) {
             (true, Some(agent)) => format!("{agent} has no `work_source`, so there is no work for it"),
-            (true, None) => "no agent has a `work_source`, which would name where work comes from".to_owned(),
+            (true, None) => "no agent has a `work_source`; docs/work-sources.md describes it".to_owned(),
             (false, _) if !self.labels.is_empty() || !self.priority.is_empty() => {
-                format!("no item of {} is like that", queues.join(", "))
+                format!("no item of {} matches the filter", queues.join(", "))
             }
             (false, _) => format!("no work is available in {}", queues.join(", ")),
         }
@@ -238,7 +238,7 @@ impl WorkListArgs {
         }
         let now = Timestamp::now();
         let given_up_lines: Vec<String> = page.items.iter().filter_map(given_up_line).collect();
-        // The name of a queue is long, and it is shown only where a command has to name it.
+        // The name of a queue is long, so it is shown only if a command needs it.
         let with_queues = page.items.iter().any(|view| view.needed.queue_needed.is_some());
         let mut columns = vec!["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"];
         columns.extend(with_queues.then_some("QUEUE"));
@@ -285,7 +285,7 @@ fn status(view: &ItemView) -> String {
     }
 }
 
-/// Formats a result that was not reported because the job worked on another text of the item.
+/// Formats a result that was not reported because the item has changed.
 fn dropped_result(dropped: &DroppedResult, now: Timestamp) -> String {
     let DroppedResult { job, at, message } = dropped;
     format!("of {job}, {}: {message}; `cowhand job {job}` shows it", duration::from_now(now, *at))

@@ -25,9 +25,9 @@ fn stop_reasons_other_than_end_turn_are_failures() {
     for (reason, expected) in [
         ("max_tokens", "reported: the agent reached the model's limit of tokens"),
         ("max_turn_requests", "reported: the agent reached its limit of requests to the model"),
-        ("refusal", "reported: the agent refused to go on"),
-        ("cancelled", "reported: the agent ended the turn as cancelled, and nobody had asked for that"),
-        ("boredom", "reported: the agent stopped for a reason that nobody knows: boredom"),
+        ("refusal", "reported: the agent refused to continue"),
+        ("cancelled", "reported: the agent ended the turn as cancelled, and cowhand did not ask for that"),
+        ("boredom", "reported: the agent stopped for an unknown reason: boredom"),
     ] {
         let mut run = Run::of(&format!("ready; chunk 'So far.'; end {reason}"));
         let (finish, _) = run.finish();
@@ -142,17 +142,17 @@ fn error_answers_of_agent_fail_the_attempt() {
         ),
         (
             r"hear; answer 1 '{}'; cat >&2",
-            "reported: the agent does not say which version of the Agent Client Protocol it speaks; does it speak it at all?",
+            "reported: the agent does not state its version of the Agent Client Protocol; check that its command supports this protocol",
         ),
         (
             r#"begin; hear; refuse 2 '{"code":-32603,"message":"Internal error","data":{"details":"no disk"}}'; cat >&2"#,
-            "reported: scripted does not begin a session: Internal error: no disk",
+            "reported: scripted cannot create a session: Internal error: no disk",
         ),
-        (r"begin; hear; answer 2 '{}'; cat >&2", "reported: scripted gives its session no id"),
+        (r"begin; hear; answer 2 '{}'; cat >&2", "reported: scripted did not return a session id"),
         (
             r#"hear; answer 1 '{"protocolVersion":1,"agentInfo":{"name":"shy"},"authMethods":[{"id":"k","name":"API key","description":"set SHY_KEY"},{"id":"b","name":"Browser"}]}'
                hear; refuse 2 '{"code":-32000,"message":"Authentication required"}'; cat >&2"#,
-            "reported: shy wants a login first: Authentication required; log in once in a terminal as the user that runs cowhand, or give its key in `env`; it knows: API key (set SHY_KEY), Browser",
+            "reported: shy requires a login: Authentication required; log in once in a terminal as the user that runs cowhand, or give its key in `env`; it knows: API key (set SHY_KEY), Browser",
         ),
         (
             r#"ready; refuse 3 '{"code":-32603,"message":"Internal error","data":{"details":"status 500 of the model"}}'; cat >&2"#,
@@ -177,10 +177,10 @@ fn oversized_lines_are_left_out_or_end_the_attempt() {
     let update = r#"printf '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"t","rawOutput":"'; long; printf '"}}}\n'"#;
     let output = check(&format!("{long}\nready; {update}; chunk fine; end"), "completed: fine");
     let note = output.iter().find(|line| line["subtype"] == "note").unwrap();
-    assert_eq!(note["content"], "an update of 100000132 bytes is left out; 16777216 are the most");
+    assert_eq!(note["content"], "an update of 100000132 bytes is left out; the maximum is 16777216");
     check(
         &format!("{long}\nready; long; echo; cat >&2"),
-        "reported: the agent wrote a line of 100000000 bytes, and 16777216 are the most",
+        "reported: the agent wrote a line of 100000000 bytes; the maximum is 16777216",
     );
 }
 
@@ -188,7 +188,7 @@ fn oversized_lines_are_left_out_or_end_the_attempt() {
 #[test]
 fn agent_that_does_not_read_its_input_fails() {
     let flood = r#"ready; while :; do echo '{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{}}'; done"#;
-    check(flood, "reported: the agent does not read what it is sent");
+    check(flood, "reported: the agent does not read its stdin");
 }
 
 #[test]

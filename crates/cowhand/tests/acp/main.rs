@@ -138,7 +138,7 @@ impl Run {
             jsonl: self.path("out.jsonl"),
             index: self.attempt.folder().join("index"),
             attempt: 1,
-            before: None,
+            previous_ending: None,
         };
         let now = Timestamp::UNIX_EPOCH;
         let mut tail =

@@ -68,7 +68,10 @@ fn replayed_history_is_not_in_output() {
     let said: Vec<_> = output.iter().filter(|line| line["type"] == "assistant").collect();
     assert_eq!(said.len(), 1, "{output:#?}");
     let text = serde_json::to_string(&output).unwrap();
-    assert!(text.contains("3 updates of the session's history were told again"), "{text}");
+    assert!(
+        text.contains("the agent repeated 3 updates of the session's history; they are not shown"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -77,12 +80,12 @@ fn session_that_cannot_continue_fails_the_attempt() {
         (
             r#"begin '{"loadSession":true}'; hear; refuse 2 '{"code":-32603,"message":"gone"}'; cat >&2"#,
             resume(),
-            "reported: the session old-1 is not there: gone",
+            "reported: the session old-1 was not found: gone",
         ),
         (
             "begin; cat >&2",
             resume(),
-            "reported: the session old-1 is not there: scripted cannot go on with a session",
+            "reported: the session old-1 was not found: scripted cannot resume a session",
         ),
         (
             "begin; cat >&2",
@@ -94,8 +97,8 @@ fn session_that_cannot_continue_fails_the_attempt() {
         assert_eq!(describe_outcome(&run.finish().0.outcome), expected);
         let stderr = std::fs::read_to_string(run.attempt.stderr()).unwrap();
         // The daemon looks for this text.
-        let missing = expected.contains("is not there");
-        assert_eq!(stderr.contains("the session old-1 is not there"), missing, "{stderr}");
+        let missing = expected.contains("was not found");
+        assert_eq!(stderr.contains("the session old-1 was not found"), missing, "{stderr}");
     }
 }
 
@@ -120,13 +123,13 @@ fn model_is_set_by_method_that_agent_supports() {
         assert_eq!(run.heard()[2]["params"], params);
     }
     let mut run = Run::with("ready; end", &model, &SessionChoice::Fresh);
-    let why = "reported: `model` cannot be given to this agent; take the key away, and give it by the agent's own arguments or settings";
+    let why = "reported: `model` cannot be set for this agent; remove the key `model`, and set the model in the agent's own arguments or settings";
     assert_eq!(describe_outcome(&run.finish().0.outcome), why);
     let unknown = r#"begin; hear; answer 2 '{"sessionId":"s-1","models":{}}'; hear; refuse 3 '{"code":1,"message":"no such model"}'; cat >&2"#;
     let mut run = Run::with(unknown, &model, &SessionChoice::Fresh);
     assert_eq!(
         describe_outcome(&run.finish().0.outcome),
-        "reported: the agent does not take the model \"m-2\": no such model"
+        "reported: the agent refused the model \"m-2\": no such model"
     );
 }
 
@@ -148,6 +151,6 @@ fn mcp_servers_reach_agent_without_leaking_secrets() {
 
     let remote = json!({"mcp_servers": {"h": {"url": "http://127.0.0.1:9"}}});
     let mut run = Run::with("begin; cat >&2", &remote, &SessionChoice::Fresh);
-    let why = "reported: scripted cannot reach MCP servers by http, as h wants it";
+    let why = "reported: scripted does not support MCP servers of type http; the server h has this type";
     assert_eq!(describe_outcome(&run.finish().0.outcome), why);
 }

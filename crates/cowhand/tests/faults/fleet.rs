@@ -56,7 +56,7 @@ impl Fleet {
     /// Returns the path of a file on the fleet's disk, as seen from outside the fleet's mount namespace.
     pub(crate) fn seen(&self, name: &str) -> PathBuf {
         let path = self.path().join(name);
-        self.namespace.as_ref().map_or(path.clone(), |namespace| namespace.seen(&path))
+        self.namespace.as_ref().map_or(path.clone(), |namespace| namespace.outside_path(&path))
     }
 
     /// Returns a path that no fault affects.
@@ -184,7 +184,7 @@ impl Fleet {
     pub(crate) fn wait_for(&self, what: &str, mut look: impl FnMut() -> bool) {
         let patience = Instant::now() + Duration::from_mins(2);
         while !look() {
-            assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
+            assert!(Instant::now() < patience, "timed out while waiting for {what}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

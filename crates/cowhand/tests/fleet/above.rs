@@ -104,7 +104,8 @@ fn verbs_warn_when_daemon_runs_another_config_file() {
     scene.write("herdctl.yaml", "agents: []\nserver: {enabled: false}\n");
     scene.start();
     scene.write("cowhand.yaml", SUB);
-    let sentence = "the daemon here runs herdctl.yaml and not cowhand.yaml; `cowhand restart` makes it take cowhand.yaml";
+    let sentence =
+        "the daemon here runs herdctl.yaml and not cowhand.yaml; `cowhand restart` makes it use cowhand.yaml";
     for verb in [&["status"][..], &["config", "check"], &["doctor"]] {
         let said = scene.run(verb);
         assert!(said.stderr.contains(sentence), "{verb:?}: {}", said.stderr);

@@ -152,7 +152,7 @@ fn asks_are_shown_and_answered_by_verbs() {
     let job = scene.run(&["job", &one]).stdout;
     for told in [
         "asks         Bash curl -H 'x: ***' ‹U+001B›[2J: allowed by ",
-        "asks         Bash rm -rf /: no answer yet, which means no in ",
+        "asks         Bash rm -rf /: no answer yet; without one it is denied in ",
         "asks         Which?: answered by ",
     ] {
         assert!(job.contains(told), "{told}: {job}");

@@ -131,7 +131,7 @@ fn a_prompt_may_come_from_a_file_or_standard_input() {
     scene.write("empty.md", " \n");
     let empty = scene.run(&["trigger", "good", "-p", " "]);
     assert_eq!(empty.code, Some(2));
-    assert!(empty.stderr.contains("`--prompt` is empty; a prompt has to say something"), "{}", empty.stderr);
+    assert!(empty.stderr.contains("`--prompt` is empty; write a prompt"), "{}", empty.stderr);
     let empty = scene.run(&["trigger", "good", "--prompt-file", "empty.md"]);
     assert!(empty.code == Some(2) && empty.stderr.contains("empty.md is empty"), "{}", empty.stderr);
     assert_eq!(scene.run(&["trigger", "good", "-p", "x", "--prompt-file", "task.md"]).code, Some(2));
@@ -146,7 +146,12 @@ fn stop_lists_cancelled_jobs() {
     let jobs = [(); 2].map(|()| scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned());
     wait_until("two to run", || (count(&scene.json(&["jobs", "--status", "running"])) == 2).then_some(()));
     let kept = scene.run(&["stop", "--keep-agents"]);
-    assert_eq!((kept.code, kept.stdout.as_str()), (Some(0), "stopped; 2 jobs run on\n"), "{}", kept.stderr);
+    assert_eq!(
+        (kept.code, kept.stdout.as_str()),
+        (Some(0), "stopped; 2 jobs still run\n"),
+        "{}",
+        kept.stderr
+    );
     scene.start();
     let stopped = scene.run(&["stop", "--timeout", "0"]);
     assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);

@@ -38,7 +38,11 @@ fn daemon_continues_without_standard_output() {
         kill_process(Pid::from_child(&daemon.child), Signal::TERM).unwrap();
         let said = daemon.end();
         assert_eq!(said.code, Some(0), "{}", said.stderr);
-        assert!(said.stderr.contains("runs without standard output"), "{}", said.stderr);
+        assert!(
+            said.stderr.contains("the daemon is ready, but standard output cannot be written"),
+            "{}",
+            said.stderr
+        );
     }
 }
 
@@ -49,8 +53,7 @@ fn completed_action_is_reported_when_output_cannot_be_written() {
     let done = |arguments: &[&str], expected: &str| {
         let said = run(&scene, arguments, full());
         assert_eq!(said.code, Some(6), "{arguments:?}: {}", said.stderr);
-        for text in ["cannot write to standard output: No space left", "this was done all the same", expected]
-        {
+        for text in ["cannot write to standard output: No space left", "this change was made", expected] {
             assert!(said.stderr.contains(text), "{arguments:?}: {text:?} in {}", said.stderr);
         }
     };
@@ -75,7 +78,7 @@ fn completed_action_is_reported_when_output_cannot_be_written() {
     done(&["restore", "copy"], "restored ");
     done(&["-c", "other.yaml", "init"], "wrote other.yaml");
     let read = run(&scene, &["jobs"], full());
-    assert!(read.code == Some(6) && !read.stderr.contains("this was done"), "{}", read.stderr);
+    assert!(read.code == Some(6) && !read.stderr.contains("this change was made"), "{}", read.stderr);
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn token_is_revoked_if_it_cannot_be_printed() {
         let said = run(&scene, &["token", "create", "unseen", "--scope", "read"], output);
         assert_eq!(said.code, Some(6), "{}", said.stderr);
         assert!(
-            said.stderr.contains("the token unseen was created and, since nobody saw it, revoked"),
+            said.stderr.contains("the token unseen could not be shown, so it was revoked"),
             "{}",
             said.stderr
         );
@@ -97,7 +100,7 @@ fn token_is_revoked_if_it_cannot_be_printed() {
     let revoked = run(&scene, &["token", "create", "seen", "--scope", "read"], Stdio::null());
     assert_eq!(revoked.code, Some(0));
     let said = run(&scene, &["token", "revoke", "seen"], full());
-    assert!(said.stderr.contains("this was done all the same: seen is revoked"), "{}", said.stderr);
+    assert!(said.stderr.contains("this change was made: seen is revoked"), "{}", said.stderr);
 }
 
 /// A verb finishes its work even if nobody reads its output.

@@ -73,13 +73,15 @@ fn why_explains_waiting_jobs_of_disabled_schedule() {
         (&"cancelled".into(), &"running".into())
     );
     let _trigger = scene.spawn(&["trigger", "b", "s"]);
-    wait_until("its firing to be held up", || words(&["status"]).contains("held up: b/s: ").then_some(()));
+    wait_until("its firing to be held up", || {
+        words(&["status"]).contains("not prepared: b/s: ").then_some(())
+    });
     assert_eq!(scene.run(&["schedule", "disable", "b/s"]).code, Some(0));
     let expected = "1 accepted firing of it will start all the same; `cowhand cancel --agent b --schedule s --status pending` \
                     cancels what waits; it cannot be prepared, and is retried at least once a minute: `when_command` of s: ";
     let said = words(&["status"]);
     assert!(said.contains(&format!("turned off: b/s: {expected}")), "{said}");
-    assert!(!said.contains("held up"), "{said}");
+    assert!(!said.contains("not prepared"), "{said}");
     let said = words(&["schedule", "list"]);
     assert!(said.contains(&format!("disabled {expected}")), "{said}");
     // The advised command works.

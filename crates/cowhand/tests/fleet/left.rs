@@ -213,8 +213,9 @@ fn firing_without_job_is_shown_after_removal_of_schedule_or_agent() {
     let noted = || std::fs::read_to_string(scene.root.join("told")).unwrap();
     wait_until("a note about what it waits for", || {
         let noted = words(&noted());
-        (noted.contains("it waits: its firing cannot be prepared") && noted.contains("no-such-program"))
-            .then_some(())
+        (noted.contains("the schedule waits: its firing cannot be prepared")
+            && noted.contains("no-such-program"))
+        .then_some(())
     });
     let without = STUCK.replace("      checked: {type: manual, when_command: [no-such-program]}\n", "");
     scene.write("cowhand.yaml", &without);
@@ -223,8 +224,8 @@ fn firing_without_job_is_shown_after_removal_of_schedule_or_agent() {
     let expected = "a/checked was removed from the config before its firing had a job";
     assert!(words(&noted()).contains(expected), "{}", noted());
     let expected = "not in the config: a/checked: 1 accepted firing without a job waiting; the schedule a/checked is not in \
-                    the config any more; put it back under this name, or let another schedule of a go on in its place, \
-                    with `adopt: checked`; `cowhand cancel --agent a --schedule checked` cancels what waits";
+                    the config any more; put it back under this name, or continue its history in another schedule of a, \
+                    with `adopt: checked`; `cowhand cancel --agent a --schedule checked` cancels the waiting jobs and firings";
     for verb in [&["status"][..], &["status", "a"], &["why", "a"], &["why", "a/checked"]] {
         let said = scene.run(verb);
         assert_eq!(said.code, Some(0), "{verb:?}: {}", said.stderr);
@@ -262,8 +263,7 @@ fn trigger_returns_although_firing_cannot_be_prepared() {
     assert!(text.starts_with("a/checked: the firing manual:"), "{text}");
     let expected = "was accepted, and has no job yet: its firing cannot be prepared, and is retried at least once a minute: ";
     assert!(text.contains(expected) && text.contains("no-such-program"), "{text}");
-    let advice =
-        "`cowhand why a/checked` shows it, `cowhand cancel --agent a --schedule checked` cancels what waits";
+    let advice = "`cowhand why a/checked` shows it, `cowhand cancel --agent a --schedule checked` cancels the jobs and firings of this schedule";
     assert!(text.contains(advice), "{text}");
     let accepted = scene.json(&["trigger", "a", "checked", "--idempotency-key", "mine"]);
     assert_eq!(
@@ -282,10 +282,10 @@ fn trigger_returns_although_firing_cannot_be_prepared() {
     let told = std::fs::File::create(scene.root.join("told")).unwrap();
     let trigger = Running::of(scene.command(&["trigger", "a", "checked", "--wait"]).stderr(told));
     let noted = || words(&std::fs::read_to_string(scene.root.join("told")).unwrap());
-    wait_until("a note about what it waits for", || noted().contains("it waits: ").then_some(()));
+    wait_until("a note about what it waits for", || noted().contains("the schedule waits: ").then_some(()));
     trigger.interrupt();
     assert_eq!(trigger.end().code, Some(130), "{}", noted());
-    let expected = format!("note: an accepted firing of a/checked stays; {advice}");
+    let expected = format!("note: an accepted firing of a/checked is kept; {advice}");
     assert!(noted().contains(&expected), "{}", noted());
     // All three firings run as soon as they can be prepared.
     scene.write("cowhand.yaml", &STUCK.replace("no-such-program", "'true'"));
@@ -305,7 +305,7 @@ fn firings_of_removed_schedule_or_agent_can_be_cancelled() {
     for (rest, filter) in [(without.as_str(), &["--schedule", "checked"][..]), (OTHER, &[])] {
         let trigger = scene.spawn(&["trigger", "a", "checked", "--wait"]);
         wait_until("it to be held up", || {
-            scene.run(&["status"]).stdout.contains("held up: a/checked").then_some(())
+            scene.run(&["status"]).stdout.contains("not prepared: a/checked").then_some(())
         });
         scene.write("cowhand.yaml", rest);
         assert_eq!(scene.run(&["reload"]).code, Some(0));

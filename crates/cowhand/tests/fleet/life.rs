@@ -186,13 +186,17 @@ fn changed_config_files_are_reloaded() {
     scene.write("one.yaml", &agent("later"));
     wait_until("the agent's own file", || named("later"));
     scene.write("cowhand.yaml", "agents: [{path: one.yaml}, {path: two.yaml}]");
-    wait_until("a file that is missing", || scene.log().contains("the old one stays").then_some(()));
+    wait_until("a file that is missing", || {
+        scene.log().contains("the previous config stays in use").then_some(())
+    });
     // Replace the file, as editors do.
     scene.write("two.yaml.new", &agent("other"));
     fs::rename(scene.root.join("two.yaml.new"), scene.root.join("two.yaml")).unwrap();
     wait_until("a file that is there now", || named("other"));
     fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
-    wait_until("the gone file", || (scene.log().matches("the old one stays").count() > 1).then_some(()));
+    wait_until("the gone file", || {
+        (scene.log().matches("the previous config stays in use").count() > 1).then_some(())
+    });
     let job = scene.json(&["-c", "cowhand.yaml", "trigger", "other", "--wait"]);
     assert_eq!(job["status"], "completed", "the old fleet goes on");
 }

@@ -112,7 +112,7 @@ fn job_over_budget_waits_with_reason() {
     scene.snapshot("money_over_budget", &texts.map(days));
     let third = scene.run(&["trigger", "spender"]);
     assert!(
-        third.stderr.starts_with("note: it waits: spender's daily budget of $0.05 has no room"),
+        third.stderr.starts_with("note: the job waits: spender's daily budget of $0.05 has no room"),
         "{}",
         third.stderr
     );

@@ -39,7 +39,7 @@ fn verbs_accept_short_job_ids() {
     ] {
         let gone = scene.run(verb);
         assert_eq!(gone.code, Some(5), "{verb:?}: {}", gone.stderr);
-        let said = format!("{id} is gone: it was deleted at ");
+        let said = format!("{id} does not exist any more: it was deleted at ");
         assert!(gone.stderr.contains(&said) && gone.stderr.contains(" by "), "{verb:?}: {}", gone.stderr);
     }
 }

@@ -162,10 +162,10 @@ fn a_retry_that_waits_for_a_budget_names_its_failure() {
         let waits = job["waits"].take();
         (waits["reason"] == "over_budget" && job["attempt"] == 1).then_some(waits)
     });
-    let failed = "attempt 1 failed, and it is tried again: exit code 3";
+    let failed = "attempt 1 failed and will be retried: exit code 3";
     let message = waits["message"].as_str().unwrap();
     assert!(message.starts_with(&format!("{failed}; the retry waits: ")), "{message}");
     assert!(said(&scene, &["status"]).contains(failed));
     let why = said(&scene, &["why", "a/s"]);
-    assert!(why.contains(&format!("A job waits for that: {id}: {failed}.")), "{why}");
+    assert!(why.contains(&format!("A job waits for a retry: {id}: {failed}.")), "{why}");
 }

@@ -224,9 +224,9 @@ fn waiting_and_cancelled_jobs_show_reason() {
     let retried = id(&["trigger", "fails"]);
     wait_until("the retry", || scene.json(&["job", &retried])["waits"].is_object().then_some(()));
     let said = scene.run(&["job", &retried]).stdout;
-    assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
+    assert!(said.contains("attempt 1 failed and will be retried: exit code 3"), "{said}");
     let said = scene.run(&["logs", &retried]).stdout;
-    let expected = "pending: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in ";
+    let expected = "pending: attempt 1 failed and will be retried: exit code 3; attempt 2 starts in ";
     assert!(said.contains(expected), "{said}");
     let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains(&format!("waits: {retried} (tried again in ")), "{said}");
@@ -458,7 +458,7 @@ fn why_shows_failure_and_time_of_retry() {
             (scene.json(&["schedule", "show", name])["skip_reason"] == "requeued").then_some(())
         });
         let said = why(&scene, name);
-        assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
+        assert!(said.contains("attempt 1 failed and will be retried: exit code 3"), "{said}");
         assert!(said.contains("It waits, and continues in ") && !said.contains("previous"), "{said}");
         assert!(!said.contains("at the latest"), "the time is exact: {said}");
     }

@@ -63,7 +63,7 @@ fn restart_is_refused_if_store_was_removed() {
     // The advised command works unchanged.
     assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
     let stopped = scene.run(&["stop", "--keep-agents"]);
-    assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped; 1 job runs on\n"));
+    assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped; 1 job still runs\n"));
     for verb in ["status", "doctor"] {
         let said = scene.run(&[verb]).stdout;
         assert!(said.contains("cowhand restore FILE") && !said.contains("starts it"), "{said}");

@@ -189,8 +189,8 @@ fn next_firing_of_interval_counts_from_end_of_job() {
         (scene.json(&["schedule", "show", "a/s"])["status"] == "running").then_some(())
     });
     let said = scene.run(&["schedule", "next"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    let expected = "no time of a next firing is known: a/s counts from the end of the job that it has fired; `cowhand why \
-                    a/s` says more";
+    let expected = "no time of a next firing is known: the interval of a/s counts from the end of its running job; \
+                    `cowhand why a/s` shows details";
     assert_eq!(said, expected);
     scene.run(&["cancel", "--all", "--yes"]);
 }

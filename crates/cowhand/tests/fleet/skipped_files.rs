@@ -18,7 +18,7 @@ fn status_counts_files_that_are_not_items() {
     scene.write("q/fine.md", "---\ntitle: Fine\n---\nText.\n");
     let words =
         |arguments: &[&str]| scene.run(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(!words(&["status"]).contains("not taken"));
+    assert!(!words(&["status"]).contains("skipped"));
     scene.write("q/bad name.md", "Text.\n");
     scene.write("q/closed.md", "---\n{status: available}\n---\nText.\n");
     let note = format!(
@@ -31,7 +31,7 @@ fn status_counts_files_that_are_not_items() {
             assert!(words(verb).contains(&note), "{verb:?}: {}", words(verb));
         }
         for verb in [&["status", "b"][..], &["why", "b/s"]] {
-            assert!(!words(verb).contains("not taken"), "{verb:?}: {}", words(verb));
+            assert!(!words(verb).contains("skipped"), "{verb:?}: {}", words(verb));
         }
         assert_eq!(scene.json(&["status"])["skipped_files"][0]["files"], 2);
         if scene.daemon().is_none() {

@@ -163,7 +163,7 @@ fn stop_reports_unknown_state_of_jobs() {
         } else {
             let said = scene.run(&["stop", "--timeout", "0"]);
             assert_eq!(said.code, Some(0), "{}", said.stderr);
-            let words = "stopped; what became of the jobs is not known: ";
+            let words = "stopped; the state of the jobs is unknown: ";
             assert!(said.stdout.starts_with(words), "{}", said.stdout);
             said.stdout
         };

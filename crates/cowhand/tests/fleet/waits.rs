@@ -103,14 +103,17 @@ fn interrupted_verb_exits_with_130_and_a_note() {
     let verbs: [(&[&str], &str); 4] = [
         (
             &["logs", "waiter", "-f"],
-            "[JOB] goes on; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
+            "[JOB] continues; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
         ),
         (&["events", "-f"], "`cowhand events -f --after [SEQ]` continues from here"),
         (
             &["trigger", "waiter", "--wait"],
-            "[JOB] stays, pending or running; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
+            "[JOB] continues, pending or running; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
         ),
-        (&["stop"], "the daemon is still stopping; `cowhand stop` once more cancels what runs at once"),
+        (
+            &["stop"],
+            "the daemon is still stopping; another `cowhand stop` cancels the running jobs immediately",
+        ),
     ];
     for (arguments, goes_on) in verbs {
         let verb = scene.spawn(arguments);
@@ -172,7 +175,7 @@ fn events_follow_misses_none_over_restarts() {
     follower.interrupt();
     let said = follower.end();
     assert_eq!(said.code, Some(130));
-    let notes = said.stderr.matches("note: the daemon is away; waiting for the next one\n").count();
+    let notes = said.stderr.matches("note: the daemon does not answer; waiting for it\n").count();
     assert!((1..=2).contains(&notes) && said.stderr.lines().count() == notes + 1, "{}", said.stderr);
     assert!(said.stderr.ends_with("continues from here\n"), "{}", said.stderr);
 }
@@ -189,7 +192,7 @@ fn followers_report_that_daemon_was_stopped() {
     for follower in followers {
         let said = follower.end();
         assert_eq!(said.code, Some(4), "{}", said.stderr);
-        let expected = "note: the daemon is away; waiting for the next one\nerror: the daemon was stopped, and none came back for 10s; `cowhand start -d` starts it\n";
+        let expected = "note: the daemon does not answer; waiting for it\nerror: the daemon was stopped, and no daemon answered for 10s; `cowhand start -d` starts it\n";
         assert_eq!(said.stderr, expected);
     }
 }

@@ -93,7 +93,7 @@ fn work_list_filters_and_pages() {
     assert_eq!(seen, ["both", "two", "bug", "one"]);
     assert_eq!(ask("labels=bug,auth&priority=critical,low")["items"].as_array().unwrap().len(), 1);
     for (wrong, word) in [
-        ("priority=urgent", "no priority"),
+        ("priority=urgent", "not a priority"),
         ("cursor=x", "not a cursor"),
         ("limit=0", "1 to 1000"),
         ("label=x", "label"),
@@ -120,7 +120,7 @@ fn item_failed_by_person_is_listed_before_its_source_is_updated() {
     };
     assert!(listed().contains(&("files-one".to_owned(), "closing".to_owned())), "{:?}", listed());
     let released = scene.run(&["work", "release", "files-one"]);
-    let expected = "files-one forgotten, as its source does not have it any more: Do one\n";
+    let expected = "files-one removed, because its source does not have it any more: Do one\n";
     assert_eq!(released.stdout, expected, "{}", released.stderr);
     assert_eq!(listed(), [("files-two".to_owned(), "available".to_owned())]);
     assert!(!scene.run(&["status"]).stdout.contains("files-one"));
@@ -286,7 +286,7 @@ fn undelivered_result_of_person_is_shown() {
     assert_eq!(scene.run(&["work", "complete", "files-one"]).code, Some(0));
     wait_until("that to be delayed", || {
         let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        said.contains("does not know yet what person did with files-one").then_some(())
+        said.contains("has not received the change of files-one by person yet").then_some(())
     });
     let refused = scene.run(&["work", "claim", "files-one"]);
     assert_eq!(refused.code, Some(5), "{}", refused.stdout);

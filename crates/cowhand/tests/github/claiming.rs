@@ -8,7 +8,7 @@ use cowhand_core::work::ClaimFailureReason::{
 use cowhand_core::work::ClaimResult;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::fake::{Fake, Fault, LOGIN, Meanwhile, REPO, World};
+use crate::fake::{Fake, FakeState, Fault, LOGIN, Meanwhile, REPO};
 use crate::{claim, claimant, id, scene, settings, source_with};
 
 /// Returns a claim marker of another fleet.
@@ -168,9 +168,9 @@ async fn refused_claims_have_their_reason() {
 }
 
 /// Calls `what` once, when the first request that begins with `request` arrives.
-fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut World) + Send + 'static) {
+fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut FakeState) + Send + 'static) {
     let mut is_done = false;
-    let meanwhile = move |line: &str, world: &mut World| {
+    let meanwhile = move |line: &str, world: &mut FakeState| {
         if !is_done && line.starts_with(request) {
             is_done = true;
             what(world);
@@ -182,7 +182,7 @@ fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut World) + S
 #[tokio::test]
 async fn concurrent_changes_decide_claim() {
     const POST: &str = "POST /repos/my-org/my-repo/issues/7/comments";
-    type Deed = Box<dyn FnMut(&mut World) + Send>;
+    type Deed = Box<dyn FnMut(&mut FakeState) + Send>;
     let cases: Vec<(&str, Deed, _)> = vec![
         (
             "another's marker comes just before ours",

@@ -23,13 +23,17 @@ async fn expired_claims_are_found_with_few_paid_requests() {
         }
     }
     assert!(source.expired_claims().await.unwrap().is_empty());
-    let first = std::mem::take(&mut fake.world().paid);
+    let first = std::mem::take(&mut fake.world().counted_requests);
     assert_eq!(first, 2 + 1 + 120, "two pages, our own name, and the comments of each issue");
     for _ in 0..100 {
         fake.world().later(10);
         assert!(source.expired_claims().await.unwrap().is_empty());
     }
-    assert_eq!(fake.world().paid, 0, "a list that has not changed is free, and no comments are read");
+    assert_eq!(
+        fake.world().counted_requests,
+        0,
+        "a list that has not changed is free, and no comments are read"
+    );
 
     // One claim is renewed, and then all others expire.
     let until = now + SignedDuration::from_mins(600);
@@ -43,7 +47,7 @@ async fn expired_claims_are_found_with_few_paid_requests() {
         "{:?}",
         lapsed[0]
     );
-    let paid = std::mem::take(&mut fake.world().paid);
+    let paid = std::mem::take(&mut fake.world().counted_requests);
     assert_eq!(paid, 1 + 80, "one page has changed, and those claimed by hand are not looked at again");
 
     // A claimed issue is no longer found.

@@ -139,7 +139,7 @@ async fn incomplete_issue_is_read_and_invalid_issue_is_left_out() {
         (6, json!({"state": "frozen"})),
     ] {
         fake.add(number, &["ready"]);
-        fake.world().issues.get_mut(&number).unwrap().odd = Some(odd);
+        fake.world().issues.get_mut(&number).unwrap().overridden_fields = Some(odd);
     }
     assert_eq!(numbers(&source, &FetchOptions::default()).await, [1, 2, 4]);
     let item = source.get_work(&id(1)).await.unwrap().unwrap();
@@ -183,12 +183,12 @@ async fn polling_unchanged_list_needs_few_paid_requests() {
         fake.add(number, &["ready"]);
     }
     let first = all(&source, &FetchOptions::default()).await;
-    assert_eq!((first.len(), fake.world().paid), (300, 3));
+    assert_eq!((first.len(), fake.world().counted_requests), (300, 3));
     for _ in 1..100 {
         assert_eq!(all(&source, &FetchOptions::default()).await, first);
     }
     // One more request for the page after the last full one, which the ETags of the others do not cover.
-    let (requests, paid) = (fake.requests().len(), fake.world().paid);
+    let (requests, paid) = (fake.requests().len(), fake.world().counted_requests);
     assert_eq!((requests, paid), (3 + 99 * 4, 4));
     let quota = source.client().quota();
     assert_eq!((quota.requests, quota.conditional_hits), (399, 395));

@@ -24,7 +24,7 @@ use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Scene;
-use crate::fake::{Fake, FakeComment, FakeIssue, Meanwhile, REPO, World};
+use crate::fake::{Fake, FakeComment, FakeIssue, FakeState, Meanwhile, REPO};
 
 const OFTEN: &str = "type: interval, interval: 1s, prompt: Work on this.";
 const BY_HAND: &str = "type: manual";
@@ -116,7 +116,7 @@ fn said<'a>(issue: &'a FakeIssue, words: &str) -> Vec<&'a FakeComment> {
 /// Returns a channel that gets a message for each request that begins with `request`.
 fn heard(fake: &Fake, request: &'static str) -> tokio::sync::mpsc::UnboundedReceiver<()> {
     let (ear, heard) = tokio::sync::mpsc::unbounded_channel();
-    let listen = move |line: &str, _: &mut World| {
+    let listen = move |line: &str, _: &mut FakeState| {
         if line.starts_with(request) {
             // The receiver may be closed.
             let _ = ear.send(());

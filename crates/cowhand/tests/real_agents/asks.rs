@@ -110,7 +110,7 @@ fn unanswered_ask_expires_as_denial() {
     let job = scene.run("SCENARIO:tool");
     assert_eq!(status_and_error(&job), ["completed", "success", ""], "{job:#}");
     let (success, said) = result(&scene, &job);
-    assert!(!success && said.contains("nobody answered in time"), "{said}");
+    assert!(!success && said.contains("no person answered in time"), "{said}");
     assert_eq!(scene.json(&["asks", "--all"])[0]["status"], "expired");
 }
 

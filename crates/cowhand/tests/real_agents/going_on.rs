@@ -176,7 +176,7 @@ fn resume_opens_session_in_its_directory() {
     });
     let said = scene.command(&["resume", &slow]).output().unwrap();
     assert_eq!(said.status.code(), Some(5));
-    let why = format!("{slow} is running; its session is its own until it has ended");
+    let why = format!("{slow} is running; its session can be continued after it has ended");
     assert!(String::from_utf8_lossy(&said.stderr).contains(&why));
     scene.command(&["cancel", &slow]).output().unwrap();
     let job = scene.finished(&slow);
@@ -195,5 +195,5 @@ fn resume_opens_session_in_its_directory() {
     fs::remove_dir_all(scene.root.join("desk")).unwrap();
     let said = scene.command(&["resume", &slow]).output().unwrap();
     assert_eq!(said.status.code(), Some(5));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("which is gone"));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("which does not exist any more"));
 }

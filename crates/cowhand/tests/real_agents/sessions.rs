@@ -82,7 +82,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         jsonl: scene.root.join("resumed.jsonl"),
         index: attempt.folder().join("index"),
         attempt: 1,
-        before: None,
+        previous_ending: None,
     };
     let now = Timestamp::UNIX_EPOCH;
     let mut tail = Tailer::open(files, launch.start.reader.unwrap(), Redactor::default(), now).unwrap();

@@ -63,7 +63,7 @@ fn by_proxy(user: User) {
     assert!(said.contains("http://127.0.0.1:3128"), "{said}");
     // Each refusal is reported twice: to the agent, and in the output of its job.
     for refused in [closed.to_string(), "169.254.169.254:80".to_owned(), "metadata.internal:443".to_owned()] {
-        let note = format!("cowhand: the sandbox refused {refused}: it is not among `hosts`");
+        let note = format!("cowhand: the sandbox refused {refused}: it is not in `hosts`");
         assert!(said.contains(&note), "{note}: {said}");
     }
 }

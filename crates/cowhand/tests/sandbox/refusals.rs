@@ -70,7 +70,7 @@ fn landlock_refuses_workspace_that_contains_config() {
     let mut scene = agent(&json!({"sandbox": "landlock", "working_directory": "."}));
     scene.write("fleet/agent.sh", "touch ../desk/ran");
     let why = refused(&mut scene);
-    assert!(why.contains("Landlock cannot keep it from the agent"), "{why}");
+    assert!(why.contains("Landlock cannot protect it from the agent"), "{why}");
     assert!(why.contains("cowhand.yaml") || why.contains(".cowhand"), "{why}");
     foreseen(&scene, &why);
     // A separate workspace is elsewhere.
@@ -228,7 +228,7 @@ fn socket_of_container_engine_is_refused() {
             scene.write("docker.sock", "");
             scene.write("podman/podman.sock", "");
             let why = refused(&mut scene);
-            assert!(why.contains("which no agent is given"), "{place}: {why}");
+            assert!(why.contains("which is always hidden from agents"), "{place}: {why}");
         }
     }
 }
@@ -236,10 +236,10 @@ fn socket_of_container_engine_is_refused() {
 #[test]
 fn keys_and_home_are_refused() {
     for (write, word) in [
-        ("~/.ssh", "which no agent is given"),
+        ("~/.ssh", "which is always hidden from agents"),
         ("../home", "the home of this user"),
         ("~/..", "the home of this user"),
-        ("../fleet/.cowhand", "which no agent is given"),
+        ("../fleet/.cowhand", "which is always hidden from agents"),
         ("../nowhere", "cannot be used"),
     ] {
         for kind in ["landlock", "bubblewrap"] {

@@ -189,7 +189,7 @@ async fn firing_of_removed_schedule_stays_on_pages() {
         "    schedules: {s: {type: interval, interval: 1s, when_command: [no-such-program]}}\n";
     let scene = Scene::of(&format!("{HEAD}{OTHER}{AGENT}{SCHEDULE}"));
     let token = scene.token("boss", "admin");
-    scene.until("it to be held up", || scene.run(&["status"]).1.contains("held up"));
+    scene.until("it to be held up", || scene.run(&["status"]).1.contains("not prepared"));
     std::fs::write(scene.path("cowhand.yaml"), format!("{HEAD}{OTHER}{AGENT}")).unwrap();
     assert_eq!(scene.run(&["reload"]).0, 0);
     for path in ["/", "/agents/a", "/schedules/a/s"] {

@@ -30,7 +30,7 @@ fn each_log_line_is_a_json_object() {
     )
     .unwrap();
     scene.run(&["reload"]);
-    scene.until_logged("the config is not taken");
+    scene.until_logged("the config was refused");
     scene.stop();
     let log = scene.log();
     assert!(!log.contains("canary"), "{log}");

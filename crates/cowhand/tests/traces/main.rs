@@ -166,7 +166,7 @@ impl Scene {
             if let Some(found) = look() {
                 return found;
             }
-            assert!(Instant::now() < patience, "waited in vain for {what}\n{}", self.log());
+            assert!(Instant::now() < patience, "timed out while waiting for {what}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

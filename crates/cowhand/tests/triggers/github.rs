@@ -122,14 +122,19 @@ async fn all_pages_are_read_oldest_first_at_low_cost() {
     }
     let world = fake.world.lock().unwrap();
     // A full last page requires a request for the next one.
-    assert!(world.paid <= 4, "{} of {} requests cost something", world.paid, world.asked);
+    assert!(
+        world.counted_requests <= 4,
+        "{} of {} requests cost something",
+        world.counted_requests,
+        world.asked
+    );
 }
 
 /// An issue that is closed during the reading moves the others up; none of them may seem to be removed.
 #[tokio::test]
 async fn list_that_changes_while_read_loses_no_issue() {
     let fake = FakeLists::with_issues(250).await;
-    fake.world.lock().unwrap().goes = Some(5);
+    fake.world.lock().unwrap().disappearing_issue = Some(5);
     let source = GithubIssueSource::new(&access(&fake.url), vec![], IssueState::Open, &setting()).unwrap();
     let tasks = source.fetch_tasks().await.unwrap();
     let numbers: Vec<u64> = tasks.iter().map(|task| task.source_id.parse().unwrap()).collect();

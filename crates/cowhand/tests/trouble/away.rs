@@ -40,7 +40,7 @@ fn stop_waits_limited_time_for_silent_store_server() {
     assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
     let note = "the daemon waits for its store for 10 seconds at most, and the next start settles the jobs";
     assert!(stderr.split_whitespace().collect::<Vec<_>>().join(" ").contains(note), "{stderr}");
-    assert!(stdout.contains("what became of the jobs is not known"), "{stdout}");
+    assert!(stdout.contains("the state of the jobs is unknown"), "{stdout}");
     fleet.ended();
     let log = fleet.log();
     assert!(log.contains("the next start settles the jobs whose end it could not write"), "{log}");
@@ -81,7 +81,7 @@ fn stop_does_not_wait_for_open_connections_or_ended_agents() {
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&stop.stdout), String::from_utf8_lossy(&stop.stderr));
     assert_eq!(stop.status.code(), Some(0), "{stdout}{stderr}{}", fleet.log());
-    assert!(stdout.contains("what became of the jobs is not known"), "{stdout}");
+    assert!(stdout.contains("the state of the jobs is unknown"), "{stdout}");
     fleet.ended();
     for request in waiting {
         assert_ne!(request.join().unwrap().unwrap_or(503), 202);

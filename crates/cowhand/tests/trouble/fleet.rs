@@ -73,7 +73,7 @@ impl Fleet {
             self.outside().display()
         );
         let file = self.path().join("cowhand.yaml");
-        let file = self.namespace.as_ref().map_or(file.clone(), |namespace| namespace.seen(&file));
+        let file = self.namespace.as_ref().map_or(file.clone(), |namespace| namespace.outside_path(&file));
         // A failing disk keeps only synced data.
         let mut file = std::fs::File::create(file).unwrap();
         file.write_all(config.as_bytes()).unwrap();

@@ -323,7 +323,7 @@ fn wait_for_completed(disk: &Path, count: usize) {
 fn wait_for(what: &str, look: impl Fn() -> bool) {
     let patience = Instant::now() + Duration::from_mins(1);
     while !look() {
-        assert!(Instant::now() < patience, "waited in vain for {what}");
+        assert!(Instant::now() < patience, "timed out while waiting for {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

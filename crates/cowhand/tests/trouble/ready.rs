@@ -30,7 +30,7 @@ fn daemon_on_full_disk_is_not_ready_and_logs_once() {
     let backup = fleet.run(&["backup", elsewhere.path().join("copy").to_str().unwrap()]);
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
     let status = String::from_utf8(fleet.run(&["status"]).stdout).unwrap();
-    assert!(status.contains("nothing is accepted") && status.contains("full"), "{status}");
+    assert!(status.contains("no new work is accepted") && status.contains("full"), "{status}");
     // Each warning is logged once, and later with a count, whatever is retried meanwhile.
     let complaints = || {
         let log = fleet.log();
@@ -42,7 +42,7 @@ fn daemon_on_full_disk_is_not_ready_and_logs_once() {
     wait_for("more that fail", || complaints().iter().any(|line| line.contains("repeated=")));
     let counts: Vec<_> = complaints().into_iter().filter(|line| line.contains("repeated=")).collect();
     assert!(
-        counts.iter().all(|line| line.contains(" again until 20")),
+        counts.iter().all(|line| line.contains(" repeated until 20")),
         "with the time of the last: {counts:?}"
     );
     let mut first: Vec<_> = complaints().into_iter().filter(|line| !line.contains("repeated=")).collect();
@@ -54,7 +54,7 @@ fn daemon_on_full_disk_is_not_ready_and_logs_once() {
     wait_for("it to be ready", || ready(&fleet) == 200);
     assert_eq!(deliver(fleet.place(), "a/hook", "1").unwrap().status, 202);
     let status = String::from_utf8(fleet.run(&["status"]).stdout).unwrap();
-    assert!(!status.contains("nothing is accepted"), "{status}");
+    assert!(!status.contains("no new work is accepted"), "{status}");
     fleet.let_go();
     wait_for("both jobs to end", || statuses(&fleet).iter().all(|status| !is_open(status)));
     assert_eq!(statuses(&fleet), ["completed", "completed"], "{}", fleet.log());
@@ -109,7 +109,7 @@ fn verbs_work_on_full_disk_and_report_it() {
     ] {
         let said = said(&fleet, verb);
         assert!(said.contains(&full(&folder)) && !said.contains("database or disk"), "{verb:?}: {said}");
-        let shown = said.contains("nothing is accepted: ") || said.contains("\"store_problem\": \"");
+        let shown = said.contains("no new work is accepted: ") || said.contains("\"store_problem\": \"");
         assert!(shown, "{verb:?}: {said}");
     }
     let doctor = said(&fleet, &["doctor"]);

@@ -274,7 +274,7 @@ fn diff_reports_repository_inside_workspace() {
         let diff = scene.diff(scene.run()["id"].as_str().unwrap());
         for (name, files) in [("lib/", 2), ("empty/", 1)] {
             let told = format!(
-                "# cowhand: {name:?} is a repository of its own, which is not in the diff; files in it: {files}\n"
+                "# cowhand: {name:?} is a nested repository, which is not in the diff; files in it: {files}\n"
             );
             assert!(diff.contains(&told), "{kind}: {diff}");
         }

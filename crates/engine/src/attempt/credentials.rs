@@ -53,7 +53,7 @@ pub(crate) fn withhold_key(
         .provider
         .ok_or_else(|| CredentialsError::Unsupported(runtime.name()))?(agent);
     let non_empty = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
-    let upstream = non_empty(provider.address).unwrap_or_else(|| provider.home.to_owned());
+    let upstream = non_empty(provider.address).unwrap_or_else(|| provider.default_address.to_owned());
     if upstream.is_empty() {
         let model = agent.program.model.as_deref().unwrap_or("its model").to_owned();
         return Err(CredentialsError::NoAddress { variable: provider.address, model });

@@ -155,7 +155,7 @@ impl AttemptTask {
         } else {
             unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
-        let files = TailFiles { before: self.previous_failure(files.attempt).await, ..files };
+        let files = TailFiles { previous_ending: self.previous_failure(files.attempt).await, ..files };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
         let tail = Tailer::open(files, reader, rules.redactor.clone(), self.now())?;
@@ -238,13 +238,13 @@ impl AttemptTask {
     async fn keeper_failure(&self) -> NotBegun {
         let attempt = self.attempt();
         if let Err(error) = attempt.on_blocking_thread(Attempt::has_room).await
-            && shortage::is_named_in(&error.to_string())
+            && shortage::is_shortage(&error.to_string())
         {
             return NotBegun::Shortage(format!("cannot start a keeper: {error}"));
         }
         let program = self.engine.program.display();
         match attempt.last_keeper_message() {
-            Some(message) if shortage::is_named_in(&message) => NotBegun::Shortage(message),
+            Some(message) if shortage::is_shortage(&message) => NotBegun::Shortage(message),
             Some(message) => NotBegun::Failed(format!("the keeper could not start the agent: {message}")),
             None => NotBegun::Failed(format!(
                 "the keeper, {program}, ended without an error message before it started the agent"
@@ -314,7 +314,7 @@ const IDLE_POLL_EVERY: Duration = Duration::from_millis(500);
 /// Returns the shortage of the machine that prevented the start of the agent, if there was one.
 fn start_shortage(ending: &Ending) -> Option<NotBegun> {
     match &ending.status {
-        ExitStatus::StartFailed { message } if shortage::is_named_in(message) => {
+        ExitStatus::StartFailed { message } if shortage::is_shortage(message) => {
             Some(NotBegun::Shortage(message.clone()))
         }
         _ => None,

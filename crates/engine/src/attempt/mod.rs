@@ -146,7 +146,8 @@ impl AttemptTask {
             }
         }
         let program = &self.engine.program;
-        let launched = attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment);
+        let launched =
+            attempt.launch_with_notes(prelude, program, &launch.start, prompt, &launch.environment);
         let mut keeper =
             launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::point("launched");
@@ -187,7 +188,7 @@ impl AttemptTask {
     /// Explains which resource the machine has run out of, if that is why the attempt cannot be started.
     fn shortage_behind(&self, why: &CannotStart) -> Option<String> {
         let message = why.to_string();
-        if shortage::is_named_in(&message) {
+        if shortage::is_shortage(&message) {
             return Some(message);
         }
         // The job is not at fault either if access to its folder is denied.

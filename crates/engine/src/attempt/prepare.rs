@@ -16,7 +16,7 @@ use super::session::SessionStart;
 use super::start_error::{CannotStart, StartError};
 use super::workspaces::{self, WorkDir};
 use crate::context::StopRequest;
-use cowhand_run::attempt::{Attempt, Prelude};
+use cowhand_run::attempt::{Attempt, BeforeOutput};
 use cowhand_run::launch::{self, Launch};
 use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::SessionChoice;
@@ -31,7 +31,7 @@ pub(super) struct LaunchSpec {
     /// Command line, environment with the job channel, private files, sandbox.
     pub(super) launch: Launch,
     /// Notes for people, and the session that continues.
-    pub(super) prelude: Prelude,
+    pub(super) prelude: BeforeOutput,
     pub(super) prompt: String,
 }
 
@@ -147,7 +147,7 @@ impl AttemptTask {
         }
     }
 
-    fn prelude(&self, agent: &Agent, start: SessionStart) -> Prelude {
+    fn prelude(&self, agent: &Agent, start: SessionStart) -> BeforeOutput {
         let mut notes = start.notes;
         if self.fallback.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.program.model);
@@ -159,7 +159,7 @@ impl AttemptTask {
             SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => Some(id),
             SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
         };
-        Prelude { notes, resumed }
+        BeforeOutput { notes, resumed }
     }
 }
 

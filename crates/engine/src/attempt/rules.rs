@@ -47,7 +47,7 @@ impl AttemptTask {
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(removed_agent);
         let fallback = self.fallback.and_then(|number| agent.fallback(number));
         let mut rules = Rules::of(&loaded, &fallback.unwrap_or(agent), &self.job);
-        rules.redactor = rules.redactor.and([self.token()]);
+        rules.redactor = rules.redactor.with_secrets([self.token()]);
         rules
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> Tail
         jsonl: state.output(job),
         index: attempt.folder().join("index"),
         attempt: attempt.number().unwrap_or(1),
-        before: None,
+        previous_ending: None,
     }
 }
 
@@ -41,7 +41,14 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> Tail
 pub(super) fn files_in_attempt(attempt: &Attempt) -> TailFiles {
     let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
     let (index, number) = (attempt.folder().join(INDEX), attempt.number().unwrap_or(1));
-    TailFiles { stdout, stderr, jsonl: unwritten_file(attempt), index, attempt: number, before: None }
+    TailFiles {
+        stdout,
+        stderr,
+        jsonl: unwritten_file(attempt),
+        index,
+        attempt: number,
+        previous_ending: None,
+    }
 }
 
 fn unwritten_file(attempt: &Attempt) -> PathBuf {

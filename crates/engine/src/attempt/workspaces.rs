@@ -19,7 +19,7 @@ use crate::prune::files;
 use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
 use crate::view::write_whole;
 use cowhand_run::redact::Redactor;
-use cowhand_run::workspace::{self, Ground, WorkspaceError};
+use cowhand_run::workspace::{self, WorkspaceBase, WorkspaceError};
 use cowhand_store::{StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::beneath::Root;
 use cowhand_system::fault;
@@ -55,7 +55,7 @@ pub(super) async fn work_dir(
     }
     let ground = {
         let (directory, rules) = (agent.directory.clone(), rules.clone());
-        run_git(move || Ground::of(&directory, &rules)).await?
+        run_git(move || WorkspaceBase::of(&directory, &rules)).await?
     };
     let node = engine.home.node.clone();
     let earlier = engine.store.workspace_of(node.clone(), job.id().clone()).await;

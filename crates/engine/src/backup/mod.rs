@@ -51,7 +51,7 @@ pub async fn make(store: &Store, state: &StateFolder, with_output: bool) -> anyh
 }
 
 fn cannot_be_written(message: &str) -> bool {
-    shortage::is_named_in(message) || message.contains("Read-only file system")
+    shortage::is_shortage(message) || message.contains("Read-only file system")
 }
 
 async fn make_in(

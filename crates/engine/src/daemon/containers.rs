@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::context::Engine;
 use cowhand_run::sandbox::docker::{self, leftover};
-use cowhand_run::supervision::is_watched;
+use cowhand_run::supervision::is_running;
 
 /// Removes containers without a keeper. A fleet without containers does not contact a container engine.
 pub(super) async fn sweep(engine: Arc<Engine>) {
@@ -20,7 +20,7 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
     let state = engine.home.state.path();
     let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
     for socket in sockets(&loaded.roster) {
-        match leftover::sweep(&socket, &state, is_watched).await {
+        match leftover::sweep(&socket, &state, is_running).await {
             Ok(0) => {}
             Ok(ended) => info!(ended, "removed containers that have no keeper"),
             Err(why) => warn!("cannot list the containers without a keeper: {why}"),

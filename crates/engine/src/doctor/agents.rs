@@ -13,7 +13,7 @@ use cowhand_core::runtime::Runtime;
 use tokio::process::Command;
 
 use super::Finding;
-use cowhand_run::acp::{self, Introduction, IntroductionError};
+use cowhand_run::acp::{self, AgentVersion, IntroductionError};
 use cowhand_run::runtime::description::{Description, description};
 
 /// Time limit for a program to print its version. Some programs take a second, and longer on a busy machine.
@@ -54,7 +54,7 @@ pub(super) enum ProgramError {
     #[error("it could not be started: {0}")]
     NotStarted(io::Error),
     #[error(transparent)]
-    Introduction(#[from] IntroductionError),
+    AgentVersion(#[from] IntroductionError),
     #[error(transparent)]
     Version(#[from] VersionError),
     #[error("its version is unknown: it printed {0:?}")]
@@ -85,7 +85,7 @@ async fn agent_finding(agent: &Agent, versions: &mut HashMap<PathBuf, VersionRes
     if runtime == Runtime::Acp {
         let found = path.display();
         return match introduction(&path, agent).await {
-            Ok(Introduction { name, version }) => {
+            Ok(AgentVersion { name, version }) => {
                 let version = version.map(|version| format!(" {version}")).unwrap_or_default();
                 Finding::works(what, format!("{name}{version} at {found}"))
             }
@@ -146,7 +146,7 @@ fn unusable(program: &str, directory: &Path) -> ProgramError {
 }
 
 /// Returns the name and version of an agent of `runtime: acp`, requested over its protocol.
-async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, ProgramError> {
+async fn introduction(path: &Path, agent: &Agent) -> Result<AgentVersion, ProgramError> {
     let mut command = Command::new(path);
     command
         .args(agent.program.command.iter().skip(1))

@@ -47,7 +47,7 @@ fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
     }
     let url = Url::parse(url?).ok().filter(address::is_private_as_written)?;
     Some(format!(
-        "{} is not on the internet; `allow_private: true` lets this hook reach it",
+        "{} is not a public address; `allow_private: true` lets this hook reach it",
         url.host_str().unwrap_or_default()
     ))
 }
@@ -69,9 +69,9 @@ mod tests {
                 Some("UNSET is not set"),
             ),
             (r#"{"type":"webhook","url":"https://example.com/x","secret":"s","secret_env":"UNSET"}"#, None),
-            (r#"{"type":"webhook","url":"http://10.0.0.7:9/x"}"#, Some("10.0.0.7 is not on the internet")),
+            (r#"{"type":"webhook","url":"http://10.0.0.7:9/x"}"#, Some("10.0.0.7 is not a public address")),
             (r#"{"type":"webhook","url":"http://localhost/x"}"#, Some("`allow_private: true` lets")),
-            (r#"{"type":"webhook","url":"http://[::1]/x"}"#, Some("[::1] is not on the internet")),
+            (r#"{"type":"webhook","url":"http://[::1]/x"}"#, Some("[::1] is not a public address")),
             (r#"{"type":"webhook","url":"http://localhost/x","allow_private":true}"#, None),
             (r#"{"type":"discord","channel_id":"1","bot_token_env":"UNSET"}"#, Some("UNSET is not set")),
             (r#"{"type":"discord","channel_id":"1","bot_token_env":"SET"}"#, None),

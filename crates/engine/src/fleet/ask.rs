@@ -108,7 +108,7 @@ impl Fleet {
     pub fn redactor_of(&self, job: &Job) -> Redactor {
         let loaded = self.engine.loaded();
         let token = self.engine.home.job_key.token(job.id(), job.attempts());
-        redactor_over(&loaded, loaded.roster.agent(job.agent())).and([token])
+        redactor_over(&loaded, loaded.roster.agent(job.agent())).with_secrets([token])
     }
 
     /// Applies the permission rules of the current config, if it has the job's agent and schedule.

@@ -124,7 +124,7 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResu
         return HookResult::skipped(format!("`when: {path}` is not true"));
     }
     let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
-    call.run_action(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
+    call.run_action(hook).await.redacted(&redactor.with_secrets(secrets::of_hook(hook)))
 }
 
 impl HookCall<'_> {

@@ -93,7 +93,7 @@ const SHORTAGE_TRIES: u32 = 20;
 /// Returns the result of a hook that never began. If the machine has run out of a resource, the hook is tried again.
 fn not_launched(error: &io::Error) -> HookResult {
     let reason = format!("cannot start a keeper for it: {error}");
-    if shortage::is_named_in(&reason) {
+    if shortage::is_shortage(&reason) {
         return HookResult::Retry { reason, output: None, retry_after: None, max_tries: SHORTAGE_TRIES };
     }
     HookResult::failed(reason)

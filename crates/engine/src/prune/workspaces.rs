@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::files;
 use crate::state::StateFolder;
-use cowhand_run::workspace::{self, Left, WorkspaceError};
+use cowhand_run::workspace::{self, RemainingPart, WorkspaceError};
 use cowhand_store::{Store, StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::fault;
 
@@ -104,8 +104,8 @@ pub(crate) async fn remove(
     let leftover = run_git(move || workspace::remove(&removed, &folder)).await;
     fault::point("workspace-removed");
     let result = match leftover? {
-        Left::Nothing => store.forget_workspace(workspace).await,
-        Left::Branch => store.keep_workspace(workspace, WorkspaceState::Branch, now).await,
+        RemainingPart::Nothing => store.forget_workspace(workspace).await,
+        RemainingPart::Branch => store.keep_workspace(workspace, WorkspaceState::Branch, now).await,
     };
     Ok(result?)
 }

@@ -44,7 +44,7 @@ pub struct GivenUpItem {
 }
 
 impl GivenUpItem {
-    /// Returns a sentence with the reason why the item was given up, and the command with which it is tried again.
+    /// Returns a sentence with the reason why the item was given up, and the command that retries it.
     pub fn sentence(&self) -> String {
         let (id, why) = (&self.id, self.given_up.sentence());
         let condition = if self.taken_by.is_empty() {

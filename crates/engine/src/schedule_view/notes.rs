@@ -212,7 +212,7 @@ fn requeue_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Opt
 /// Explains why the oldest job of the schedule with a failed attempt waits, and until when.
 fn retry_note(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let (job, until) = snapshot.next_retry(schedule.id, now)?;
-    Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
+    Some((until, format!("{}: its last attempt failed and will be retried", job.id)))
 }
 
 /// Explains which of the waiting jobs and accepted firings of a disabled schedule will start and which will not.
@@ -267,9 +267,7 @@ fn pending_note(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) ->
     let id = &job.id;
     let sentence = match (job.retry_due(now), job.requeued.sentence()) {
         (Some(since), _) => {
-            format!(
-                "{id}: its last attempt failed; the retry has been due since {since:.0}, and waits: {wait}"
-            )
+            format!("{id}: its last attempt failed{RETRY_DUE} since {since:.0}, and waits: {wait}")
         }
         (None, Some(requeued)) => format!("{id} is pending: {requeued}; {wait}"),
         (None, None) => format!("{id} is pending: {wait}"),
@@ -329,6 +327,9 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
         FiringOutcome::Ran => with_note("its trigger fired"),
     }
 }
+
+/// Part of the note of a schedule that follows the failure of a job whose retry is due.
+pub const RETRY_DUE: &str = "; the retry has been due";
 
 /// Start of the note of a firing that replaces a missed firing.
 pub(crate) const MISSED: &str = "its time was missed";

@@ -53,8 +53,9 @@ impl Calls {
     pub(super) async fn read(&mut self, output: PathBuf) -> io::Result<()> {
         let mut jsonl = Jsonl::after(output, 0);
         loop {
-            let (part, read_on) =
-                tokio::task::spawn_blocking(move || (jsonl.more(), jsonl)).await.map_err(io::Error::other)?;
+            let (part, read_on) = tokio::task::spawn_blocking(move || (jsonl.next_lines(), jsonl))
+                .await
+                .map_err(io::Error::other)?;
             jsonl = read_on;
             let part = part?;
             if part.is_empty() {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::instructions::Instructions;
 use super::messages::MessageSink;
 use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
-use super::process::{AgentProcess, Cause, OutputLine};
+use super::process::{AgentProcess, ConversationError, OutputLine};
 use super::wire::{self, MAX_LINE_BYTES, RpcError, RpcFrame};
 use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
@@ -38,8 +38,8 @@ pub(super) struct Conversation {
     permissions: Option<(PermissionJudge, PermissionRules)>,
     ask_fleet: Option<AskFleet>,
     /// Requests of the agent that wait for a decision of the fleet.
-    pending: JoinSet<(Asking, PermissionVerdict)>,
-    waiting: Vec<Asking>,
+    pending: JoinSet<(PermissionRequest, PermissionVerdict)>,
+    waiting: Vec<PermissionRequest>,
     signals: [Signal; 2],
     requests_sent: u64,
     session: Option<String>,
@@ -53,7 +53,7 @@ type Answer = Result<Value, RpcError>;
 
 /// A request for permission that waits for its answer.
 #[derive(Debug, Clone, PartialEq)]
-struct Asking {
+struct PermissionRequest {
     id: Value,
     options: Value,
 }
@@ -67,7 +67,7 @@ enum Next {
     Signal,
     Deadline,
     /// The fleet has decided.
-    Decided(Asking, PermissionVerdict),
+    Decided(PermissionRequest, PermissionVerdict),
 }
 
 /// Runs the client. An error means that the client itself failed.
@@ -78,12 +78,12 @@ pub(super) async fn run(
 ) -> anyhow::Result<ExitCode> {
     let sink = MessageSink::Stdout;
     match converse(instructions, prompt, sink, ask_fleet).await {
-        Ok(()) | Err(Cause::Stopped) => Ok(ExitCode::SUCCESS),
-        Err(Cause::Failed(kind, message)) => {
+        Ok(()) | Err(ConversationError::Stopped) => Ok(ExitCode::SUCCESS),
+        Err(ConversationError::Failed(kind, message)) => {
             sink.failed(kind, &message)?;
             Ok(ExitCode::FAILURE)
         }
-        Err(Cause::Broken(error)) => Err(error.into()),
+        Err(ConversationError::Broken(error)) => Err(error.into()),
     }
 }
 
@@ -92,11 +92,10 @@ async fn converse(
     prompt: &str,
     sink: MessageSink,
     ask_fleet: AskFleet,
-) -> Result<(), Cause> {
-    let (program, arguments) = instructions
-        .command
-        .split_first()
-        .ok_or_else(|| Cause::Failed(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned()))?;
+) -> Result<(), ConversationError> {
+    let (program, arguments) = instructions.command.split_first().ok_or_else(|| {
+        ConversationError::Failed(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
+    })?;
     let mut command = Command::new(program);
     command.args(arguments);
     // Signals are caught before the agent starts, so that the client cannot be stopped without it.
@@ -107,7 +106,7 @@ async fn converse(
             io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
             _ => error.to_string(),
         };
-        Cause::Failed(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
+        ConversationError::Failed(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
     })?;
     let mut conversation =
         Conversation::new(agent, signals, sink, Duration::from_millis(instructions.timeout_ms));
@@ -116,10 +115,10 @@ async fn converse(
         Some((PermissionJudge::new(instructions.rules.clone()), instructions.rules.clone()));
     let done = session::run(&mut conversation, &instructions, prompt).await;
     let breach = conversation.breach.take();
-    let hasty = conversation.cancelled.is_some() || matches!(done, Err(Cause::Stopped));
-    conversation.agent.leave(if hasty { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
+    let hasty = conversation.cancelled.is_some() || matches!(done, Err(ConversationError::Stopped));
+    conversation.agent.shut_down(if hasty { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
     match breach {
-        Some(breach) => Err(Cause::reported(breach)),
+        Some(breach) => Err(ConversationError::reported(breach)),
         None => done,
     }
 }
@@ -152,41 +151,49 @@ impl Conversation {
     }
 
     pub(super) async fn close(self) {
-        self.agent.leave(CANCELLED_EXIT_TIMEOUT).await;
+        self.agent.shut_down(CANCELLED_EXIT_TIMEOUT).await;
     }
 
     pub(super) fn set_session(&mut self, session: &str) {
         self.session = Some(session.to_owned());
     }
 
-    /// Exchanges versions and capabilities. The client offers none: agents have their own files and shells.
-    pub(super) async fn initialize(&mut self) -> Result<Value, Cause> {
+    /// Exchanges versions and capabilities. The client offers no capabilities: agents read files and run commands
+    /// themselves.
+    pub(super) async fn initialize(&mut self) -> Result<Value, ConversationError> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false },
             "clientInfo": { "name": "cowhand", "title": "cowhand", "version": env!("CARGO_PKG_VERSION") },
         });
-        let answer = self.demand("initialize", params).await?;
+        let answer = self.request_or_fail("initialize", params).await?;
         match answer.get("protocolVersion").and_then(Value::as_u64) {
             Some(PROTOCOL_VERSION) => Ok(answer),
-            Some(other) => Err(Cause::reported(format!(
+            Some(other) => Err(ConversationError::reported(format!(
                 "the agent speaks version {other} of the Agent Client Protocol, and cowhand version {PROTOCOL_VERSION}"
             ))),
-            None => Err(Cause::reported(
-                "the agent does not say which version of the Agent Client Protocol it speaks; does it speak it at all?",
+            None => Err(ConversationError::reported(
+                "the agent does not state its version of the Agent Client Protocol; check that its command supports this protocol",
             )),
         }
     }
 
-    /// Sends a request and treats an error of the agent as the end.
-    pub(super) async fn demand(&mut self, method: &str, params: Value) -> Result<Value, Cause> {
+    /// Sends a request. An error of the agent ends the conversation.
+    pub(super) async fn request_or_fail(
+        &mut self,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, ConversationError> {
         self.ask(method, params).await?.map_err(|error| {
-            Cause::reported(format!("the agent answered {method} with an error: {}", short(&error.text())))
+            ConversationError::reported(format!(
+                "the agent answered {method} with an error: {}",
+                short(&error.text())
+            ))
         })
     }
 
     /// Sends a request, and handles everything that arrives before its answer.
-    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Cause> {
+    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, ConversationError> {
         self.requests_sent += 1;
         let id = self.requests_sent;
         self.sink.request(id, method)?;
@@ -211,21 +218,25 @@ impl Conversation {
                 Next::Silent => return Err(self.silent(method).await?),
                 Next::Signal => self.stop(method)?,
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
-                Next::Deadline if self.cancelled.is_some() => return Err(Cause::Stopped),
+                Next::Deadline if self.cancelled.is_some() => return Err(ConversationError::Stopped),
                 Next::Deadline => return Err(self.unanswered(method)),
             }
         }
     }
 
     /// Handles updates until none arrives for a while.
-    pub(super) async fn until_quiet(&mut self, quiet: Duration, at_most: Duration) -> Result<(), Cause> {
+    pub(super) async fn until_quiet(
+        &mut self,
+        quiet: Duration,
+        at_most: Duration,
+    ) -> Result<(), ConversationError> {
         let end = Instant::now() + at_most;
         loop {
             match self.next(Some(end.min(Instant::now() + quiet))).await? {
                 Next::Line(line) => {
                     self.read_line(line)?;
                 }
-                Next::Signal => return Err(Cause::Stopped),
+                Next::Signal => return Err(ConversationError::Stopped),
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
                 Next::Deadline => return Ok(()),
                 Next::Ended(status) => return Err(ended(status, "session/load")),
@@ -254,19 +265,19 @@ impl Conversation {
     }
 
     /// Handles a line of the agent and returns the answer to a request, if it is one.
-    fn read_line(&mut self, line: OutputLine) -> Result<Option<(u64, Answer)>, Cause> {
+    fn read_line(&mut self, line: OutputLine) -> Result<Option<(u64, Answer)>, ConversationError> {
         let line = match line {
             OutputLine::Line(line) => line,
             // A notification can be dropped; a request or an answer cannot.
             OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
-                let text = format!("an update of {bytes} bytes is left out; {MAX_LINE_BYTES} are the most");
+                let text = format!("an update of {bytes} bytes is left out; the maximum is {MAX_LINE_BYTES}");
                 self.sink.note(&text)?;
                 return Ok(None);
             }
             OutputLine::TooLong(bytes, _) => {
                 let text =
-                    format!("the agent wrote a line of {bytes} bytes, and {MAX_LINE_BYTES} are the most");
-                return Err(Cause::reported(text));
+                    format!("the agent wrote a line of {bytes} bytes; the maximum is {MAX_LINE_BYTES}");
+                return Err(ConversationError::reported(text));
             }
         };
         let frame = RpcFrame::read(&line);
@@ -286,20 +297,20 @@ impl Conversation {
                 }
                 Ok(None)
             }
-            RpcFrame::Rubbish | RpcFrame::Forged => Ok(None),
+            RpcFrame::NotRpc | RpcFrame::Forged => Ok(None),
         }
     }
 
-    fn serve(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), Cause> {
+    fn serve(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), ConversationError> {
         let (Some((permissions, _)), "session/request_permission") = (&mut self.permissions, method) else {
-            return self.agent.send(wire::not_here(id, method));
+            return self.agent.send(wire::method_not_found(id, method));
         };
         let tool = permissions.update_call(&params["toolCall"]);
         let verdict = match &self.cancelled {
             Some(_) => PermissionVerdict::Refuse("the job is being cancelled".to_owned()),
             None => permissions.judge(&tool),
         };
-        let asking = Asking { id: id.clone(), options: params["options"].clone() };
+        let asking = PermissionRequest { id: id.clone(), options: params["options"].clone() };
         if verdict == PermissionVerdict::Ask {
             let (name, input) = (tool.rule_name(), input_of(&params["toolCall"]));
             self.waiting.push(asking.clone());
@@ -310,9 +321,13 @@ impl Conversation {
         self.decided(&asking, verdict)
     }
 
-    fn decided(&mut self, asking: &Asking, verdict: PermissionVerdict) -> Result<(), Cause> {
+    fn decided(
+        &mut self,
+        asking: &PermissionRequest,
+        verdict: PermissionVerdict,
+    ) -> Result<(), ConversationError> {
         self.waiting.retain(|waiting| waiting != asking);
-        let Asking { id, options } = asking;
+        let PermissionRequest { id, options } = asking;
         let mode = self.permissions.as_ref().map_or(PermissionMode::Default, |(_, rules)| rules.mode);
         let answer = if self.cancelled.is_some() {
             json!({ "outcome": { "outcome": "cancelled" } })
@@ -321,14 +336,15 @@ impl Conversation {
         };
         let why = match verdict {
             PermissionVerdict::Allow(why) | PermissionVerdict::Refuse(why) => why,
-            PermissionVerdict::Ask => "nobody was asked".to_owned(),
+            PermissionVerdict::Ask => "no person was asked".to_owned(),
         };
         self.sink.permission(id, &answer, &why)?;
         self.agent.send(wire::answer(id, &answer))
     }
 
-    /// Stops an agent that does something forbidden without asking: it is too late for this call, not for the next.
-    fn watch(&mut self, update: &Value) -> Result<(), Cause> {
+    /// Cancels the turn of an agent that uses a forbidden tool without asking. This call cannot be prevented, but the
+    /// next one can.
+    fn watch(&mut self, update: &Value) -> Result<(), ConversationError> {
         let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
             return Ok(());
@@ -341,15 +357,15 @@ impl Conversation {
         self.cancel()
     }
 
-    /// Cancels the turn. The second time, the client exits at once.
-    fn stop(&mut self, method: &str) -> Result<(), Cause> {
+    /// Cancels the turn. After a second request the client exits at once.
+    fn stop(&mut self, method: &str) -> Result<(), ConversationError> {
         if method != PROMPT_METHOD || self.cancelled.is_some() {
-            return Err(Cause::Stopped);
+            return Err(ConversationError::Stopped);
         }
         self.cancel()
     }
 
-    fn cancel(&mut self) -> Result<(), Cause> {
+    fn cancel(&mut self) -> Result<(), ConversationError> {
         if self.cancelled.is_some() {
             return Ok(());
         }
@@ -364,7 +380,7 @@ impl Conversation {
     }
 
     /// Reads the remaining output of an agent that has ended, which may contain the answer.
-    async fn remaining_answer(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
+    async fn remaining_answer(&mut self, id: u64) -> Result<Option<Answer>, ConversationError> {
         let end = Instant::now() + OUTPUT_END_TIMEOUT;
         // A child of the agent may keep the pipe open.
         while let Ok(Some(line)) = tokio::time::timeout_at(end, self.agent.lines.recv()).await {
@@ -377,28 +393,37 @@ impl Conversation {
         Ok(None)
     }
 
-    async fn silent(&mut self, method: &str) -> io::Result<Cause> {
+    async fn silent(&mut self, method: &str) -> io::Result<ConversationError> {
         Ok(match tokio::time::timeout(OUTPUT_END_TIMEOUT, self.agent.child.wait()).await {
             Ok(status) => ended(status?, method),
-            Err(_) => Cause::reported(format!("the agent closed its stdout before it had answered {method}")),
+            Err(_) => ConversationError::reported(format!(
+                "the agent closed its stdout before it had answered {method}"
+            )),
         })
     }
 
-    fn unanswered(&self, method: &str) -> Cause {
+    fn unanswered(&self, method: &str) -> ConversationError {
         let seconds = self.timeout.as_secs_f32();
         let hint = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
-        Cause::reported(format!("the agent did not answer {method} within {seconds} seconds{hint}"))
+        ConversationError::reported(format!(
+            "the agent did not answer {method} within {seconds} seconds{hint}"
+        ))
     }
 }
 
 /// Waits for the decision of the fleet's rules or of a person, without a timeout.
 async fn decide(
     ask_fleet: Option<AskFleet>,
-    asking: Asking,
+    asking: PermissionRequest,
     tool_use: ToolUse,
-) -> (Asking, PermissionVerdict) {
+) -> (PermissionRequest, PermissionVerdict) {
     let Some(ask_fleet) = ask_fleet else {
-        return (asking, PermissionVerdict::Refuse("nobody can be asked".to_owned()));
+        return (
+            asking,
+            PermissionVerdict::Refuse(
+                "the agent has no connection to the fleet, so no person can be asked".to_owned(),
+            ),
+        );
     };
     let verdict = match ask_fleet(tool_use).await {
         Ok(()) => PermissionVerdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
@@ -407,12 +432,15 @@ async fn decide(
     (asking, verdict)
 }
 
-fn ended(status: ExitStatus, method: &str) -> Cause {
+fn ended(status: ExitStatus, method: &str) -> ConversationError {
     use std::os::unix::process::ExitStatusExt;
     let when = format!("before it had answered {method}");
     if let Some(signal) = status.signal() {
-        return Cause::Failed(ErrorKind::Signal, format!("the agent was ended by signal {signal} {when}"));
+        return ConversationError::Failed(
+            ErrorKind::Signal,
+            format!("the agent was ended by signal {signal} {when}"),
+        );
     }
     let code = status.code().unwrap_or(-1);
-    Cause::Failed(ErrorKind::Exit, format!("the agent ended with exit code {code} {when}"))
+    ConversationError::Failed(ErrorKind::Exit, format!("the agent ended with exit code {code} {when}"))
 }

@@ -1,5 +1,5 @@
 //! The output of the client on its stdout: every line of the agent unchanged, and lines of the client, which have an
-//! additional key. Lines of the client contain no parameters, since these may be secret.
+//! additional key. Lines of the client contain no parameters, because parameters may be secret.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ pub const NOTE: &str = "note";
 /// The last line of a failed attempt.
 pub const FAILED: &str = "failed";
 
-/// Destination of the lines. A check of an agent needs none.
+/// Destination of the lines. A query for an agent's name and version writes no lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MessageSink {
     Stdout,

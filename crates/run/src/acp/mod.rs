@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! keeper ──spawns──▶ this client ──spawns──▶ the agent ──▶ its tools
-//!                        │  ▲ JSON-RPC, a line each, over the agent's stdin and stdout
+//!                        │  ▲ JSON-RPC, one frame per line, over the agent's stdin and stdout
 //!                        ▼
 //!                   the attempt's stdout: the agent's lines unchanged, and the client's requests and decisions
 //! ```
 //!
-//! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other.
+//! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other agent.
 
 mod conversation;
 mod instructions;
@@ -35,8 +35,11 @@ pub use process::AgentProcess;
 /// Version of the protocol. It is raised only for incompatible changes.
 const PROTOCOL_VERSION: u64 = 1;
 
-/// Some agents need seconds to start, and more on a busy machine.
+/// Timeout of every answer except the one to the prompt. Some agents need seconds to start, and more on a busy machine.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Message of the client about a missing session. The daemon looks for it on stderr and starts a new session.
+pub(crate) const MISSING_SESSION: &str = "the session {id} was not found";
 
 /// A tool use for which an agent requests permission.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ pub struct ToolUse {
 /// Function that asks the fleet whether the agent may use a tool. The error is the reason of a refusal.
 pub(crate) type AskFleet = fn(ToolUse) -> BoxFuture<'static, Result<(), String>>;
 
-/// Runs `cowhand acp FILE`: sends the prompt from stdin to one agent, as the file says.
+/// Runs `cowhand acp FILE`: starts the agent that the file describes and sends it the prompt from stdin.
 pub fn run(instructions: &Path, ask_fleet: AskFleet) -> ExitCode {
     match run_instructions(instructions, ask_fleet) {
         Ok(code) => code,
@@ -64,8 +67,8 @@ pub fn run(instructions: &Path, ask_fleet: AskFleet) -> ExitCode {
 fn run_instructions(instructions: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(instructions)
         .with_context(|| format!("cannot read {}", instructions.display()))?;
-    let instructions: Instructions = serde_json::from_str(&text)
-        .with_context(|| format!("cannot understand {}", instructions.display()))?;
+    let instructions: Instructions =
+        serde_json::from_str(&text).with_context(|| format!("cannot parse {}", instructions.display()))?;
     let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(conversation::run(instructions, &prompt, ask_fleet))
@@ -73,12 +76,12 @@ fn run_instructions(instructions: &Path, ask_fleet: AskFleet) -> anyhow::Result<
 
 /// Name and version that an agent states.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Introduction {
+pub struct AgentVersion {
     pub name: String,
     pub version: Option<String>,
 }
 
-impl Introduction {
+impl AgentVersion {
     fn of(answer: &Value) -> Self {
         let text = |key: &str| answer.get("agentInfo")?.get(key)?.as_str().map(short);
         Self { name: text("name").unwrap_or_else(|| "the agent".to_owned()), version: text("version") }
@@ -95,16 +98,16 @@ fn short(text: &str) -> String {
 pub enum IntroductionError {
     #[error(transparent)]
     Signals(#[from] std::io::Error),
-    /// The agent did not answer as the protocol asks.
+    /// The agent's answer does not follow the protocol.
     #[error("{0}")]
     Answer(String),
 }
 
 /// Starts an agent only to read its name and version.
-pub async fn introduce(agent: AgentProcess, timeout: Duration) -> Result<Introduction, IntroductionError> {
+pub async fn introduce(agent: AgentProcess, timeout: Duration) -> Result<AgentVersion, IntroductionError> {
     let mut conversation = Conversation::without_output(agent, timeout)?;
     let answer =
         conversation.initialize().await.map_err(|cause| IntroductionError::Answer(cause.to_string()));
     conversation.close().await;
-    answer.map(|answer| Introduction::of(&answer))
+    answer.map(|answer| AgentVersion::of(&answer))
 }

@@ -1,4 +1,4 @@
-//! Permissions of an agent by its config. What is not allowed is refused.
+//! Permissions of an agent by its config. A tool that no rule allows is refused.
 
 use std::collections::VecDeque;
 
@@ -92,12 +92,12 @@ impl PermissionJudge {
         let mode = mode.as_str().unwrap_or_default();
         if allowed {
             PermissionVerdict::Allow(format!(
-                "`permission_mode: {mode}` lets it {}",
-                if reads { "look" } else { "do this" }
+                "`permission_mode: {mode}` allows {}",
+                if reads { "reading" } else { "this use" }
             ))
         } else {
             PermissionVerdict::Refuse(format!(
-                "nobody allowed {}: `permission_mode` is {mode}",
+                "no rule allows {}: `permission_mode` is {mode}",
                 tool.display_name()
             ))
         }
@@ -178,22 +178,23 @@ impl ToolFacts {
         }
     }
 
-    /// Returns true if the rule allows the tool. Only whole tools are known so far, so a rule for some uses allows
-    /// none. A title may be written by the model, so it allows nothing either.
+    /// Returns true if the rule allows the tool. A rule for some uses, such as `Bash(git *)`, allows no use, because
+    /// only the tool is known and not its use. A title allows nothing either, because the model may have written it.
     fn is_allowed_by(&self, rule: &str) -> bool {
         let known = [&self.name, &self.kind];
         known.into_iter().flatten().any(|word| matches(rule, word))
     }
 
-    /// Returns true if the rule denies the tool. Only whole tools are known, so a rule against some uses denies all.
+    /// Returns true if the rule denies the tool. A rule against some uses denies every use, because only the tool is
+    /// known.
     fn is_denied_by(&self, rule: &str) -> bool {
         let known = [&self.name, &self.kind, &self.title];
         known.into_iter().flatten().any(|word| matches(bare(rule), word))
     }
 }
 
-/// Returns what a person sees who is asked: the input, or what the agent states instead. No rule uses the latter as an
-/// input.
+/// Returns the input that a person sees in an ask or, without an input, the other facts that the agent states. No rule
+/// uses those facts as an input.
 pub(super) fn input_of(call: &Value) -> Value {
     let stated = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
     if let Some(input) = stated("rawInput") {
@@ -203,7 +204,7 @@ pub(super) fn input_of(call: &Value) -> Value {
     instead.filter_map(|key| Some((key.to_owned(), stated(key)?.clone()))).collect::<Map<_, _>>().into()
 }
 
-/// Returns the outcome of a request for permission, from the options that it offers.
+/// Returns the outcome of a request for permission, chosen from the options that the request offers.
 pub(super) fn outcome(verdict: &PermissionVerdict, mode: PermissionMode, options: &Value) -> Value {
     let offered = |kind: &str| {
         let options = options.as_array().into_iter().flatten();
@@ -260,7 +261,7 @@ mod tests {
             (json!({"mode": "bypassPermissions"}), &unknown, true),
             (json!({"mode": "bypassPermissions", "denied": ["bash"]}), &shell, false),
             (json!({"mode": "bypassPermissions", "denied": ["execute"]}), &nameless, false),
-            // A rule against some uses is against all; one for some uses allows none.
+            // A rule against some uses denies every use; a rule for some uses allows none.
             (json!({"mode": "bypassPermissions", "denied": ["Bash(rm *)"]}), &shell, false),
             (json!({"allowed": ["Bash(git *)"]}), &shell, false),
             (json!({"allowed": ["Bash"]}), &shell, true),
@@ -270,13 +271,13 @@ mod tests {
             (json!({"allowed": ["mcp__other__*"]}), &fetch, false),
             // A title is not a name.
             (json!({"allowed": ["Bash"]}), &nameless, false),
-            // Nobody knows that this is not the one.
+            // A tool without a name may be the denied tool.
             (json!({"mode": "bypassPermissions", "denied": ["WebFetch"]}), &nameless, false),
             (json!({"mode": "bypassPermissions", "denied": ["fetch"]}), &nameless, true),
             (json!({"mode": "bypassPermissions", "tools": ["Read"]}), &shell, false),
             (json!({"mode": "bypassPermissions", "tools": ["Bash"]}), &shell, true),
             (json!({"mode": "bypassPermissions", "tools": []}), &read, false),
-            // That it exists does not mean that it may be used unasked.
+            // A tool in `tools` is available; it still needs permission.
             (json!({"tools": ["Bash"]}), &shell, false),
         ] {
             let mut permissions = PermissionJudge::new(rules(&settings));
@@ -320,7 +321,7 @@ mod tests {
             (&allow, edits, &all, json!("ao")),
             (&refuse, edits, &all, json!("ro")),
             (&refuse, bypass, &all, json!("ro")),
-            // For good is more than was allowed.
+            // A permanent permission is more than was allowed.
             (&allow, edits, &always, json!("ro")),
             (&allow, bypass, &always, json!("aa")),
             (&refuse, edits, &json!([{"kind": "allow_once", "optionId": "x"}]), Value::Null),

@@ -13,14 +13,14 @@ use tokio::sync::mpsc;
 
 use super::wire::MAX_LINE_BYTES;
 
-/// Larger than the queue of an agent that reads its input.
+/// Maximum number of frames that wait for the agent. An agent that reads its input leaves fewer in the queue.
 const WRITE_QUEUE_LENGTH: usize = 256;
-/// Time from SIGTERM to the end of the client.
+/// Time from SIGTERM to SIGKILL.
 const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a conversation failed.
 #[derive(Debug)]
-pub(crate) enum Cause {
+pub(crate) enum ConversationError {
     /// Kind of the error, with a message for people.
     Failed(ErrorKind, String),
     /// The client was asked to stop.
@@ -29,13 +29,13 @@ pub(crate) enum Cause {
     Broken(io::Error),
 }
 
-impl Cause {
+impl ConversationError {
     pub(super) fn reported(message: impl Into<String>) -> Self {
         Self::Failed(ErrorKind::Reported, message.into())
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for ConversationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(_, message) => f.write_str(message),
@@ -45,7 +45,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl From<io::Error> for Cause {
+impl From<io::Error> for ConversationError {
     fn from(error: io::Error) -> Self {
         Self::Broken(error)
     }
@@ -68,8 +68,8 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts the agent in its own process group: a signal to the client's group is for the client only, which asks the
-    /// agent in the protocol.
+    /// Starts the agent in its own process group: a signal to the client's group reaches only the client, which then
+    /// cancels the turn through the protocol.
     pub fn start(mut command: Command) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut child = command.spawn()?;
@@ -85,28 +85,29 @@ impl AgentProcess {
         Ok(Self { child, group, lines, frame_sender: Some(frame_sender) })
     }
 
-    pub(super) fn send(&self, frame: String) -> Result<(), Cause> {
+    pub(super) fn send(&self, frame: String) -> Result<(), ConversationError> {
         let sent = self.frame_sender.as_ref().map(|frame_sender| frame_sender.try_send(frame));
         match sent {
             Some(Err(mpsc::error::TrySendError::Full(_))) => {
-                Err(Cause::reported("the agent does not read what it is sent"))
+                Err(ConversationError::reported("the agent does not read its stdin"))
             }
-            // The agent has ended or is ending; its exit status says more.
+            // The agent has ended or is ending; the caller sees its exit status.
             _ => Ok(()),
         }
     }
 
-    /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends what is left.
-    pub(super) async fn leave(mut self, timeout: Duration) {
+    /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends the remaining
+    /// processes.
+    pub(super) async fn shut_down(mut self, timeout: Duration) {
         self.frame_sender = None;
-        // Its output has to be read, or it cannot exit.
+        // An agent whose output is not read may not be able to exit.
         let mut lines = self.lines;
         tokio::spawn(async move { while lines.recv().await.is_some() {} });
         if tokio::time::timeout(timeout, self.child.wait()).await.is_ok() {
             return;
         }
         let Some(group) = self.group else { return };
-        // It may have just ended.
+        // The agent may have just ended.
         kill_process_group(group, Signal::TERM).ok();
         if tokio::time::timeout(TERMINATION_GRACE, self.child.wait()).await.is_err() {
             kill_process_group(group, Signal::KILL).ok();

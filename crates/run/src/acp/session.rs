@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::conversation::{Conversation, PROMPT_METHOD};
 use super::instructions::{Instructions, SessionRequest};
-use super::process::Cause;
+use super::process::ConversationError;
 use super::wire::RpcError;
-use super::{Introduction, short};
+use super::{AgentVersion, MISSING_SESSION, short};
 use cowhand_system::stderr;
 
-/// Some agents answer `session/load` before they have sent the whole history.
+/// Time without an update after which the history counts as complete. Some agents answer `session/load` before they
+/// have sent the whole history.
 const HISTORY_QUIET_TIME: Duration = Duration::from_millis(500);
 const MAX_HISTORY_WAIT: Duration = Duration::from_secs(30);
 
@@ -20,9 +21,9 @@ pub(super) async fn run(
     conversation: &mut Conversation,
     instructions: &Instructions,
     prompt: &str,
-) -> Result<(), Cause> {
+) -> Result<(), ConversationError> {
     let answer = conversation.initialize().await?;
-    let agent = AgentInfo { name: Introduction::of(&answer).name, answer };
+    let agent = AgentInfo { name: AgentVersion::of(&answer).name, answer };
     check_servers(&agent, instructions)?;
     let (id, state) = open(conversation, instructions, &agent).await?;
     conversation.set_session(&id);
@@ -32,10 +33,10 @@ pub(super) async fn run(
     }
     let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
     match conversation.ask(PROMPT_METHOD, params).await? {
-        // The reader judges how the turn ended.
+        // The reader determines how the turn ended.
         Ok(_) => Ok(()),
-        Err(error) if error.wants_a_login() => Err(login(&agent, &error)),
-        Err(error) => Err(Cause::reported(error.text())),
+        Err(error) if error.requires_login() => Err(login(&agent, &error)),
+        Err(error) => Err(ConversationError::reported(error.text())),
     }
 }
 
@@ -53,13 +54,13 @@ impl AgentInfo {
     }
 }
 
-fn check_servers(agent: &AgentInfo, instructions: &Instructions) -> Result<(), Cause> {
+fn check_servers(agent: &AgentInfo, instructions: &Instructions) -> Result<(), ConversationError> {
     for server in &instructions.mcp_servers {
         let Some(way) = server["type"].as_str() else { continue };
         if !agent.can(&format!("mcpCapabilities/{way}")) {
             let (name, server) = (&agent.name, server["name"].as_str().unwrap_or_default());
-            return Err(Cause::reported(format!(
-                "{name} cannot reach MCP servers by {way}, as {server} wants it"
+            return Err(ConversationError::reported(format!(
+                "{name} does not support MCP servers of type {way}; the server {server} has this type"
             )));
         }
     }
@@ -71,7 +72,7 @@ async fn open(
     conversation: &mut Conversation,
     instructions: &Instructions,
     agent: &AgentInfo,
-) -> Result<(String, Value), Cause> {
+) -> Result<(String, Value), ConversationError> {
     let cwd = std::env::current_dir()?;
     let mut params = json!({ "cwd": cwd, "mcpServers": instructions.mcp_servers });
     let (method, id) = match &instructions.session {
@@ -79,11 +80,11 @@ async fn open(
         SessionRequest::Resume(id) if agent.can("sessionCapabilities/resume") => ("session/resume", Some(id)),
         SessionRequest::Resume(id) if agent.can("loadSession") => ("session/load", Some(id)),
         SessionRequest::Resume(id) => {
-            return Err(missing(id, &format!("{} cannot go on with a session", agent.name)));
+            return Err(missing(id, &format!("{} cannot resume a session", agent.name)));
         }
         SessionRequest::Fork(id) if agent.can("sessionCapabilities/fork") => ("session/fork", Some(id)),
         SessionRequest::Fork(_) => {
-            return Err(Cause::reported(format!(
+            return Err(ConversationError::reported(format!(
                 "{} cannot fork a session; `retry` runs the job again in a fresh one",
                 agent.name
             )));
@@ -94,11 +95,14 @@ async fn open(
     }
     let state = match (conversation.ask(method, params).await?, id) {
         (Ok(state), _) => state,
-        (Err(error), _) if error.wants_a_login() => return Err(login(agent, &error)),
+        (Err(error), _) if error.requires_login() => return Err(login(agent, &error)),
         (Err(error), Some(id)) => return Err(missing(id, &short(&error.text()))),
         (Err(error), None) => {
             let why = short(&error.text());
-            return Err(Cause::reported(format!("{} does not begin a session: {why}", agent.name)));
+            return Err(ConversationError::reported(format!(
+                "{} cannot create a session: {why}",
+                agent.name
+            )));
         }
     };
     if method == "session/load" {
@@ -107,17 +111,18 @@ async fn open(
     // A resumed session keeps its id, so the answer need not name it.
     let resumed_id = matches!(instructions.session, SessionRequest::Resume(_)).then_some(id).flatten();
     let id = state["sessionId"].as_str().map(str::to_owned).or_else(|| resumed_id.cloned());
-    id.map(|id| (id, state)).ok_or_else(|| Cause::reported(format!("{} gives its session no id", agent.name)))
+    id.map(|id| (id, state))
+        .ok_or_else(|| ConversationError::reported(format!("{} did not return a session id", agent.name)))
 }
 
-/// Returns the error for a missing session. The daemon looks for this sentence on stderr and starts a new session.
-fn missing(id: &str, why: &str) -> Cause {
-    let sentence = format!("the session {id} is not there: {why}");
+/// Returns the error for a missing session, and writes it to stderr for the daemon.
+fn missing(id: &str, why: &str) -> ConversationError {
+    let sentence = format!("{}: {why}", MISSING_SESSION.replace("{id}", id));
     stderr::write_line(format!("cowhand acp: {sentence}"));
-    Cause::reported(sentence)
+    ConversationError::reported(sentence)
 }
 
-fn login(agent: &AgentInfo, error: &RpcError) -> Cause {
+fn login(agent: &AgentInfo, error: &RpcError) -> ConversationError {
     let ways = agent.answer["authMethods"].as_array().into_iter().flatten();
     let ways: Vec<String> = ways
         .filter_map(|way| {
@@ -127,27 +132,27 @@ fn login(agent: &AgentInfo, error: &RpcError) -> Cause {
         })
         .collect();
     let ways = if ways.is_empty() { String::new() } else { format!("; it knows: {}", ways.join(", ")) };
-    Cause::reported(format!(
-        "{} wants a login first: {}; log in once in a terminal as the user that runs cowhand, or give its key in `env`{ways}",
+    ConversationError::reported(format!(
+        "{} requires a login: {}; log in once in a terminal as the user that runs cowhand, or give its key in `env`{ways}",
         agent.name,
         short(&error.text())
     ))
 }
 
-/// Sets the agent's mode. A mode `plan` is required if the config asks for it. Otherwise the agent is switched to its
-/// mode `default`, because its current one may allow more than the config.
+/// Sets the agent's mode. If the config asks for `plan`, the agent has to offer that mode. Otherwise the agent is
+/// switched to its mode `default`, because its current mode may allow more than the config.
 async fn set_mode(
     conversation: &mut Conversation,
     id: &str,
     state: &Value,
     mode: PermissionMode,
-) -> Result<(), Cause> {
+) -> Result<(), ConversationError> {
     let modes = Modes::of(state);
     let new_mode = match mode {
         PermissionMode::Plan => {
             let plan = modes.offered.iter().find(|mode| mode.as_str() == "plan");
             Some(plan.ok_or_else(|| {
-                Cause::reported(
+                ConversationError::reported(
                     "`permission_mode: plan` needs an agent with a mode `plan`, and this one has none",
                 )
             })?)
@@ -169,7 +174,7 @@ async fn set_mode(
         }
         None => ("session/set_mode", json!({ "sessionId": id, "modeId": new_mode })),
     };
-    conversation.demand(method, params).await.map(|_| ())
+    conversation.request_or_fail(method, params).await.map(|_| ())
 }
 
 /// Modes that the agent offers.
@@ -177,7 +182,7 @@ async fn set_mode(
 struct Modes {
     offered: Vec<String>,
     current: Option<String>,
-    /// Config option that selects the mode; without one, there is a request for it.
+    /// Config option that selects the mode. Without an option, the request `session/set_mode` selects it.
     option: Option<String>,
 }
 
@@ -214,7 +219,7 @@ async fn set_model(
     id: &str,
     state: &Value,
     model: &str,
-) -> Result<(), Cause> {
+) -> Result<(), ConversationError> {
     let option = config_option(state, "model").and_then(|option| option["id"].as_str());
     let (method, params) = match option {
         Some(option) => {
@@ -224,8 +229,8 @@ async fn set_model(
             ("session/set_model", json!({ "sessionId": id, "modelId": model }))
         }
         None => {
-            return Err(Cause::reported(
-                "`model` cannot be given to this agent; take the key away, and give it by the agent's own arguments or settings",
+            return Err(ConversationError::reported(
+                "`model` cannot be set for this agent; remove the key `model`, and set the model in the agent's own arguments or settings",
             ));
         }
     };
@@ -233,7 +238,7 @@ async fn set_model(
         Ok(_) => Ok(()),
         Err(error) => {
             let why = short(&error.text());
-            Err(Cause::reported(format!("the agent does not take the model {model:?}: {why}")))
+            Err(ConversationError::reported(format!("the agent refused the model {model:?}: {why}")))
         }
     }
 }

@@ -25,8 +25,8 @@ pub(super) enum RpcFrame {
         params: Value,
     },
     /// A line that is not JSON-RPC; some agents log to stdout.
-    Rubbish,
-    /// A line with the key that only lines of the client have.
+    NotRpc,
+    /// A line of the agent with the key that only lines of the client may have.
     Forged,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct RpcError {
 
 impl RpcFrame {
     pub(super) fn read(line: &str) -> Self {
-        let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(line) else { return Self::Rubbish };
+        let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(line) else { return Self::NotRpc };
         if fields.contains_key(CLIENT_KEY) {
             return Self::Forged;
         }
@@ -54,10 +54,10 @@ impl RpcFrame {
                         Self::Answer { id, answer: Err(RpcError::read(&error)) }
                     }
                     (Some(id), _, Some(result)) => Self::Answer { id, answer: Ok(result) },
-                    _ => Self::Rubbish,
+                    _ => Self::NotRpc,
                 }
             }
-            (None, None) => Self::Rubbish,
+            (None, None) => Self::NotRpc,
         }
     }
 }
@@ -74,7 +74,7 @@ impl RpcError {
         }
     }
 
-    pub(super) fn wants_a_login(&self) -> bool {
+    pub(super) fn requires_login(&self) -> bool {
         self.code == AUTH_REQUIRED
     }
 
@@ -93,7 +93,7 @@ impl RpcError {
         match details {
             Some(details) if self.message.is_empty() => details,
             Some(details) => format!("{}: {details}", self.message),
-            None if self.message.is_empty() => format!("error {} and no reason", self.code),
+            None if self.message.is_empty() => format!("error {} without a message", self.code),
             None => self.message.clone(),
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn answer(id: &Value, result: &Value) -> String {
 }
 
 /// Builds the answer to a request for a capability that the client does not have.
-pub(super) fn not_here(id: &Value, method: &str) -> String {
+pub(super) fn method_not_found(id: &Value, method: &str) -> String {
     let error = json!({ "code": -32601, "message": format!("cowhand has no {method}") });
     json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string()
 }
@@ -143,13 +143,13 @@ mod tests {
                 r#"{"method":"session/update"}"#,
                 RpcFrame::Notice { method: "session/update".to_owned(), params: Value::Null },
             ),
-            ("starting up…", RpcFrame::Rubbish),
+            ("starting up…", RpcFrame::NotRpc),
             (r#"{"cowhand":"failed"}"#, RpcFrame::Forged),
             (r#"{"id":3,"result":{},"\u0063owhand":"asked"}"#, RpcFrame::Forged),
-            ("[]", RpcFrame::Rubbish),
-            ("{}", RpcFrame::Rubbish),
-            (r#"{"id":"x","result":{}}"#, RpcFrame::Rubbish),
-            (r#"{"id":4}"#, RpcFrame::Rubbish),
+            ("[]", RpcFrame::NotRpc),
+            ("{}", RpcFrame::NotRpc),
+            (r#"{"id":"x","result":{}}"#, RpcFrame::NotRpc),
+            (r#"{"id":4}"#, RpcFrame::NotRpc),
         ] {
             assert_eq!(RpcFrame::read(line), expected, "{line}");
         }
@@ -164,10 +164,10 @@ mod tests {
             ),
             (json!({"code": 1, "message": "a: b", "data": "b"}), "a: b"),
             (json!({"code": 1, "data": {"service": "x"}}), r#"{"service":"x"}"#),
-            (json!({"code": 7}), "error 7 and no reason"),
+            (json!({"code": 7}), "error 7 without a message"),
         ] {
             assert_eq!(RpcError::read(&error).text(), expected);
         }
-        assert!(RpcError::read(&json!({"code": -32000})).wants_a_login());
+        assert!(RpcError::read(&json!({"code": -32000})).requires_login());
     }
 }

@@ -1,11 +1,12 @@
-//! Commands in texts for people: a masked word in one is replaced by a placeholder, because nobody could type the command.
+//! Commands in texts for people. A masked word in a command is replaced by a placeholder, because a command with `***`
+//! does not work.
 
 use std::borrow::Cow;
 
 use cowhand_core::config::MASK;
 
-/// Replaces masked words in commands, which nobody could type, by placeholders, and says where the words are. None if there
-/// are no such words.
+/// Replaces masked words in commands by placeholders, and adds a note that names the command that shows the words.
+/// Returns none if no command contains a masked word.
 pub fn with_placeholders(text: &str) -> Option<String> {
     let mut note = None;
     // Every second part is between backticks.
@@ -43,11 +44,11 @@ mod tests {
         let of_name =
             "(the name contains a secret and is masked in this text; `cowhand schedule list` shows it)";
         for (text, expected) in [
-            ("`cowhand work retry files-1` has it tried again", None),
+            ("`cowhand work retry files-1` retries it", None),
             ("files-*** failed; `cowhand job job-1` shows it", None),
             (
-                "files-*** failed; `cowhand work retry files-***` has it tried again",
-                Some(format!("files-*** failed; `cowhand work retry ITEM` has it tried again {of_item}")),
+                "files-*** failed; `cowhand work retry files-***` retries it",
+                Some(format!("files-*** failed; `cowhand work retry ITEM` retries it {of_item}")),
             ),
             (
                 "a/*** is off; `cowhand schedule enable a/***` turns it on.",

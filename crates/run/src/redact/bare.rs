@@ -1,5 +1,5 @@
-//! A text without invisible bytes, and the position of each remaining byte: a secret with a colour code or a NUL inside
-//! is whole again where a terminal or a page shows it.
+//! A text without invisible bytes, and the position of each remaining byte. A terminal or a page shows a secret with a
+//! colour code or a NUL inside as if it had none, so it has to be found.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ impl Bare {
         }
         let (mut text, mut positions, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
         while let Some(byte) = whole.get(at) {
-            let unseen = unseen(&whole[at..]);
+            let unseen = invisible_len(&whole[at..]);
             if unseen == 0 {
                 text.push(*byte);
                 positions.push(at);
@@ -43,7 +43,7 @@ const fn is_control(byte: u8) -> bool {
 }
 
 /// Counts the invisible bytes at the beginning.
-fn unseen(rest: &[u8]) -> usize {
+fn invisible_len(rest: &[u8]) -> usize {
     match rest {
         [0x1b, b'[', rest @ ..] | [0xc2, 0x9b, rest @ ..] => 2 + sequence(rest),
         [0x1b, b']' | b'P' | b'X' | b'^' | b'_', rest @ ..] => {

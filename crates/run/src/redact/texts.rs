@@ -1,12 +1,13 @@
-//! Redaction of views for people and programs: known secrets are removed from free text, and structured values stay.
+//! Redaction of views for people and programs: known secrets are removed from free text; structured values are not
+//! changed.
 
 use serde_json::Value;
 
 use super::Redactor;
 use super::advice::with_placeholders;
 
-/// Keys of free text by people, agents and outside systems. Other values are ids, times, states and numbers, which a
-/// mask would make invalid.
+/// Keys of free text that people, agents and outside systems write. Other values are ids, times, states and numbers,
+/// which a mask would make invalid.
 const FREE_TEXT_KEYS: [&str; 17] = [
     "prompt",
     "title",
@@ -27,13 +28,13 @@ const FREE_TEXT_KEYS: [&str; 17] = [
     "artifacts",
 ];
 
-/// Keys among them of sentences by cowhand, which may name a command with an id that looks like a secret.
+/// Keys whose sentences cowhand writes. They may contain a command with an id that contains a secret.
 const ADVICE_KEYS: [&str; 5] = ["message", "last_error", "note", "why", "detail"];
 
 impl Redactor {
-    /// Redacts a view that is written as JSON; none if there is nothing to redact.
+    /// Redacts a view that is written as JSON. Returns none if there is nothing to redact.
     pub fn redact_json(&self, json: &[u8]) -> Option<Vec<u8>> {
-        // With escapes, a secret can be written in many ways.
+        // With escapes, a secret can have many spellings.
         if !json.contains(&b'\\') && self.ranges(json).is_empty() {
             return None;
         }
@@ -61,7 +62,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts keys and values within free text. Numbers stay.
+    /// Redacts keys and values within free text, but not numbers.
     fn redact_words(&self, words: &mut Value) -> bool {
         match words {
             Value::Number(_) => false,
@@ -111,7 +112,10 @@ mod tests {
         assert!(redactor.redact_view(&mut view));
         let advice = view["message"].as_str().unwrap();
         assert!(advice.starts_with("`cowhand work retry ITEM` tries it again (the id contains"), "{advice}");
-        assert_eq!(view["prompt"], "`cowhand work retry files-***` tries it again", "it is not ours");
+        assert_eq!(
+            view["prompt"], "`cowhand work retry files-***` tries it again",
+            "a prompt is not written by cowhand"
+        );
         assert_eq!(view["why"], json!(["a ***"]));
     }
 }

@@ -1,10 +1,11 @@
-//! Tokens of cowhand in a text, recognised by their form, also if they are not known as secrets.
+//! Tokens of cowhand in a text, recognised by their form even if they are not known secrets.
 
 use std::ops::Range;
 
 /// Prefixes of tokens of people and programs, and of jobs.
 const TOKEN_PREFIXES: [&str; 2] = ["cow_", "cowjob_"];
-/// Both kinds end in 256 bits in base64, so a shorter word is not a token.
+/// Minimum length of a token after its prefix. Both kinds end with 256 bits in base64, so a shorter word is not a
+/// token.
 const MIN_TOKEN_BYTES: usize = 43;
 /// Maximum length of a token.
 const MAX_TOKEN_BYTES: usize = 200;

@@ -1,5 +1,5 @@
-//! A text with JSON's escapes resolved, and the position of each byte. A program may write a character as itself, as
-//! `\/` or as `\u002f`, and put JSON into a text that is not JSON.
+//! A text with JSON's escapes resolved, and the position of each byte. A program may write a slash as `/`, as `\/` or
+//! as `\u002f`, and may put JSON into a text that is not JSON.
 
 use std::ops::Range;
 
@@ -105,7 +105,7 @@ fn unit(rest: &[u8]) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// Returns where an incomplete escape begins at the end of a text. What follows may complete it.
+/// Returns where an incomplete escape begins at the end of a text. The next piece of text may complete it.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
     // The longest open escape is a surrogate pair without its last digit, with a backslash for each level before it.
     const MAX_ESCAPE_BYTES: usize = 32;
@@ -122,7 +122,7 @@ pub(super) fn unfinished(text: &str) -> Option<usize> {
     }
     let slashes = bytes[..slash].iter().rev().take_while(|byte| **byte == b'\\').count();
     let start = slash - slashes;
-    // After the first half of a surrogate pair.
+    // Include the first half of a surrogate pair before the escape.
     let half = start
         .checked_sub(6)
         .filter(|half| open && unit(&bytes[*half..]).is_some_and(|unit| (0xd800..0xdc00).contains(&unit)));

@@ -1,7 +1,7 @@
 //! Any agent that speaks the Agent Client Protocol, through cowhand's client (`run/acp`).
 //!
-//! This reads the client's output: the agent's frames unchanged, and lines of the client about requests and decisions.
-//! Chunks of text are joined; the history that a loaded session repeats is dropped.
+//! This reader gets the client's output: the agent's frames unchanged, and lines of the client about requests and
+//! decisions. Chunks of text are joined; the history that a loaded session repeats is dropped.
 
 mod launch;
 mod message;
@@ -13,7 +13,7 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::json::{Fields, name, object, take_object, take_text, text, under_line};
+use super::json::{Fields, object, short_text, take_object, take_text, text, under_line};
 use super::output_record::{OutputRecord, one_line};
 use super::pieces::TextRedactor;
 use super::result_line::ResultLine;
@@ -32,7 +32,7 @@ pub struct Acp {
     #[serde(rename = "heard")]
     output: OutputRecord,
     session_id: Option<String>,
-    /// Session that it continues, until the agent confirms it.
+    /// Session that the attempt resumes, until the agent confirms it.
     resumes: Option<String>,
     #[serde(rename = "asked")]
     last_request: Option<SentRequest>,
@@ -52,7 +52,7 @@ pub struct Acp {
     redactor: TextRedactor,
 }
 
-/// The request of the client that is not answered yet.
+/// The client's last request, until it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SentRequest {
     id: u64,
@@ -114,7 +114,7 @@ impl OutputReader for Acp {
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.spent.read_record(self.session_id.as_deref());
         let outcome = match (self.failed, status) {
-            // An agent or a client that was killed reports nothing.
+            // If the client was killed by a signal, its own report does not count.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
                 let summary = self.output.last_text().map(str::to_owned);
                 let error = JobError { kind, message };
@@ -149,7 +149,7 @@ impl Acp {
         match kind {
             REQUEST => {
                 let id = line.get("id").and_then(Value::as_u64).unwrap_or_default();
-                let method = name(&line, "method").unwrap_or_default().to_owned();
+                let method = short_text(&line, "method").unwrap_or_default().to_owned();
                 if method == "session/prompt" {
                     self.prompted = true;
                     self.spent.begin();
@@ -216,7 +216,7 @@ impl Acp {
                     .resumes
                     .take()
                     .filter(|_| !matches!(method.as_str(), "session/new" | "session/fork"));
-                self.session_id = name(result, "sessionId").map(str::to_owned).or(resumed);
+                self.session_id = short_text(result, "sessionId").map(str::to_owned).or(resumed);
                 self.spent.set_model(result);
                 message::shorten(result);
                 vec![line_message("init", line)]
@@ -273,7 +273,7 @@ impl Acp {
 
     fn chunk(&mut self, kind: &str, update: Fields) -> Vec<OutputMessage> {
         let thinking = kind == "agent_thought_chunk";
-        let id = name(&update, "messageId").map(str::to_owned);
+        let id = short_text(&update, "messageId").map(str::to_owned);
         let mut messages = Vec::new();
         if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_continued_by(thinking, id.as_deref())) {
             messages.extend(self.flush_text());
@@ -294,7 +294,10 @@ impl Acp {
         let mut messages = self.flush_text();
         messages.extend(self.tools.flush());
         if self.history > 0 {
-            let content = format!("{} updates of the session's history were told again", self.history);
+            let content = format!(
+                "the agent repeated {} updates of the session's history; they are not shown",
+                self.history
+            );
             messages.push(message::system("history", Some(content), Fields::new()));
             self.history = 0;
         }
@@ -310,15 +313,14 @@ fn stopped(reason: &str) -> ResultLine {
             ("error_max_turns", "the agent reached its limit of requests to the model".to_owned())
         }
         "max_tokens" => ("error_max_tokens", "the agent reached the model's limit of tokens".to_owned()),
-        "refusal" => ("error_refusal", "the agent refused to go on".to_owned()),
+        "refusal" => ("error_refusal", "the agent refused to continue".to_owned()),
         "cancelled" => (
             "error_cancelled",
-            "the agent ended the turn as cancelled, and nobody had asked for that".to_owned(),
+            "the agent ended the turn as cancelled, and cowhand did not ask for that".to_owned(),
         ),
-        other => (
-            "error_stop_reason",
-            format!("the agent stopped for a reason that nobody knows: {}", one_line(other)),
-        ),
+        other => {
+            ("error_stop_reason", format!("the agent stopped for an unknown reason: {}", one_line(other)))
+        }
     };
     let fields = json!({ "subtype": subtype, "is_error": true, "result": message });
     ResultLine::read(fields.as_object().unwrap_or(&Map::new()))

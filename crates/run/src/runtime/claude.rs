@@ -1,7 +1,7 @@
 //! Claude Code: `claude -p --output-format stream-json --verbose`.
 //!
 //! A line becomes one message for each of its content blocks. Keys without a field in the message stay under `line`,
-//! without nulls. New versions add keys and types of lines, so nothing is required.
+//! without nulls. New versions of Claude Code add keys and types of lines, so the reader requires none.
 
 mod blocks;
 mod launch;
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::json::{Fields, name, text, under_line};
+use super::json::{Fields, short_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
@@ -24,8 +24,9 @@ use crate::redact::Redactor;
 use blocks::{Rest, assistant_block};
 pub(super) use launch::DESCRIPTION;
 
-/// More than the number of concurrent subagents, and more than the number of models.
-const MAX_OPEN_TOOLS: usize = 64;
+/// Maximum number of remembered blocks, messages and models. It is larger than the number of concurrent subagents and
+/// the number of models.
+const MAX_REMEMBERED: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -33,12 +34,13 @@ pub struct Claude {
     #[serde(rename = "heard")]
     output: OutputRecord,
     session_id: Option<String>,
-    /// Messages whose usage was counted last: each of their lines repeats it. Subagents run concurrently.
+    /// Messages whose usage was counted last. Each line of a message repeats its usage, and lines of concurrent
+    /// subagents are interleaved.
     counted: VecDeque<String>,
     /// Usage of the messages so far, for an agent that ends without a result line. Output tokens are those at the start
     /// of a message, so this is a lower bound.
     spent: BTreeMap<String, ModelUsage>,
-    /// Cost of the session before this run; a result line states that of the whole session.
+    /// Usage of the session before this attempt. A result line states the usage of the whole session.
     before: JobUsage,
     /// End of the usage limit that was reached.
     resets_at: Option<i64>,
@@ -115,7 +117,7 @@ impl Claude {
         let kind = text(&fields, "type").unwrap_or_default();
         // A result may name a requested session that does not exist.
         if kind != "result" {
-            self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
+            self.session_id = short_text(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
         }
         match kind {
             "assistant" => self.assistant(fields),
@@ -144,12 +146,12 @@ impl Claude {
 
     /// Reads a part of a block. Blocks of several agents may be interleaved.
     fn partial(&mut self, mut fields: Fields) -> Vec<OutputMessage> {
-        let parent = name(&fields, "parent_tool_use_id").unwrap_or_default();
+        let parent = short_text(&fields, "parent_tool_use_id").unwrap_or_default();
         let event = fields.get("event").unwrap_or(&Value::Null);
         let block = format!("{parent}/{}", event["index"].as_u64().unwrap_or_default());
         let mut messages = Vec::new();
         if let Some((is_text, piece)) = blocks::piece(&mut fields) {
-            if self.blocks.len() >= MAX_OPEN_TOOLS && !self.blocks.contains_key(&block) {
+            if self.blocks.len() >= MAX_REMEMBERED && !self.blocks.contains_key(&block) {
                 self.blocks.pop_first();
             }
             let known = self.blocks.entry(block).or_default();
@@ -167,7 +169,7 @@ impl Claude {
     fn assistant(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let (blocks, mut rest) = Rest::split(fields);
         rest.first = self.count(&rest.line);
-        // Text of a subagent is not the agent's own.
+        // Text of a subagent is not text of the agent itself.
         let is_main_agent = !rest.line.contains_key("parent_tool_use_id");
         let messages: Vec<_> = blocks.into_iter().map(|block| assistant_block(block, &mut rest)).collect();
         if is_main_agent {
@@ -181,19 +183,19 @@ impl Claude {
     /// Adds the usage of a message, and returns whether the line is the first of its message.
     fn count(&mut self, line: &Fields) -> bool {
         let Some(message) = line.get("message").and_then(Value::as_object) else { return false };
-        let (Some(id), Some(usage)) = (name(message, "id"), message.get("usage")) else { return false };
+        let (Some(id), Some(usage)) = (short_text(message, "id"), message.get("usage")) else { return false };
         if self.counted.iter().any(|counted| counted == id) {
             return false;
         }
         self.counted.push_back(id.to_owned());
-        if self.counted.len() > MAX_OPEN_TOOLS {
+        if self.counted.len() > MAX_REMEMBERED {
             self.counted.pop_front();
         }
         let add = |total: &mut u64, key: &str| {
             *total = total.saturating_add(usage.get(key).and_then(Value::as_u64).unwrap_or(0));
         };
-        let known = |model: &&str| self.spent.len() < MAX_OPEN_TOOLS || self.spent.contains_key(*model);
-        let model = name(message, "model").filter(known).unwrap_or("unknown");
+        let known = |model: &&str| self.spent.len() < MAX_REMEMBERED || self.spent.contains_key(*model);
+        let model = short_text(message, "model").filter(known).unwrap_or("unknown");
         let spent = self.spent.entry(model.to_owned()).or_default();
         add(&mut spent.input_tokens, "input_tokens");
         add(&mut spent.output_tokens, "output_tokens");

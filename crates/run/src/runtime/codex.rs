@@ -1,7 +1,8 @@
 //! Codex: `codex exec --json`.
 //!
-//! Its lines report items that start and complete; a tool is one item and becomes two messages. The usage at the end of
-//! a turn is that of the whole thread, including forks, so the usage of earlier runs is subtracted.
+//! Its lines report items that start and complete. A tool call is one item and becomes two messages. The usage at the
+//! end of a turn is the usage of the whole thread, also of a forked one, so the usage before this attempt is
+//! subtracted.
 
 mod items;
 mod launch;
@@ -15,14 +16,14 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::json::{Fields, count, object, rest, short_text, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, OutputReader, system};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
-/// More than the number of concurrent tools.
+/// Maximum number of remembered tool calls. It is larger than the number of concurrent calls.
 const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,7 +34,7 @@ pub struct Codex {
     session_id: Option<String>,
     /// Configured model; Codex does not state which model answers.
     model: Option<String>,
-    /// Usage of the thread before this run.
+    /// Usage of the thread before this attempt.
     before: Tokens,
     /// Items of tools that have not completed.
     running: VecDeque<String>,
@@ -63,7 +64,8 @@ impl Tokens {
         }
     }
 
-    /// Returns the usage since `before`; a truncated thread may have less than before.
+    /// Returns the usage since `before`. Differences below zero count as 0, because a truncated thread may state less
+    /// than before.
     const fn since(self, before: Self) -> ModelUsage {
         let input = self.input.saturating_sub(before.input);
         let cached = self.cached.saturating_sub(before.cached);
@@ -110,7 +112,7 @@ impl OutputReader for Codex {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = self.output.outcome(status, ", and no turn was completed");
         let usage = self.usage();
-        // The message states only the minute.
+        // The record is more exact than the message, which states only the minute.
         let record = self.home.as_deref().zip(self.session_id.as_deref());
         let resets_at = record.and_then(|(home, thread)| rollout::resets_at(home, thread));
         Finish { outcome, usage, session_id: self.session_id, resets_at }
@@ -122,7 +124,8 @@ impl Codex {
         let kind = text(&fields, "type").unwrap_or_default().to_owned();
         match kind.as_str() {
             "thread.started" => {
-                self.session_id = name(&fields, "thread_id").map(str::to_owned).or(self.session_id.take());
+                self.session_id =
+                    short_text(&fields, "thread_id").map(str::to_owned).or(self.session_id.take());
                 vec![line_message("init", None, fields)]
             }
             "item.started" | "item.updated" | "item.completed" => self.item(&kind, fields),
@@ -130,7 +133,7 @@ impl Codex {
             "turn.failed" => vec![self.failed(fields)],
             "error" => {
                 let message = text(&fields, "message").unwrap_or_default().to_owned();
-                // Codex continues after these, so they are not errors of the job.
+                // Codex continues after these messages, so they are not errors of the job.
                 if message.starts_with("Reconnecting") {
                     take_text(&mut fields, "message");
                     return vec![line_message("api_retry", Some(message), fields)];

@@ -19,12 +19,12 @@ use crate::process::StopSignal;
 pub struct CommandReader {
     #[serde(rename = "heard")]
     output: OutputRecord,
-    /// Usage that its messages state.
+    /// Usage that the command's messages state.
     #[serde(default)]
     spent: BTreeMap<String, ModelUsage>,
 }
 
-/// The agent's config names the command; the prompt comes on its stdin.
+/// The agent's config names the command, which gets the prompt on stdin.
 pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
@@ -68,7 +68,8 @@ impl CommandReader {
 }
 
 impl CommandReader {
-    /// Adds the `usage` of a message, which counts since the previous one; `model` is needed if there is more than one.
+    /// Adds the `usage` of a message, which is the usage since the previous message. A command that uses several models
+    /// has to state `model`.
     fn count(&mut self, message: &Value) {
         let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) else { return };
         if !message.get("type").is_some_and(|kind| kind == "assistant" || kind == "system") {
@@ -88,7 +89,7 @@ impl CommandReader {
     }
 }
 
-/// Limit, since this is part of every checkpoint.
+/// Maximum number of models. Their usage is part of every checkpoint.
 const MAX_MODELS: usize = 64;
 
 impl OutputReader for CommandReader {
@@ -126,7 +127,7 @@ impl OutputReader for CommandReader {
     fn finish(self, status: &ExitStatus) -> Finish {
         let usage = self.usage();
         let outcome = match (&self.output.result, status) {
-            // A reported failure counts, whatever the exit code.
+            // A reported failure counts with any exit code.
             (Some(result), _) if result.failed() => result.outcome(),
             (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.output.summary() },
             _ => self.output.failed_or_timed_out(status),
@@ -135,7 +136,7 @@ impl OutputReader for CommandReader {
     }
 }
 
-/// Reads a result line in Claude's form. Tool results may also contain `is_error`, which says nothing about the job.
+/// Reads a result line in Claude's form. Tool results may also contain `is_error`, which is not the result of the job.
 fn result_line(json: &Value) -> Option<ResultLine> {
     let fields = json.as_object()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");
@@ -240,10 +241,10 @@ mod tests {
             ),
             (
                 &[],
-                &["cowhand: it cannot be confined"],
+                &["cowhand: the agent is not started"],
                 code(126),
                 ErrorKind::Exit,
-                "exit code 126; cowhand: it cannot be confined",
+                "exit code 126; cowhand: the agent is not started",
             ),
             (&[], &[], code(1), ErrorKind::Exit, "exit code 1"),
             (
@@ -251,7 +252,7 @@ mod tests {
                 &["trace"],
                 code(1),
                 ErrorKind::Exit,
-                "exit code 1; it said: no disk",
+                "exit code 1; it reported: no disk",
             ),
             (
                 &[],
@@ -273,7 +274,7 @@ mod tests {
                 &[],
                 code(0),
                 ErrorKind::Reported,
-                "the agent reported is_error and no reason",
+                "the agent reported is_error without a reason",
             ),
         ] {
             let expected = JobError { kind, message: message.to_owned() };
@@ -282,8 +283,8 @@ mod tests {
                 other => panic!("{stdout:?} {status:?}: {other:?}"),
             }
         }
-        // A timeout of the network, by message, by code, and by the last line on stderr, which is how most commands say
-        // why they gave up.
+        // A timeout of the network is recognised by the message, by the code, and by the last line on stderr, where
+        // most commands state why they failed.
         let timed_out = |stdout: &[&str], stderr: &[&str]| {
             let Outcome::Failed { reason, .. } = finish(stdout, stderr, &code(1)).outcome else { panic!() };
             reason == FailReason::Timeout

@@ -23,8 +23,8 @@ pub struct LaunchRequest<'a> {
     pub environment: &'a HashMap<String, String>,
 }
 
-/// Command line of a program. Secrets are only in `files` and `environment`, which nobody else can read; arguments are
-/// visible to everyone.
+/// Command line of a program. Secrets are only in `files` and `environment`, which other users cannot read. Arguments
+/// are visible to all users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandLine {
     pub argv: Vec<String>,
@@ -44,11 +44,11 @@ pub struct CommandLine {
 pub struct Capabilities {
     pub resume: bool,
     pub fork: bool,
-    /// Set if it reports costs; for others the price table is used.
+    /// Set if the program reports costs. For other runtimes the prices of the config are used.
     pub cost: bool,
     /// Set if the id of a new session can be chosen.
     pub session_id: bool,
-    /// Set if it asks for permission before it uses a tool.
+    /// Set if the program asks for permission before it uses a tool.
     pub asks: bool,
 }
 
@@ -61,15 +61,15 @@ pub struct Description {
     pub oldest: Option<[u32; 3]>,
     pub capabilities: Capabilities,
     pub plan: fn(&LaunchRequest<'_>) -> CommandLine,
-    /// Returns a reader for output of which only the runtime is known.
+    /// Function that returns a reader if only the runtime is known.
     pub reader: fn() -> Reader,
     /// Arguments before the id with which a person resumes a session in a terminal.
     pub interactive: &'static [&'static str],
     /// Messages of the program for a missing session.
     pub missing_session_messages: &'static [&'static str],
-    /// Files and folders of the program: sessions, settings, logins. A sandbox lets it use them.
+    /// Files and folders of the program: sessions, settings, logins. They are accessible in a sandbox.
     pub homes: &'static [RuntimePath],
-    /// Access to its provider through the credential proxy; none if the program does not support it.
+    /// Access to the provider through the credential proxy; none if the program does not support it.
     pub provider: Option<fn(&Agent) -> ProviderAccess>,
 }
 
@@ -79,7 +79,7 @@ pub struct ProviderAccess {
     /// Variable of the provider's address.
     pub address: &'static str,
     /// Default address.
-    pub home: &'static str,
+    pub default_address: &'static str,
     /// Variables of the key, in order of precedence: name, header, and prefix of the header value.
     pub keys: &'static [(&'static str, &'static str, &'static str)],
     /// Function that configures the program in addition to the variables.
@@ -99,25 +99,25 @@ pub struct ProxySettings<'a> {
 }
 
 /// Does nothing, for programs that need only variables.
-pub(super) const fn by_variables(_: &mut ProxySettings<'_>) {}
+pub(super) const fn no_configuration(_: &mut ProxySettings<'_>) {}
 
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]
 pub struct RuntimePath {
-    /// Variable that states its place.
+    /// Variable that contains the path.
     pub variable: &'static str,
-    /// Default place in the user's home.
+    /// Default path in the user's home directory.
     pub folder: &'static str,
-    /// Path below either of them.
+    /// Path below the value of the variable or the default.
     pub below: &'static str,
     pub is_folder: bool,
     /// Name and content of a file that the program needs to start in an empty folder.
-    pub first: Option<(&'static str, &'static str)>,
+    pub required_file: Option<(&'static str, &'static str)>,
 }
 
 impl RuntimePath {
     pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
-        Self { variable, folder, below: "", is_folder: true, first: None }
+        Self { variable, folder, below: "", is_folder: true, required_file: None }
     }
 
     pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {
@@ -143,9 +143,9 @@ pub const fn description(runtime: Runtime) -> &'static Description {
 /// Why a runtime cannot continue, copy or open a session. The message is for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionRefusal {
-    #[error("{id:?} is no session of `runtime: {runtime}`")]
+    #[error("{id:?} is not a session of `runtime: {runtime}`")]
     NotASession { id: String, runtime: &'static str },
-    #[error("`runtime: {0}` cannot go on with an earlier session")]
+    #[error("`runtime: {0}` cannot resume a session")]
     CannotResume(&'static str),
     #[error("`runtime: {0}` cannot fork a session; `retry` runs the job again in a fresh one")]
     CannotFork(&'static str),
@@ -153,7 +153,7 @@ pub enum SessionRefusal {
     CannotOpen(&'static str),
 }
 
-/// Returns why the session is not possible, if so.
+/// Returns why the runtime cannot use the session, or none if it can.
 pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<SessionRefusal> {
     let can = description(runtime).capabilities;
     let name = runtime.name();
@@ -169,7 +169,7 @@ pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<SessionRefus
     }
 }
 
-/// Returns true if stderr says that the session was not found.
+/// Returns true if stderr contains the program's message for a missing session.
 pub fn reports_missing_session(runtime: Runtime, session: &str, stderr: &str) -> bool {
     description(runtime)
         .missing_session_messages
@@ -201,7 +201,8 @@ impl LaunchRequest<'_> {
         self.folder.join(name)
     }
 
-    /// Returns the folder of the program: the value of the variable, else a folder in the home.
+    /// Returns the folder of the program: the value of the variable or, without a value, a folder in the user's home
+    /// directory.
     pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
         let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
         let configured = set(variable).map(PathBuf::from);
@@ -239,7 +240,7 @@ mod tests {
             (Runtime::Gemini, Ok("gemini --resume s-1")),
             (Runtime::Opencode, Ok("opencode --session s-1")),
             (Runtime::Acp, Err("the program of `runtime: acp` cannot be opened with a session")),
-            (Runtime::Command, Err("`runtime: command` cannot go on with an earlier session")),
+            (Runtime::Command, Err("`runtime: command` cannot resume a session")),
         ] {
             let words = interactive(runtime, "s-1").map(|words| words.join(" "));
             let words = words.map_err(|refusal| refusal.to_string());
@@ -248,7 +249,7 @@ mod tests {
         assert!(interactive(Runtime::Claude, "--help").is_err());
     }
 
-    /// Core, which checks configs, cannot look at the descriptions.
+    /// Core checks configs and has no access to the descriptions, so it repeats these facts.
     #[test]
     fn core_agrees_with_the_descriptions_of_the_runtimes() {
         use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
@@ -271,14 +272,10 @@ mod tests {
                 fork("s-1"),
                 Some("`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one"),
             ),
-            (
-                Runtime::Command,
-                resume("s-1"),
-                Some("`runtime: command` cannot go on with an earlier session"),
-            ),
-            (Runtime::Claude, resume("--help"), Some("\"--help\" is no session of `runtime: claude`")),
-            (Runtime::Codex, fork("../x"), Some("\"../x\" is no session of `runtime: codex`")),
-            (Runtime::Opencode, resume(""), Some("\"\" is no session of `runtime: opencode`")),
+            (Runtime::Command, resume("s-1"), Some("`runtime: command` cannot resume a session")),
+            (Runtime::Claude, resume("--help"), Some("\"--help\" is not a session of `runtime: claude`")),
+            (Runtime::Codex, fork("../x"), Some("\"../x\" is not a session of `runtime: codex`")),
+            (Runtime::Opencode, resume(""), Some("\"\" is not a session of `runtime: opencode`")),
             (Runtime::Opencode, fork("ses_e2210292effeVhffwcMM8CNRQI"), None),
             (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
             (Runtime::Gemini, SessionChoice::Fresh, None),

@@ -1,6 +1,6 @@
 //! The Gemini CLI: `gemini -o stream-json`.
 //!
-//! Its text arrives only in parts, so the whole text is assembled here and follows the parts.
+//! Its text arrives only in parts. The reader passes on the parts, then the whole text as one message.
 
 mod chat;
 mod launch;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::json::{Fields, count, object, rest, short_text, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::pieces::{Pieces, TextRedactor};
 use super::result_line::ResultLine;
@@ -23,7 +23,7 @@ use crate::redact::Redactor;
 pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
-/// Maximum size of assembled text, since it is part of every checkpoint; a longer text is split.
+/// Maximum size of assembled text, which is part of every checkpoint. A longer text is split.
 const MAX_TEXT_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl OutputReader for Gemini {
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {
-        // The last text, if the agent was ended while it wrote.
+        // The last text is incomplete if the agent was ended while it wrote.
         let messages = self.whole(None);
         for message in &messages {
             self.output.message(message);
@@ -116,7 +116,7 @@ impl Gemini {
         Self { chat: ChatRecord::starting_now(environment), ..Self::default() }
     }
 
-    /// Returns the text that was held back, and all text since the last time as one message.
+    /// Returns the text that was held back, then the whole text since the last call as one message.
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
         let rest = self.pieces.rest(&self.redactor);
         self.text_so_far += &rest;
@@ -131,7 +131,8 @@ impl Gemini {
     fn object(&mut self, kind: &str, mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
         match kind {
             "init" => {
-                self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
+                self.session_id =
+                    short_text(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
                 line_message("init", None, fields, timestamp)
             }
             "message" => self.message(fields, timestamp),
@@ -245,7 +246,7 @@ fn line_message(
 fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
     let used = models.take(100).map(|(model, counts)| {
-        // Thinking is only in the total, and is paid as output.
+        // Tokens of thinking are only in the total; their price is that of output.
         let generated = count(counts, "total_tokens").saturating_sub(count(counts, "input_tokens"));
         let used = ModelUsage {
             input_tokens: count(counts, "input"),
@@ -260,8 +261,8 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     used.filter(|(_, used)| !used.is_unused()).collect()
 }
 
-/// Returns the HTTP status of an exit code: Gemini exits with the status of a failed request, of which one byte is
-/// left. Its own codes are below 60.
+/// Returns the HTTP status of an exit code. Gemini exits with the status of a failed request, of which the exit code
+/// has only the lowest byte. Its other exit codes are below 60.
 const fn status_of_exit(code: i32) -> Option<u64> {
     match code {
         173 => Some(429),
@@ -313,7 +314,7 @@ mod tests {
                 {"type": "tool_use", "tool_name": "sh", "tool_use_id": "t", "input": {"command": "ls"}},
             ])
         );
-        // Ended while it speaks: what it said is not lost.
+        // Text of an agent that was ended while it wrote is not lost.
         reader.read(&piece("Go"));
         reader.read(&piece("od"));
         let Reader::Gemini(gemini) = reader else { panic!() };

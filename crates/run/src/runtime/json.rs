@@ -1,4 +1,4 @@
-//! Reading lines of JSON, and keeping the keys that a message has no field for.
+//! Reading lines of JSON, and keeping the keys for which a message has no field.
 
 use std::mem::take;
 
@@ -18,8 +18,8 @@ pub(super) fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     fields.get(key).and_then(Value::as_str)
 }
 
-/// Returns a short text that can be part of every checkpoint.
-pub(super) fn name<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
+/// Returns a text of at most 200 bytes, which is small enough for a checkpoint.
+pub(super) fn short_text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     text(fields, key).filter(|name| name.len() <= 200)
 }
 
@@ -27,7 +27,8 @@ pub(super) fn count(fields: &Value, key: &str) -> u64 {
     fields.get(key).and_then(number).unwrap_or(0)
 }
 
-/// Reads a count. One beyond 64 bits, which JSON allows, is the largest count; the usage of an attempt has its own limit.
+/// Reads a count. A number beyond 64 bits, which JSON allows, becomes the largest count; the usage of an attempt has
+/// its own limit.
 pub(super) fn number(value: &Value) -> Option<u64> {
     #[expect(clippy::cast_precision_loss, reason = "only the order of magnitude decides")]
     let is_huge = || value.as_f64().is_some_and(|number| number >= u64::MAX as f64);

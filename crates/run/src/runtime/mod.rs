@@ -1,4 +1,5 @@
-//! Runtimes: how an agent is started and how its output is read. Each has one file and one variant of [`Reader`].
+//! Runtimes: how an agent is started and how its output is read. Each runtime has one file or folder and one variant of
+//! [`Reader`].
 
 mod acp;
 pub mod claude;
@@ -52,7 +53,8 @@ trait OutputReader {
         Vec::new()
     }
 
-    /// Sets the redactor of a reader that joins several lines. A secret that is split over lines is in none of them.
+    /// Sets the redactor of a reader that joins several lines. The tailer redacts single lines, so it does not find a
+    /// secret that is split over lines.
     fn set_redactor(&mut self, _redactor: &Redactor) {}
 
     /// Returns the usage so far. Returns `None` if the agent has not reported it yet, or reports it only at the end.
@@ -65,8 +67,8 @@ trait OutputReader {
     where
         Self: Sized;
 
-    /// Returns the maximum length of a line that is read whole. A cut line is not valid JSON, so if a line is the only
-    /// source for a tool call or the outcome, the limit is larger than the length that is stored.
+    /// Returns the maximum length of a line that is read whole. A cut line is not valid JSON. A line may be the only
+    /// source of a tool call or the outcome, so this limit is larger than the length that is stored.
     fn line_cap(&self) -> usize {
         4 << 20
     }
@@ -74,9 +76,10 @@ trait OutputReader {
 
 macro_rules! readers {
     ($($runtime:ident => $reader:ty,)+) => {
-        /// Turns the output lines of an agent into messages, and keeps the state that its outcome depends on.
+        /// The reader of an attempt: turns output lines into messages, and keeps the state from which the outcome is
+        /// computed.
         ///
-        /// A checkpoint can store it at any time, so its state has to be small.
+        /// Every checkpoint stores this state, so it has to be small.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "runtime", rename_all = "snake_case")]
         pub enum Reader {
@@ -211,7 +214,8 @@ pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
 mod tests {
     use super::*;
 
-    /// An upgraded daemon reads the checkpoints of its predecessor, so keys that differ from the fields have to stay.
+    /// An upgraded daemon reads the checkpoints of an older version, so keys that differ from the field names must not
+    /// change.
     #[test]
     fn checkpoints_keep_the_names_of_their_fields() {
         let piece = r#"{"type":"stream_event","event":{"index":0,"delta":{"text":"a"}}}"#;

@@ -1,7 +1,7 @@
 //! OpenCode: `opencode run --format json`.
 //!
-//! It has neither a first nor a last line: the session id is on every line, and the tokens and cost of a step are at
-//! its end. Only the exit status and lines of type `error` tell whether it succeeded.
+//! It writes no special first or last line. Every line has the session id, and the last line of a step has its tokens
+//! and cost. Only the exit status and lines of type `error` show whether it succeeded.
 
 mod launch;
 
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::json::{Fields, count, name, object, rest, take_object, take_text, text, under_line};
+use super::json::{Fields, count, object, rest, short_text, take_object, take_text, text, under_line};
 use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, OutputReader, system};
@@ -42,7 +42,7 @@ impl OutputReader for Opencode {
             self.output.stdout(line);
             return vec![system(None, line)];
         };
-        self.session_id = name(&fields, "sessionID").map(str::to_owned).or(self.session_id.take());
+        self.session_id = short_text(&fields, "sessionID").map(str::to_owned).or(self.session_id.take());
         let timestamp = fields.get("timestamp").and_then(Value::as_i64);
         let timestamp = timestamp.and_then(|time| Timestamp::from_millisecond(time).ok());
         if timestamp.is_some() {
@@ -70,7 +70,7 @@ impl OutputReader for Opencode {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match (&self.output.result, status) {
             (Some(_), _) => self.output.outcome(status, ""),
-            // A run without a step has done nothing, whatever its exit code.
+            // An attempt without a step has done nothing and counts as failed with any exit code.
             (None, ExitStatus::Code { code: 0 }) if self.steps > 0 => {
                 Outcome::Completed { summary: self.output.summary() }
             }

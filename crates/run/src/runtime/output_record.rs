@@ -64,7 +64,8 @@ impl OutputRecord {
         remember(last, line);
     }
 
-    /// Adds a result. Turns are counted anew for each result of a process; tokens and cost continue.
+    /// Adds a result. Each result of a process states its own number of turns, so turns are added; tokens and cost are
+    /// totals.
     pub(super) fn result(&mut self, mut result: ResultLine) {
         let before = self.result.as_ref().and_then(|result| result.usage.num_turns);
         if let Some(before) = before {
@@ -109,7 +110,7 @@ impl OutputRecord {
             ),
             ExitStatus::Lost => (
                 ErrorKind::Lost,
-                format!("lost: its process and its keeper are gone, and nobody saw how{note}"),
+                format!("lost: the agent and its keeper ended, and the exit status is unknown{note}"),
             ),
         };
         let message = match self.last_line() {
@@ -121,8 +122,8 @@ impl OutputRecord {
         Outcome::Failed { reason, error: JobError { kind, message }, summary: self.last_text.clone() }
     }
 
-    /// Returns a failure as [`Self::failed`] does, for a program of which only the output is known: `ETIMEDOUT` in the
-    /// last line of stderr means that a connection timed out.
+    /// Returns a failure as [`Self::failed`] does, for a program without structured errors: `ETIMEDOUT` in the last
+    /// line of stderr means that a connection timed out.
     pub(super) fn failed_or_timed_out(&self, status: &ExitStatus) -> Outcome {
         let timed_out = self.stderr.as_deref().is_some_and(|line| line.contains("ETIMEDOUT"));
         match self.failed(status, "") {
@@ -134,16 +135,16 @@ impl OutputRecord {
     }
 
     fn last_line(&self) -> Option<String> {
-        let error = self.error.as_ref().map(|error| format!("it said: {error}"));
+        let error = self.error.as_ref().map(|error| format!("it reported: {error}"));
         let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {}", one_line(line)));
         let stdout = || self.stdout.as_ref().map(|line| format!("last line on stdout: {}", one_line(line)));
-        // If the agent said nothing, it may not have started, and the note says why.
+        // An agent without output may not have started; then the note of cowhand states why.
         let note = || self.note.as_deref().map(one_line);
         error.or_else(stderr).or_else(stdout).or_else(note)
     }
 }
 
-/// Remembers a line. It runs for every line, so it is cheap; formatting happens at the end.
+/// Remembers a line. This runs for every line, so the line is formatted only at the end.
 fn remember(last: &mut Option<String>, line: &str) {
     if line.trim().is_empty() {
         return;
@@ -153,7 +154,7 @@ fn remember(last: &mut Option<String>, line: &str) {
     if line.len() <= MAX_OUTPUT_LINE_BYTES * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
 }
 
-/// Returns true if a text says that a network request timed out.
+/// Returns true if a text mentions that a network request timed out.
 pub(super) fn mentions_timeout(text: &str) -> bool {
     let text = text.to_lowercase();
     ["etimedout", "request timed out", "connection timed out"].iter().any(|words| text.contains(words))
@@ -161,7 +162,7 @@ pub(super) fn mentions_timeout(text: &str) -> bool {
 
 /// Formats a text as one short line for a table or a log.
 pub(super) fn one_line(text: &str) -> String {
-    // White space may take as much room as the words.
+    // Whitespace is removed, so twice the maximum is read.
     let room = text.floor_char_boundary(MAX_OUTPUT_LINE_BYTES * 2);
     let words: Vec<_> = text[..room].split_whitespace().collect();
     cut(&words.join(" "), text.len() - room, MAX_OUTPUT_LINE_BYTES)
@@ -176,7 +177,7 @@ fn signal_name(signal: i32) -> String {
         6 => "SIGABRT",
         7 => "SIGBUS",
         8 => "SIGFPE",
-        // An unrequested SIGKILL usually comes from the kernel.
+        // A SIGKILL that cowhand did not send usually comes from the kernel.
         9 => "SIGKILL (out of memory?)",
         11 => "SIGSEGV",
         13 => "SIGPIPE",

@@ -1,5 +1,5 @@
-//! Text that arrives in pieces. A secret that is split is in none of them, so the end of the text is held back as long
-//! as it may be the beginning of a secret.
+//! Text that arrives in pieces. A secret may be split over several pieces. So the end of the text is held back while it
+//! may be the beginning of a secret.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ impl Pieces {
     /// Adds a piece and returns the text that can be written now.
     pub(super) fn add(&mut self, piece: &str, redactor: &TextRedactor) -> String {
         self.held += piece;
-        let rest = self.held.split_off(redactor.0.settled(&self.held));
+        let rest = self.held.split_off(redactor.0.redactable_len(&self.held));
         let settled = std::mem::replace(&mut self.held, rest);
         redactor.0.redact(&settled).into_owned()
     }
@@ -58,10 +58,10 @@ mod tests {
             (&["canary"], &["a can", " of beer"], &["a ", "can of beer", ""]),
             (&["canary"], &["a can"], &["a ", "can"]),
             (&["canary"], &["cancan", "ary"], &["can", "***", ""]),
-            // One that may become a longer one waits, too.
+            // A secret that may be the beginning of a longer secret is held back too.
             (&["canary", "canary-bird"], &["canary", "-bird"], &["", "***", ""]),
             (&["canary", "canary-bird"], &["canary", "-b", "ox"], &["", "", "***-box", ""]),
-            // And one whose end may begin another.
+            // So is a secret whose end may be the beginning of another.
             (&["canary", "ry-bread"], &["canary", "-x"], &["", "***-x", ""]),
             (&["zwölf-ä"], &["é zwö", "lf-ä"], &["é ", "***", ""]),
         ] {
@@ -69,7 +69,7 @@ mod tests {
         }
     }
 
-    /// However it is cut, nothing is lost and nothing is shown.
+    /// At every cut, no text is lost and no secret is shown.
     #[test]
     fn secrets_are_masked_wherever_the_text_is_split() {
         let text = "x=sk-aa-aab-sk-aa-aac; sk-aa";

@@ -1,6 +1,7 @@
 //! The session record of a CLI, which states its usage so far.
 //!
-//! The agent may write there, so no link is followed, only regular files are read, and only a part of a large one.
+//! The agent may write in that folder. So no link is followed, only regular files are read, and of a large file only a
+//! part.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -36,7 +37,7 @@ fn first(folder: &Root, ending: &str, below: usize) -> Option<File> {
 }
 
 /// Returns all files with this ending and their paths.
-pub(super) fn all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
+pub(super) fn find_all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
     let mut found = Vec::new();
     if let Ok(root) = Root::open(folder) {
         gather(&root, folder, ending, below, &mut found);
@@ -65,8 +66,12 @@ fn is_named(name: &OsStr, ending: &str) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(ending))
 }
 
-/// Returns the value of the last readable line that contains `words`.
-pub(super) fn last<T>(mut record: File, pattern: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
+/// Returns the value of the last line that contains `pattern` and that `read` accepts.
+pub(super) fn last_value<T>(
+    mut record: File,
+    pattern: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Option<T> {
     let length = record.metadata().ok()?.len();
     record.seek(SeekFrom::Start(length.saturating_sub(MAX_RECORD_BYTES))).ok()?;
     let mut lines = BufReader::new(record).take(MAX_RECORD_BYTES);
@@ -91,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// The agent may write where its CLI keeps records.
+    /// The agent may write in the folder of the records.
     #[test]
     fn links_and_pipes_are_not_read() {
         let home = tempfile::tempdir().unwrap();
@@ -104,12 +109,12 @@ mod tests {
         let pipe = at("sessions/2026/c-1.jsonl");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         assert!(find(&at("sessions"), "-1.jsonl", 3).is_none());
-        assert!(all(&at("sessions"), "-1.jsonl", 3).is_empty());
+        assert!(find_all(&at("sessions"), "-1.jsonl", 3).is_empty());
         fs::write(at("sessions/2026/a-1.jsonl"), "{\"n\":2}\n{\"n\":3}").unwrap();
-        let read = |file| last(file, "\"n\"", |line| line["n"].as_u64());
+        let read = |file| last_value(file, "\"n\"", |line| line["n"].as_u64());
         assert_eq!(find(&at("sessions"), "-1.jsonl", 3).and_then(read), Some(3));
-        assert_eq!(all(&at("sessions"), "-1.jsonl", 3).len(), 1);
-        // The folder itself may be a link of the user's.
+        assert_eq!(find_all(&at("sessions"), "-1.jsonl", 3).len(), 1);
+        // The folder itself may be a link that the user made.
         symlink("sessions", at("known-as")).unwrap();
         assert_eq!(find(&at("known-as"), "-1.jsonl", 3).and_then(read), Some(3));
     }
@@ -118,13 +123,13 @@ mod tests {
     fn a_large_record_is_read_from_its_end() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a-1.jsonl");
-        // With a hole of a terabyte in it.
+        // The file has a hole of a terabyte.
         fs::write(&path, "{\"n\":1}\n").unwrap();
         let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.set_len(1 << 40).unwrap();
         std::io::Write::write_all(&mut &file, b"\n{\"n\":2}\n").unwrap();
-        let found =
-            find(home.path(), "-1.jsonl", 0).and_then(|file| last(file, "\"n\"", |line| line["n"].as_u64()));
+        let found = find(home.path(), "-1.jsonl", 0)
+            .and_then(|file| last_value(file, "\"n\"", |line| line["n"].as_u64()));
         assert_eq!(found, Some(2));
     }
 }

@@ -1,4 +1,5 @@
-//! The line in which an agent states the result of its work. Most runtimes write one; a command may.
+//! The line in which an agent states the result of its work. Most runtimes write a result line; a command may write
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +43,8 @@ impl ResultLine {
         }
     }
 
-    /// Creates a result for a runtime with another format. `error` is the error, with the status of the model's
-    /// server if that failed.
+    /// Creates a result for a runtime with another format. `error` is the message and, if the model's server failed,
+    /// its status.
     pub(super) fn new(error: Option<(String, Option<u64>)>, usage: JobUsage) -> Self {
         let is_error = error.is_some();
         let (text, api_error_status) = error.map_or((None, None), |(text, status)| (Some(text), status));
@@ -51,7 +52,7 @@ impl ResultLine {
         Self { subtype: None, is_error, api_error_status, text, usage }
     }
 
-    /// Sets the status of the model's server, for a runtime that states it elsewhere.
+    /// Sets the status of the model's server, for a runtime that does not state it in the result.
     pub(super) fn set_status(&mut self, status: Option<u64>) {
         self.api_error_status = self.api_error_status.or(status);
     }
@@ -69,7 +70,7 @@ impl ResultLine {
         match (&self.text, self.api_error_status) {
             (Some(text), _) if !text.trim().is_empty() => one_line(text),
             (_, Some(status)) => format!("the model's server answered {status}"),
-            _ => format!("the agent reported {} and no reason", self.code()),
+            _ => format!("the agent reported {} without a reason", self.code()),
         }
     }
 
@@ -103,7 +104,8 @@ impl ResultLine {
         matches!(self.api_error_status, Some(408 | 504)) || self.text.as_deref().is_some_and(mentions_timeout)
     }
 
-    /// Returns true if the error is a rate limit. The limit of a subscription has no status, only a text.
+    /// Returns true if the error is a rate limit. When the limit of a subscription is reached, there is no status, only
+    /// a text.
     fn rate_limited(&self) -> bool {
         const RATE_LIMIT_WORDS: [&str; 9] = [
             "overloaded",
@@ -124,7 +126,7 @@ impl ResultLine {
 
 pub(super) fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
-    // Limit, since this is part of every checkpoint.
+    // The number of models is limited, because their usage is part of every checkpoint.
     models
         .take(100)
         .map(|(model, counts)| {

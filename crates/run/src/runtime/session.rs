@@ -1,11 +1,11 @@
 //! The session of an attempt.
 
-/// Which session an attempt uses. A runtime that does not support it refuses before anything is started.
+/// The session that an attempt uses. A choice that the runtime does not support is refused before anything is started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SessionChoice {
     #[default]
     Fresh,
-    /// With a chosen id, where the runtime supports it.
+    /// A new session with a chosen id, if the runtime supports that.
     FreshAs(String),
     Resume(String),
     /// A new session that begins with a copy of another.

@@ -8,7 +8,7 @@ use cowhand_core::sandbox::SandboxKind;
 use super::SandboxError;
 use super::landlock;
 
-/// Returns why this kind is not available here, if so.
+/// Returns why this kind of sandbox is not available on this machine, or none if it is.
 pub fn refusal(kind: SandboxKind) -> Option<SandboxError> {
     match kind {
         // The engine and its image can change at any time, so they are checked before each job.
@@ -22,14 +22,15 @@ pub fn refusal(kind: SandboxKind) -> Option<SandboxError> {
 pub fn landlock() -> Result<String, SandboxError> {
     let version = landlock::version();
     match landlock::refusal() {
-        None => Ok(version.unwrap_or_else(|| "it works".to_owned())),
+        None => Ok(version.unwrap_or_else(|| "available".to_owned())),
         Some(refusal) => Err(refusal),
     }
 }
 
 /// Returns the version of bubblewrap, after it has created the needed namespaces.
 pub fn bubblewrap() -> Result<String, SandboxError> {
-    // The support does not disappear while the machine runs, and the check takes some milliseconds.
+    // A successful check is kept, because the support does not disappear while the machine runs and a check takes some
+    // milliseconds.
     static BWRAP_VERSION: OnceLock<String> = OnceLock::new();
     if let Some(version) = BWRAP_VERSION.get() {
         return Ok(version.clone());

@@ -1,4 +1,4 @@
-//! What an agent may reach: resolved from the config and the files of this machine.
+//! The paths and hosts that an agent may reach, resolved from the config and the files of this machine.
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
@@ -13,7 +13,7 @@ use super::docker;
 use super::git::Worktree;
 use super::{ability, kept};
 use crate::runtime::description::Description;
-use crate::start::{Contained, SandboxPlan, VolumeMount};
+use crate::start::{ContainerSettings, SandboxPlan, VolumeMount};
 
 /// Programs, libraries and settings of the machine.
 const SYSTEM_PATHS: [&str; 17] = [
@@ -49,7 +49,7 @@ const SYSTEM_SECRETS: [&str; 8] = [
     "/etc/sudoers",
     "/etc/sudoers.d",
 ];
-/// Credentials for other machines and accounts in a home.
+/// Credentials for other machines and accounts in a home directory.
 const HOME_SECRETS: [&str; 16] = [
     ".ssh",
     ".aws",
@@ -77,7 +77,7 @@ pub struct SandboxInput<'a> {
     pub base: &'a Path,
     /// Working directory.
     pub directory: &'a Path,
-    /// Set if that is a workspace of the job.
+    /// Set if the working directory is a workspace of the job.
     pub isolated: bool,
     pub runtime: &'a Description,
     pub environment: &'a HashMap<String, String>,
@@ -91,12 +91,12 @@ pub struct SandboxInput<'a> {
     pub state: &'a Path,
     pub files: &'a [PathBuf],
     pub program: &'a Path,
-    /// Folder that replaces the home of the program in a job with text of strangers, because other jobs share that
-    /// home.
+    /// Folder that replaces the program's own folders in a job with text of strangers, because other jobs share those
+    /// folders.
     pub private_home: Option<&'a Path>,
 }
 
-/// Returns the sandbox plan, or none without a sandbox. The error says why the agent is not started.
+/// Returns the sandbox plan, or none without a sandbox. The error states why the agent is not started.
 pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, SandboxError> {
     let requested = input.requested;
     if requested.kind == SandboxKind::None && requested.caps.is_none() {
@@ -106,13 +106,13 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
     if let Some(why) = ability::refusal(requested.kind) {
         return Err(refused(why));
     }
-    // A config is checked when it is read; a roster built by a program is not.
+    // A config is checked when it is read, but a roster that a program builds is not.
     if let Some(why) = requested.contradiction() {
         return Err(refused(SandboxError::Contradiction(why)));
     }
     let caps = requested.caps;
     if requested.kind == SandboxKind::Docker {
-        return contained(input).map(Some).map_err(&refused);
+        return container_plan(input).map(Some).map_err(&refused);
     }
     let name = input.argv.first().map(String::as_str).unwrap_or_default();
     let program = find_program(input, name)?;
@@ -125,8 +125,8 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
         }));
     }
     let hidden = hidden(input);
-    let write = written(input, &hidden).map_err(&refused)?;
-    let frozen = frozen(input, &write).map_err(&refused)?;
+    let write = writable_paths(input, &hidden).map_err(&refused)?;
+    let read_only = read_only_paths(input, &write).map_err(&refused)?;
     let mut read = readable(input, &program, &hidden).map_err(&refused)?;
     if let Some(agent) = input.agent {
         read.push(package(&find_program(input, agent)?));
@@ -138,7 +138,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
         read,
         write,
         hidden,
-        frozen,
+        read_only,
         network: requested.network.clone(),
         gateway: requested.credentials == Credentials::Outside,
         caps,
@@ -153,13 +153,13 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
 }
 
 /// Returns the plan of a container: the system and all programs are those of the image.
-fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
+fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
     let requested = input.requested;
     if input.agent.is_some() {
         return Err(SandboxError::AcpInContainer);
     }
     let hidden = hidden(input);
-    let mut write = written(input, &hidden)?;
+    let mut write = writable_paths(input, &hidden)?;
     let mut read = own_files(input, &hidden)?;
     if requested.container.read_only {
         let directory = input.directory.canonicalize().unwrap_or_default();
@@ -169,15 +169,15 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
         read.extend::<Vec<PathBuf>>(inside);
     }
     let volumes = requested.container.volumes.iter().map(|volume| {
-        let from = declared(input, &volume.from, &hidden)?;
+        let from = resolve_allowed(input, &volume.from, &hidden)?;
         match hidden.iter().find(|hidden| hidden.starts_with(&from)) {
             Some(hidden) => {
-                Err(SandboxError::HoldsHidden { volume: volume.from.clone(), hidden: hidden.clone() })
+                Err(SandboxError::ContainsHidden { volume: volume.from.clone(), hidden: hidden.clone() })
             }
-            None => Ok(VolumeMount { from, to: PathBuf::from(&volume.to), written: volume.writable }),
+            None => Ok(VolumeMount { from, to: PathBuf::from(&volume.to), writable: volume.writable }),
         }
     });
-    let container = Contained {
+    let container = ContainerSettings {
         image: requested.container.image.clone().unwrap_or_default(),
         socket: docker::socket(&requested.container)?,
         user: requested.container.user.clone(),
@@ -189,14 +189,14 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
         excluded_variables: Vec::new(),
         state: input.state.canonicalize().unwrap_or_else(|_| input.state.to_owned()),
     };
-    let frozen = frozen(input, &write)?;
+    let read_only = read_only_paths(input, &write)?;
     Ok(SandboxPlan {
         kind: requested.kind,
         home: home(input),
         read,
         write,
         hidden,
-        frozen,
+        read_only,
         network: requested.network.clone(),
         caps: requested.caps,
         home_replacements: home_replacements(input)?,
@@ -205,40 +205,43 @@ fn contained(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
     })
 }
 
-/// Returns the config files, and the names of missing files that would be read. Landlock cannot protect a name, so an
-/// agent is not started where that would be needed.
-fn frozen(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
+/// Returns the paths that the agent must not change: config files, and names of missing files that cowhand would read.
+/// Landlock cannot protect a name in a writable folder, so such an agent is not started.
+fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
     for file in input.files {
         if input.requested.kind != SandboxKind::Landlock {
-            kept::take(file, write)?;
+            kept::reserve_name(file, write)?;
         }
     }
     let worktree = input.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
-    // Landlock cannot protect it; changes are detected after the attempt.
+    // Landlock cannot protect the shared repository. Changes there are detected after the attempt.
     let shared = worktree.filter(|_| input.requested.kind != SandboxKind::Landlock);
     let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
     Ok(sorted_unique(input.files.iter().filter_map(|file| kept::real(file)).chain(shared)))
 }
 
-/// Refuses links in writable folders: cowhand or the next agent would follow them.
+/// Refuses links in writable folders, because the agent could redirect them, and cowhand or the next agent would follow
+/// them.
 fn refuse_links(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), SandboxError> {
     let RequestedSandbox { write: own, read, container, .. } = input.requested;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
     for path in own.iter().chain(read).chain(volumes) {
-        kept::no_link(&resolve(input, path)?, write)?;
+        kept::refuse_link(&resolve(input, path)?, write)?;
     }
     let files = input.files.iter().map(PathBuf::as_path);
-    files.chain([input.state, input.directory]).try_for_each(|file| kept::no_link(file, write))
+    files.chain([input.state, input.directory]).try_for_each(|file| kept::refuse_link(file, write))
 }
 
 /// Refuses a plan that hides a part of a granted folder, which Landlock cannot do.
 fn refuse_hidden_parts(sandbox: &SandboxPlan) -> Result<(), SandboxError> {
-    let kept = sandbox.hidden.iter().chain(&sandbox.frozen);
+    let kept = sandbox.hidden.iter().chain(&sandbox.read_only);
     let held = kept.flat_map(|kept| sandbox.write.iter().map(move |write| (write, kept)));
     match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {
         None => Ok(()),
-        Some((write, kept)) => Err(SandboxError::KeptInWritable { kept: kept.clone(), write: write.clone() }),
+        Some((write, kept)) => {
+            Err(SandboxError::ProtectedInWritable { kept: kept.clone(), write: write.clone() })
+        }
     }
 }
 
@@ -248,7 +251,7 @@ fn hidden(input: &SandboxInput<'_>) -> Vec<PathBuf> {
     let secrets = SYSTEM_SECRETS.iter().map(PathBuf::from);
     let dotenv = input.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
     let sockets = docker::sockets(&input.requested.container);
-    present(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([input.state.to_owned()]))
+    existing_paths(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([input.state.to_owned()]))
 }
 
 fn home(input: &SandboxInput<'_>) -> Option<PathBuf> {
@@ -257,7 +260,7 @@ fn home(input: &SandboxInput<'_>) -> Option<PathBuf> {
 }
 
 /// Returns the existing paths, resolved.
-fn present(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+fn existing_paths(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     sorted_unique(paths.filter_map(|path| path.canonicalize().ok()))
 }
 
@@ -268,29 +271,29 @@ fn sorted_unique(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-fn written(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
+fn writable_paths(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     let real = |path: &Path| {
         let named = |error| SandboxError::NotUsable { path: path.display().to_string(), error };
         path.canonicalize().map_err(named)
     };
     let directory = real(input.directory)?;
     if input.isolated && directory != input.directory {
-        return Err(SandboxError::LedElsewhere(input.directory.to_owned()));
+        return Err(SandboxError::ReplacedByLink(input.directory.to_owned()));
     }
     let worktree = Worktree::of(&directory);
     let top = worktree.as_ref().filter(|_| input.isolated).map(|worktree| worktree.top.clone());
     let mut write = vec![top.unwrap_or(directory)];
     for requested in &input.requested.write {
-        write.push(declared(input, requested, hidden)?);
+        write.push(resolve_allowed(input, requested, hidden)?);
     }
-    // A repository inside a writable folder could be redirected at any time.
+    // A repository inside a writable folder is writable anyway, and the agent could redirect it at any time.
     let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
     let parts: Vec<PathBuf> = worktree.iter().filter(apart).flat_map(Worktree::written).collect();
     write.extend(parts);
     let home = home(input);
     for write in &write {
         if home.as_ref().is_some_and(|home| home.starts_with(write)) {
-            return Err(SandboxError::HoldsHome(write.clone()));
+            return Err(SandboxError::ContainsHome(write.clone()));
         }
     }
     let homes = input.runtime.homes.iter().filter(|_| input.private_home.is_none());
@@ -306,7 +309,7 @@ fn written(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>,
         create_folder(&own)?;
         write.push(real(&own)?);
     }
-    Ok(present(write.into_iter()))
+    Ok(existing_paths(write.into_iter()))
 }
 
 /// Returns the replacement of each folder of the program.
@@ -320,7 +323,7 @@ fn home_replacements(input: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>
     both.map(|(place, theirs)| {
         let ours = private_home.join(place.folder).join(place.below);
         create_folder(&ours)?;
-        if let Some((name, text)) = place.first {
+        if let Some((name, text)) = place.required_file {
             create_file_once(&ours.join(name), text)?;
         }
         Ok((ours, theirs))
@@ -328,7 +331,7 @@ fn home_replacements(input: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>
     .collect()
 }
 
-/// Writes a file unless it exists; a dangling link that a stranger made counts as existing.
+/// Writes a file unless it exists. A dangling link, which an agent may have made, counts as existing.
 fn create_file_once(file: &Path, text: &str) -> Result<(), SandboxError> {
     match std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes())) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -338,7 +341,7 @@ fn create_file_once(file: &Path, text: &str) -> Result<(), SandboxError> {
     }
 }
 
-/// Returns the folder of the agent's temporary files, where it cannot have its own `/tmp`.
+/// Returns the folder of the agent's temporary files, for sandboxes without their own `/tmp`.
 pub fn temporary(private: &Path) -> PathBuf {
     private.join("tmp")
 }
@@ -356,7 +359,11 @@ fn resolve(input: &SandboxInput<'_>, path: &str) -> Result<PathBuf, SandboxError
     }
 }
 
-fn declared(input: &SandboxInput<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, SandboxError> {
+fn resolve_allowed(
+    input: &SandboxInput<'_>,
+    path: &str,
+    hidden: &[PathBuf],
+) -> Result<PathBuf, SandboxError> {
     let resolved = resolve(input, path)?;
     let real =
         resolved.canonicalize().map_err(|error| SandboxError::NotUsable { path: path.to_owned(), error })?;
@@ -377,7 +384,7 @@ fn readable(
     let path = input.environment.get("PATH").map(String::as_str).unwrap_or_default();
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let home = home(input);
-    // A folder that contains the home or a credential is not a folder of programs.
+    // A folder on PATH that contains the home directory, or that is hidden, is not readable.
     let of_programs = |folder: &PathBuf| {
         let place = folder.canonicalize().unwrap_or_default();
         !home.as_ref().is_some_and(|home| home.starts_with(&place))
@@ -394,7 +401,7 @@ fn readable(
     Ok(read)
 }
 
-/// Returns the files of the job, as opposed to those of the system.
+/// Returns the readable files of the job, without those of the system.
 fn own_files(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     let mut read = Vec::new();
     if input.has_private {
@@ -404,12 +411,12 @@ fn own_files(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf
     let directory = input.directory.canonicalize().unwrap_or_default();
     read.extend(Worktree::of(&directory).map(|worktree| worktree.common));
     for requested in &input.requested.read {
-        read.push(declared(input, requested, hidden)?);
+        read.push(resolve_allowed(input, requested, hidden)?);
     }
     Ok(read)
 }
 
-/// Returns the package of an npm program, which consists of many files.
+/// Returns the `node_modules` folder of an npm program, which consists of many files, or the program itself.
 fn package(program: &Path) -> PathBuf {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let above = real.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));

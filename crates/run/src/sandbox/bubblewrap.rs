@@ -10,7 +10,8 @@ use cowhand_core::sandbox::NetworkAccess;
 use super::forward;
 use crate::start::SandboxPlan;
 
-/// Builds the command line. `cowhand` is cowhand's program, `socket` the proxy's socket, if there is one.
+/// Builds the command line. `cowhand` is the path of cowhand's program; `socket` is the proxy's socket, if there is a
+/// proxy.
 pub(super) fn argv(
     sandbox: &SandboxPlan,
     directory: &Path,
@@ -25,23 +26,23 @@ pub(super) fn argv(
     if own_network {
         arguments.add(["--unshare-net"]);
     }
-    // Separate mounts are made over it.
+    // The root is mounted first, because other mounts are made over it.
     if sandbox.read.iter().any(|path| path == Path::new(ROOT)) {
         arguments.pair("--ro-bind", Path::new(ROOT), Path::new(ROOT));
     }
-    // For the kernel's settings, root outside is also root inside, so `/proc` is read-only.
+    // A root user could change the kernel's settings through `/proc`, so `/proc` is read-only.
     arguments.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", TEMPORARY]);
     if let Some(home) = &sandbox.home {
         arguments.0.extend(["--dir".into(), home.into()]);
     }
-    // A path that is granted although it lies in a hidden folder is bound after everything that is hidden.
+    // A granted path inside a hidden folder is bound after the hidden folder.
     arguments.files(sandbox, |path| !is_in_hidden(sandbox, path));
     arguments.files(sandbox, |path| is_in_hidden(sandbox, path));
     for (source, target) in &sandbox.home_replacements {
         arguments.pair("--bind", source, target);
     }
-    // The socket has the same path as outside. Connecting needs no write permission, and nothing else is possible
-    // there.
+    // The socket has the same path as outside. The mount is read-only: connecting to a socket needs no write access to
+    // the mount.
     if let Some(socket) = &sandbox.job_socket {
         arguments.pair("--ro-bind", socket, socket);
     }
@@ -61,7 +62,7 @@ pub(super) fn argv(
 }
 
 const ROOT: &str = "/";
-/// A new one in every sandbox.
+/// Folder of temporary files; every sandbox has its own.
 const TEMPORARY: &str = "/tmp";
 
 fn is_in_hidden(sandbox: &SandboxPlan, path: &Path) -> bool {
@@ -79,8 +80,8 @@ fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> 
     paths
 }
 
-/// Drops paths that lie in another one.
-fn apart<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
+/// Drops paths that lie in another path of the list.
+fn without_nested<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
     let folders: Vec<_> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
     let inside = |path: &PathBuf| folders.iter().any(|folder| path != **folder && path.starts_with(folder));
     sorted(paths.iter().copied()).into_iter().filter(|path| !inside(path)).collect()
@@ -103,7 +104,7 @@ impl Arguments {
         self.0.extend([option.into(), from.into(), to.into()]);
     }
 
-    /// Binds the selected paths, and hides the hidden ones over them.
+    /// Binds the selected paths, and then covers the hidden paths in them.
     fn files(&mut self, sandbox: &SandboxPlan, selected: impl Fn(&Path) -> bool) {
         let read: Vec<_> = sandbox.read.iter().filter(|path| selected(path)).collect();
         let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
@@ -111,7 +112,7 @@ impl Arguments {
         let there = |path: &Path| root && !path.starts_with(TEMPORARY);
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
         let write: Vec<_> = sandbox.write.iter().filter(|path| selected(path)).collect();
-        for path in apart(&missing) {
+        for path in without_nested(&missing) {
             self.read(path);
         }
         for path in below(&sandbox.hidden, &read) {
@@ -123,7 +124,7 @@ impl Arguments {
         for path in below(&sandbox.pinned(), &write) {
             self.pair("--bind", path, path);
         }
-        for path in below(&sandbox.frozen, &write) {
+        for path in below(&sandbox.read_only, &write) {
             self.pair("--ro-bind", path, path);
         }
         for path in below(&sandbox.hidden, &write) {
@@ -131,7 +132,7 @@ impl Arguments {
         }
     }
 
-    /// Binds a path. A link stays a link, because programs read theirs.
+    /// Binds a path. A link remains a link, because some programs read their own link.
     fn read(&mut self, path: &Path) {
         match path.read_link() {
             Ok(target) => self.pair("--symlink", &target, path),
@@ -139,7 +140,7 @@ impl Arguments {
         }
     }
 
-    /// Mounts something empty over a path.
+    /// Mounts an empty folder or `/dev/null` over a path.
     fn hide(&mut self, path: &Path) {
         if path.is_dir() {
             self.0.extend(["--tmpfs".into(), path.into()]);

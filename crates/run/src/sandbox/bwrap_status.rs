@@ -1,5 +1,5 @@
-//! Detection whether `bwrap` started the agent. It says so on a pipe: without that, the exit code is its own, and the
-//! agent has not run.
+//! Detection whether `bwrap` started the agent. `bwrap` reports the agent's exit code on a pipe. Without that report,
+//! the exit code is that of `bwrap` itself, and the agent has not run.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read as _};
@@ -15,7 +15,7 @@ use super::{SandboxError, SandboxPlan, bubblewrap, forward};
 
 /// Text that `bwrap` writes when the started program has ended.
 const STARTED_MARK: &str = "\"exit-code\"";
-/// Prefix of its own messages.
+/// Prefix of messages of `bwrap` itself.
 const BWRAP_PREFIX: &str = "bwrap: ";
 
 /// The pipe. Its write end is inherited until the child is started.
@@ -33,7 +33,7 @@ impl BwrapStatus {
         Ok(Self { reader, writer: Some(writer) })
     }
 
-    /// Makes `bwrap` write to the pipe. The first argument is its name.
+    /// Adds the option that makes `bwrap` write to the pipe. The first argument is the program name.
     pub fn add_status_pipe(&self, argv: &mut Vec<OsString>) {
         if let Some(writer) = self.writer.as_ref().filter(|_| !argv.is_empty()) {
             let words = ["--json-status-fd".to_owned(), writer.as_raw_fd().to_string()];
@@ -50,7 +50,7 @@ impl BwrapStatus {
     pub fn began(mut self) -> bool {
         self.spawned();
         let mut status = Vec::new();
-        // If the pipe cannot be read, the exit code counts as the agent's.
+        // If the pipe cannot be read, the exit code counts as that of the agent.
         match self.reader.read_to_end(&mut status) {
             Ok(_) => String::from_utf8_lossy(&status).contains(STARTED_MARK),
             Err(_) => true,
@@ -61,11 +61,11 @@ impl BwrapStatus {
 /// Formats why a sandbox could not be created, from the message of `bwrap`.
 pub fn failure(stderr: &str) -> String {
     let last_own_line = stderr.lines().rev().find(|line| line.starts_with(BWRAP_PREFIX));
-    let why = last_own_line.or_else(|| stderr.lines().next()).unwrap_or("bwrap ended without a word");
+    let why = last_own_line.or_else(|| stderr.lines().next()).unwrap_or("bwrap ended without a message");
     format!("`sandbox: {}` cannot be enforced: {why}", SandboxKind::Bubblewrap)
 }
 
-/// Creates the sandbox as a start does, with cowhand's program instead of the agent.
+/// Creates the sandbox as for an attempt, but with cowhand's program instead of the agent.
 pub fn try_out(sandbox: &SandboxPlan, directory: &Path, cowhand: &Path) -> Result<(), SandboxError> {
     let trial = SandboxPlan { program: forward::PROGRAM_PATH.into(), ..sandbox.clone() };
     let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], cowhand, None);
@@ -94,7 +94,7 @@ mod tests {
             message,
             "`sandbox: bubblewrap` cannot be enforced: bwrap: Can't mkdir /x: Read-only file system"
         );
-        assert!(failure("").ends_with("bwrap ended without a word"));
+        assert!(failure("").ends_with("bwrap ended without a message"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! `cowhand confine FOLDER`: drops the rights that the attempt in this folder may not have, and executes its agent.
+//! `cowhand confine FOLDER`: drops all rights that the sandbox plan of the attempt does not grant, and executes the
+//! agent.
 //!
-//! It is a separate process, so that no code has to run between fork and exec, where little is safe.
+//! It is a separate process, because little code is safe between fork and exec.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -31,7 +32,7 @@ pub fn confine(folder: &Path) -> ExitCode {
             let error = Command::new(&sandbox.program).args(arguments).exec();
             format!("cannot start {}: {error}", sandbox.program.display())
         }
-        Err(why) => format!("it cannot be confined, so it is not started: {why}"),
+        Err(why) => format!("the agent is not started, because its sandbox cannot be set up: {why}"),
     };
     stderr::write_line(format!("cowhand: {why}"));
     ExitCode::from(EXIT_CANNOT_START)
@@ -42,7 +43,7 @@ pub fn confine(folder: &Path) -> ExitCode {
 pub(super) enum ConfineError {
     #[error(transparent)]
     Start(#[from] io::Error),
-    #[error("its start.json names no sandbox")]
+    #[error("start.json of the attempt has no sandbox")]
     NoSandbox,
     #[error("capabilities: {0}")]
     Capabilities(rustix::io::Errno),
@@ -61,13 +62,14 @@ fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), ConfineError> {
     Ok((start, sandbox))
 }
 
-/// Drops all capabilities. Root without them only owns its files; other users have none.
+/// Drops all capabilities. Without capabilities, root has only the rights of the owner of its files. Other users
+/// usually have no capabilities.
 fn give_up_capabilities() -> rustix::io::Result<()> {
     let own = capabilities(None)?;
     if own.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
             match remove_capability_from_bounding_set(capability) {
-                // A capability that this kernel does not know.
+                // `EINVAL` means that this kernel does not know the capability.
                 Ok(()) | Err(rustix::io::Errno::INVAL) => {}
                 Err(error) => return Err(error),
             }

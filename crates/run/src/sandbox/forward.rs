@@ -1,4 +1,5 @@
-//! Inside a bubblewrap sandbox: forwards TCP connections on its loopback to the proxy's Unix socket outside.
+//! The forwarder inside a bubblewrap sandbox: passes TCP connections on the loopback to the proxy's Unix socket
+//! outside.
 
 use std::io;
 use std::net::TcpListener;
@@ -10,28 +11,28 @@ use super::proxy;
 use super::seccomp::{self, Confinement};
 use cowhand_system::stderr;
 
-/// Paths at which the keeper binds these into the sandbox. `/dev` is always a separate mount, so no path of the config
-/// is over or below it.
+/// Paths of the program and of the proxy's socket inside the sandbox. `/dev` is always a separate mount, so no path of
+/// the config covers them.
 pub(super) const PROGRAM_PATH: &str = "/dev/cowhand/cowhand";
 pub(super) const SOCKET_PATH: &str = "/dev/cowhand/proxy.sock";
 
-/// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: opens the connection to the proxy if there is one, drops the
-/// rights that no namespace removes, and executes the agent.
+/// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: starts the forwarder if there is a proxy, installs the seccomp
+/// filters, and executes the agent.
 pub(super) const ENCLOSED_VERB: &str = "enclosed";
 pub(super) const WITH_PROXY: &str = "proxied";
 pub(super) const WITHOUT_PROXY: &str = "direct";
-/// Kind of network.
+/// Kind of network of the sandbox: its own, or that of the host.
 pub(super) const OWN_NETWORK: &str = "own-network";
 pub(super) const SHARED_NETWORK: &str = "shared-network";
 /// `cowhand forward`: its stdin is the listening socket.
 const FORWARD_VERB: &str = "forward";
-/// The same, after it was detached from its parent.
+/// Argument of the second process, which is detached from its parent.
 const DETACHED: &str = "alone";
 
 const EXIT_CANNOT_START: u8 = 126;
 
 /// Executes the agent. Returns only after an error.
-pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
+pub fn run_enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
     let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(EXIT_CANNOT_START) };
     let opened = if how == WITH_PROXY { start_forwarder() } else { Ok(()) };
     let held = Confinement::Namespaces { own_network: network == OWN_NETWORK };
@@ -41,7 +42,7 @@ pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
             let error = Command::new(program).args(arguments).exec();
             format!("cannot start {}: {error}", program.display())
         }
-        Err(error) => format!("it cannot be enclosed, so it is not started: {error}"),
+        Err(error) => format!("the agent is not started, because its sandbox cannot be set up: {error}"),
     };
     stderr::write_line(format!("cowhand: {why}"));
     ExitCode::from(EXIT_CANNOT_START)
@@ -54,7 +55,8 @@ fn start_forwarder() -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
 }
 
-/// Forwards connections. The first process starts the second in a group that no signal for the agent reaches.
+/// Forwards connections. The first process starts a second one in its own process group, so that signals for the agent
+/// do not reach it.
 pub fn forward(detached: bool) -> ExitCode {
     let done = if detached {
         forward_all()
@@ -85,7 +87,7 @@ fn forward_all() -> io::Result<()> {
         loop {
             let (mut near, _) = listener.accept().await?;
             tokio::spawn(async move {
-                // Without a proxy the connection is closed.
+                // If the proxy cannot be reached, the connection is closed.
                 if let Ok(mut far) = tokio::net::UnixStream::connect(SOCKET_PATH).await {
                     tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
                 }

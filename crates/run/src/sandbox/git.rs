@@ -1,4 +1,4 @@
-//! The repository of a worktree, which lies elsewhere: the parts that git writes when it commits.
+//! The parts of a worktree's repository that git writes when it commits. The repository lies outside the worktree.
 
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,8 @@ pub(super) struct Worktree {
 }
 
 impl Worktree {
-    /// Finds the worktree of a directory, given by its real path. Returns none if there is none, or if its files and
-    /// those of the repository disagree: an agent may have written them.
+    /// Finds the worktree of a directory, given by its real path. Returns none if there is no worktree, or if its files
+    /// contradict those of the repository, because an agent may have written them.
     pub(super) fn of(directory: &Path) -> Option<Self> {
         let top = directory.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
         let own = top.join(line(top, ".git")?.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
@@ -34,8 +34,8 @@ impl Worktree {
         (known == top).then(|| Self { top: top.to_owned(), common, own })
     }
 
-    /// Returns the paths that git writes, without config and hooks, which the next user of the repository would
-    /// execute. Links are left out.
+    /// Returns the paths that git writes. Config and hooks are not included, because the next user of the repository
+    /// would execute them. Links are left out.
     pub(super) fn written(&self) -> Vec<PathBuf> {
         let Ok(root) = Root::open(&self.common) else { return Vec::new() };
         let parts = ["objects", "refs", "logs"].into_iter().map(PathBuf::from);
@@ -44,17 +44,17 @@ impl Worktree {
         real.map(|part| self.common.join(part)).collect()
     }
 
-    /// Returns the part of these paths that must not be written; none if it does not exist or is a link.
+    /// Returns the part of these paths that must not be written, or none if it does not exist or is a link.
     pub(super) fn kept(&self) -> Option<PathBuf> {
         let root = Root::open(&self.common).ok()?;
         root.directory(Path::new(ALTERNATES_FOLDER)).is_ok().then(|| self.common.join(ALTERNATES_FOLDER))
     }
 }
 
-/// Part of the objects that names other repositories, whose commits would be visible in this one.
+/// Folder with the list of other repositories whose objects are visible in this repository.
 const ALTERNATES_FOLDER: &str = "objects/info";
 
-/// Reads the one line of a small file.
+/// Reads a small file that has one line.
 fn line(folder: &Path, name: &str) -> Option<String> {
     let text = Root::open(folder).ok()?.read(Path::new(name), MAX_PATH_BYTES).ok()?;
     Some(String::from_utf8(text).ok()?.trim().to_owned())

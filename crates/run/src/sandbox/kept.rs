@@ -1,8 +1,9 @@
-//! Names that cowhand reads, which an agent must not create, redirect or move although it may write there.
+//! Names of files that cowhand reads. An agent must not create, redirect or move them, even in a folder where it may
+//! write.
 //!
-//! A mount protects what exists. So a missing name is taken by something empty before the agent starts; it stays,
-//! because another agent may use it. The folders above are pinned, since a folder with mounts in it can be renamed. A
-//! link there cannot be protected at all.
+//! A mount protects only a path that exists. So an empty file or folder is created for a missing name before the agent
+//! starts. It is not removed later, because another agent may need it. The folders above it become mounts too, because
+//! otherwise the agent could rename them. A link cannot be protected and is refused.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -16,7 +17,7 @@ use crate::start::SandboxPlan;
 const MAX_LINKS: usize = 40;
 
 /// Refuses a link in a writable folder, because the agent could redirect it.
-pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
+pub(super) fn refuse_link(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     let mut links = Vec::new();
     find_links(file, &mut links);
     match links.iter().find(|link| is_within(link, write)) {
@@ -40,15 +41,16 @@ fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the path of a file without links, whether it exists or not; none if its folder does not exist.
+/// Returns the path of a file without links, even if the file does not exist. Returns none if its folder does not
+/// exist.
 pub(super) fn real(file: &Path) -> Option<PathBuf> {
     let by_folder = || Some(file.parent()?.canonicalize().ok()?.join(file.file_name()?));
     file.canonicalize().ok().or_else(by_folder)
 }
 
-/// Creates something empty if the agent could create the file. For variables it is a file; for a config it is a folder,
-/// since an empty file is a valid config.
-pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
+/// Creates a placeholder if the agent could create the file. For `.env` it is an empty file; for a config it is a
+/// folder, because an empty file is a valid config.
+pub(super) fn reserve_name(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     if !real(file).is_some_and(|place| is_within(&place, write)) {
         return Ok(());
     }
@@ -58,12 +60,13 @@ pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
         fs::create_dir(file)
     };
     match made.map_err(|error| (error.kind(), error)) {
-        // What exists is kept. If it cannot be created here, the agent, who is the same user, cannot create it either.
+        // An existing file is kept. A file that cannot be created here cannot be created by the agent either, because
+        // both have the same user.
         Ok(())
         | Err((ErrorKind::AlreadyExists | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _)) => {
             Ok(())
         }
-        Err((_, error)) => Err(SandboxError::NameNotKept { file: file.to_owned(), error }),
+        Err((_, error)) => Err(SandboxError::NameNotProtected { file: file.to_owned(), error }),
     }
 }
 
@@ -74,7 +77,7 @@ fn is_within(path: &Path, outer: &[PathBuf]) -> bool {
 impl SandboxPlan {
     /// Returns the folders between a writable folder and a protected path in it.
     pub(super) fn pinned(&self) -> Vec<PathBuf> {
-        let kept = self.frozen.iter().chain(&self.hidden);
+        let kept = self.read_only.iter().chain(&self.hidden);
         let above = kept.flat_map(|kept| kept.ancestors().skip(1));
         let inside = |folder: &&Path| {
             self.write.iter().any(|write| folder.starts_with(write))
@@ -114,13 +117,13 @@ mod tests {
             ("out/twice", true),
             ("desk/out/real", true),
             ("desk/round", true),
-            // The links lie elsewhere, whatever they lead to.
+            // These links lie outside the writable folder; their targets do not matter.
             ("out/folder/file", false),
             ("desk/sub/file", false),
             ("out/real", false),
             ("nowhere/at/all", false),
         ] {
-            assert_eq!(no_link(&at(name), &write).is_err(), may_change, "{name}");
+            assert_eq!(refuse_link(&at(name), &write).is_err(), may_change, "{name}");
         }
     }
 
@@ -135,15 +138,15 @@ mod tests {
         fs::write(at("desk/there"), "text").unwrap();
         for name in ["desk/.env", "desk/cowhand.yaml", "desk/there", "out/.env", "nowhere/.env"] {
             for _ in 0..2 {
-                take(&at(name), &[at("desk")]).unwrap();
+                reserve_name(&at(name), &[at("desk")]).unwrap();
             }
         }
         assert_eq!(fs::read(at("desk/.env")).unwrap(), b"");
         assert!(at("desk/cowhand.yaml").is_dir());
         assert_eq!(fs::read(at("desk/there")).unwrap(), b"text");
         assert!(!at("out/.env").exists() && !at("nowhere").exists());
-        let why = take(&at("desk/there/below"), &[at("desk")]).unwrap_err().to_string();
-        assert!(why.contains("below cannot be kept from the agent"), "{why}");
+        let why = reserve_name(&at("desk/there/below"), &[at("desk")]).unwrap_err().to_string();
+        assert!(why.contains("cannot protect the name"), "{why}");
     }
 
     #[test]
@@ -151,7 +154,7 @@ mod tests {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         let sandbox = SandboxPlan {
             write: paths(&["/w", "/w/a/b", "/v"]),
-            frozen: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
+            read_only: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
             hidden: paths(&["/w/d/state"]),
             ..SandboxPlan::default()
         };

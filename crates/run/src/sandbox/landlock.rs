@@ -1,7 +1,7 @@
 //! Landlock: a process drops rights for itself and all its descendants.
 //!
-//! It needs no other program and no privilege. It covers files, TCP ports, signals and abstract sockets; `sockets`
-//! closes the rest of the network.
+//! It needs no other program and no privilege. It restricts files, TCP ports, signals and abstract sockets. Seccomp
+//! filters (`sockets`) restrict the rest of the network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use landlock::{
 use super::SandboxError;
 use crate::start::SandboxPlan;
 
-/// First version that restricts signals: before it, an agent could end its own keeper.
+/// First version that restricts signals. With an older version, an agent could end its own keeper.
 const MIN_LANDLOCK_ABI: ABI = ABI::V6;
 
-/// Devices that every program writes to, and terminals.
+/// Devices that most programs use, and terminals.
 const DEVICE_FILES: [&str; 9] = [
     "/dev/null",
     "/dev/zero",
@@ -43,14 +43,14 @@ pub(super) fn refusal() -> Option<SandboxError> {
     ruleset(true).err().map(SandboxError::NoLandlock)
 }
 
-/// Returns the kernel's Landlock version. A thread tries it, drops its rights, and ends.
+/// Returns the kernel's Landlock version. A separate thread restricts itself to find it out, and ends.
 pub(super) fn version() -> Option<String> {
     let asked = std::thread::spawn(|| ruleset(false).and_then(landlock::RulesetCreated::restrict_self));
     let status = asked.join().ok()?.ok()?;
     match status.landlock {
         LandlockStatus::Available { effective_abi, kernel_abi } => {
             let version = kernel_abi.unwrap_or(effective_abi as i32);
-            Some(format!("version {version} of its interface"))
+            Some(format!("ABI {version}"))
         }
         _ => None,
     }
@@ -64,10 +64,10 @@ pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), RulesetError> {
     let device = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
     let mut readable = Vec::new();
     for path in &sandbox.read {
-        // A path that is granted although it lies in a hidden folder.
+        // Hidden folders do not apply to a granted path inside them.
         let hidden: Vec<_> =
             sandbox.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
-        spread(path, &hidden, &mut readable);
+        collect_allowed(path, &hidden, &mut readable);
     }
     let listens = !matches!(sandbox.network, NetworkAccess::All);
     let mut rules = ruleset(listens)?;
@@ -98,9 +98,9 @@ fn allow(
     rules.add_rule(PathBeneath::new(opened, access))
 }
 
-/// Collects the paths to allow. Landlock cannot exclude a part of an allowed folder, so where something in it is
-/// hidden, the other entries are allowed one by one.
-fn spread(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
+/// Collects the paths to allow. Landlock cannot exclude a part of an allowed folder, so if something in a folder is
+/// hidden, its other entries are allowed one by one.
+fn collect_allowed(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     if hidden.iter().any(|hidden| path.starts_with(hidden)) {
         return;
     }
@@ -110,9 +110,9 @@ fn spread(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let below = entry.path();
-        // The target of a link has its own rules.
+        // A link is skipped, because rules apply to its target.
         if !below.is_symlink() {
-            spread(&below, hidden, found);
+            collect_allowed(&below, hidden, found);
         }
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         std::os::unix::fs::symlink(at("b/c"), at("link")).unwrap();
         let spread_over = |hidden: &[PathBuf]| {
             let mut found = Vec::new();
-            spread(folder.path(), hidden, &mut found);
+            collect_allowed(folder.path(), hidden, &mut found);
             found.sort();
             found
         };

@@ -1,8 +1,9 @@
 //! Sandboxes: restrictions on an agent's processes, one file for each kind.
 //!
-//! The daemon resolves what is allowed (`allow`) and checks that this machine can enforce it (`ability`); the plan is in
-//! the attempt's `start.json`. The keeper then starts, instead of the agent, a program that restricts itself and executes
-//! the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap; or `cowhand contain`, which represents a container.
+//! The daemon builds the sandbox plan (`allow`) and checks that this machine can enforce it (`ability`). The plan is
+//! part of the attempt's `start.json`. The keeper then starts another program instead of the agent. `cowhand confine`
+//! (Landlock) and `bwrap` (bubblewrap) restrict themselves and execute the agent. `cowhand contain` represents an agent
+//! in a container.
 
 pub mod ability;
 mod allow;
@@ -36,7 +37,7 @@ pub use error::SandboxError;
 pub use writable::writable;
 
 impl SandboxPlan {
-    /// Returns why the sandbox is not available at present, for kinds that depend on a service.
+    /// Checks that the sandbox is available now, for kinds that depend on a service.
     pub async fn ready(&self) -> Result<(), SandboxError> {
         let Some(container) = &self.container else { return Ok(()) };
         let ready = docker::ready(container).await;
@@ -67,7 +68,7 @@ pub(super) fn argv(
     }
 }
 
-/// Starts the proxy. The file with its credentials is removed.
+/// Starts the proxy, and removes the file with its credentials.
 fn start_proxy(sandbox: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
     let credentials = if sandbox.gateway { Some(attempt.take_credentials()?) } else { None };
     let hosts = match &sandbox.network {

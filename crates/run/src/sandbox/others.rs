@@ -1,4 +1,5 @@
-//! System calls that affect other processes of the same user, except for signals, which Landlock covers.
+//! System calls that affect other processes of the same user. Signals are not included, because Landlock restricts
+//! them.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
@@ -6,11 +7,11 @@ use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
 /// Returns rules for calls that change the limits of another process.
 pub(super) fn limits() -> Result<RulesBySyscall, BackendError> {
-    Ok(RulesBySyscall::from([(libc::SYS_prlimit64, not_itself(0)?)]))
+    Ok(RulesBySyscall::from([(libc::SYS_prlimit64, other_than_caller(0)?)]))
 }
 
-/// Returns rules for calls that change the priority of another process. Zero means the caller; a filter cannot tell
-/// which other ids are its own threads.
+/// Returns rules for calls that change the priority of another process. Zero means the caller. Other ids are refused,
+/// because a filter cannot know which of them are threads of the caller.
 pub(super) fn priorities() -> Result<RulesBySyscall, BackendError> {
     // All processes of a user: `PRIO_USER` and `IOPRIO_WHO_USER`.
     const PRIORITY_OF_USER: i32 = 2;
@@ -22,16 +23,16 @@ pub(super) fn priorities() -> Result<RulesBySyscall, BackendError> {
         libc::SYS_sched_setparam,
         libc::SYS_sched_setscheduler,
     ] {
-        calls.insert(call, not_itself(0)?);
+        calls.insert(call, other_than_caller(0)?);
     }
     for (call, of_user) in [(libc::SYS_setpriority, PRIORITY_OF_USER), (libc::SYS_ioprio_set, IO_OF_USER)] {
-        let mut rules = not_itself(1)?;
+        let mut rules = other_than_caller(1)?;
         rules.push(SeccompRule::new(vec![number(0, SeccompCmpOp::Eq, of_user)?])?);
         calls.insert(call, rules);
     }
     Ok(calls)
 }
 
-fn not_itself(process: u8) -> Result<SyscallRules, BackendError> {
+fn other_than_caller(process: u8) -> Result<SyscallRules, BackendError> {
     Ok(vec![SeccompRule::new(vec![number(process, SeccompCmpOp::Ne, 0)?])?])
 }

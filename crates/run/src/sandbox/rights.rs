@@ -1,20 +1,21 @@
-//! Modes that give a program the rights of its file's owner. Neither Landlock nor namespaces restrict modes, so a process
-//! could set them on a file of its owner and leave it for others outside.
+//! File modes that give a program the rights of its file's owner. Neither Landlock nor namespaces restrict modes, so a
+//! sandboxed process could set them on a file that is then executed outside.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
 use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
-/// The program runs as the owner or the group of its file.
+/// Bits with which a program runs as the owner or the group of its file.
 const SPECIAL_MODES: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// The same number on every architecture.
+/// Number of the system call, which is the same on every architecture.
 const FCHMODAT2: i64 = 452;
 
 /// Bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
 const O_TMPFILE_BIT: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Returns rules that refuse both bits in every mode of a call. `mkdir` ignores them.
+/// Returns rules that refuse both bits in every call that sets a mode. `mkdir` is not included, because it ignores the
+/// bits.
 pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
     let mut calls = RulesBySyscall::new();
     for (call, mode) in [
@@ -57,7 +58,8 @@ fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<SyscallRules, BackendErr
     SPECIAL_MODES.into_iter().map(rule).collect()
 }
 
-/// Returns rules that refuse a change to another group. A change of the owner needs a capability that no sandbox has.
+/// Returns rules that refuse to give a file a group other than that of this process. To change the owner, a process
+/// needs a capability that no sandbox has.
 pub(super) fn other_groups() -> Result<RulesBySyscall, BackendError> {
     const UNCHANGED: i32 = -1;
     let own = rustix::process::getegid().as_raw().cast_signed();

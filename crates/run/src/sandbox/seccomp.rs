@@ -1,4 +1,4 @@
-//! Filters of system calls, for what neither Landlock nor namespaces cover.
+//! Filters of system calls that neither Landlock nor namespaces restrict.
 
 use std::collections::BTreeMap;
 
@@ -53,16 +53,16 @@ fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     if matches!(held, Confinement::Landlock(_)) {
         owners.extend(others::priorities()?);
     }
-    // Its mode is in memory, which a filter cannot read. Programs use the older call if this one is missing.
+    // The mode of `openat2` is in memory, which a filter cannot read. Programs use `openat` if `openat2` is missing.
     let unreadable = RulesBySyscall::from([(libc::SYS_openat2, Vec::new())]);
     Ok(vec![filter(closed, libc::EACCES)?, filter(owners, libc::EPERM)?, filter(unreadable, libc::ENOSYS)?])
 }
 
 fn always_closed() -> RulesBySyscall {
     [
-        // Creates sockets without the system call for it.
+        // io_uring can create sockets without the system call `socket`.
         libc::SYS_io_uring_setup,
-        // Keys of other programs of the same user in the kernel's keyring.
+        // The kernel's keyring has keys of other programs of the same user.
         libc::SYS_add_key,
         libc::SYS_keyctl,
         libc::SYS_request_key,
@@ -80,7 +80,7 @@ fn filter(calls: RulesBySyscall, answer: i32) -> Result<BpfProgram, BackendError
     let mut calls = calls;
     #[cfg(target_arch = "x86_64")]
     {
-        // The same calls under other numbers, where the kernel supports them.
+        // Some kernels support the same calls with the x32 bit set.
         const X32_SYSCALL_BIT: i64 = 0x4000_0000;
         let twins: Vec<_> =
             calls.iter().map(|(call, rules)| (call | X32_SYSCALL_BIT, rules.clone())).collect();
@@ -91,7 +91,7 @@ fn filter(calls: RulesBySyscall, answer: i32) -> Result<BpfProgram, BackendError
     SeccompFilter::new(calls, SeccompAction::Allow, denied, arch)?.try_into()
 }
 
-/// Builds a condition on one argument. A negative value is compared as the register contains it.
+/// Builds a condition on one argument. A negative value is compared by its bits in the register.
 pub(super) fn number(
     argument: u8,
     operator: SeccompCmpOp,

@@ -5,24 +5,24 @@ use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
 use super::seccomp::{SyscallRules, number};
 
-/// Name resolution needs UDP, whose ports Landlock does not restrict.
+/// Port of name resolution, which needs UDP. Landlock does not restrict UDP ports.
 const DNS_PORT: u16 = 53;
 
-/// Obsolete, but the kernel still has it.
+/// Socket type that is obsolete and still supported by the kernel.
 const SOCK_PACKET: i32 = 10;
 
 /// Low bits of a socket's type; the others are flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
-/// Returns rules for refused sockets under Landlock. A Unix socket reaches any service on this machine, including
-/// cowhand; socket pairs, by which programs talk to their children, use another call.
+/// Returns rules for refused sockets under Landlock. A Unix socket could reach any service on this machine, including
+/// cowhand. Socket pairs, which programs use for their children, are made by another call.
 pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let (domain, kind, protocol) = (0, 1, 2);
     let mut rules = Vec::new();
     let netlink = libc::AF_NETLINK;
     let known = match network {
-        // Landlock cannot restrict hosts, so no plan for it contains them.
+        // Landlock cannot restrict hosts, so its plans contain none.
         NetworkAccess::None | NetworkAccess::Hosts(_) => vec![netlink],
         NetworkAccess::Ports(_) | NetworkAccess::All => vec![netlink, libc::AF_INET, libc::AF_INET6],
     };
@@ -54,8 +54,8 @@ pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, Backe
     Ok(rules)
 }
 
-/// Returns rules for a separate network: sockets that ignore network namespaces, or that reach the kernel. The host of
-/// a virtual machine listens on some of them.
+/// Returns rules for a separate network: sockets that ignore network namespaces, or that reach the kernel. On some of
+/// them the host of a virtual machine may listen.
 pub(super) fn of_own_network() -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, Ne};
     let (domain, protocol) = (0, 2);

@@ -23,13 +23,13 @@ fn of_agent(agent: &Agent) -> Vec<PathBuf> {
         found.extend(in_place.then(|| agent.directory.clone()));
         let volumes =
             asked.container.volumes.iter().filter(|volume| volume.writable).map(|volume| &volume.from);
-        found.extend(asked.write.iter().chain(volumes).map(|path| placed(&agent.directory, path)));
+        found.extend(asked.write.iter().chain(volumes).map(|path| resolve_path(&agent.directory, path)));
     }
-    // A path that does not exist yet has no other name.
+    // A path that does not exist yet cannot be resolved.
     found.into_iter().map(|path| path.canonicalize().unwrap_or(path)).collect()
 }
 
-fn placed(base: &Path, path: &str) -> PathBuf {
+fn resolve_path(base: &Path, path: &str) -> PathBuf {
     let home = path.strip_prefix("~/").or_else(|| (path == "~").then_some(""));
     match home.zip(std::env::var_os("HOME")) {
         Some((below, home)) => Path::new(&home).join(below),

@@ -1,4 +1,4 @@
-//! The checkpoints of an attempt, one JSON line each, beside the raw files and the JSONL.
+//! The checkpoints of an attempt, in a file with one JSON line for each checkpoint.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::append_to;
 use crate::runtime::Reader;
 
-/// Size at which all but the first and last checkpoint are dropped.
+/// Size of the index above which all checkpoints except the first and the last are dropped.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 
 /// Positions in all files at one moment.
@@ -33,12 +33,12 @@ pub(super) struct Index {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// First checkpoint, which is left if a power failure removed the others.
+    /// First checkpoint. It is kept for the case that a power failure makes the later ones invalid.
     first: Option<Vec<u8>>,
 }
 
 impl Index {
-    /// Opens the index, and returns the last checkpoint that a JSONL of `have` bytes can have reached. Later
+    /// Opens the index, and returns the last checkpoint whose position is within a JSONL of `jsonl_bytes` bytes. Later
     /// checkpoints and incomplete lines are dropped.
     pub(super) fn open(path: &Path, jsonl_bytes: u64) -> anyhow::Result<(Self, Option<Checkpoint>)> {
         let file = append_to(path)?;
@@ -73,7 +73,7 @@ impl Index {
         Ok(())
     }
 
-    /// Writes a new file that replaces the old one, so that there is always a complete one.
+    /// Writes a new file that replaces the old one, so that there is always a complete index.
     fn rewrite(&mut self, last: &[u8]) -> std::io::Result<()> {
         let first = self.first.as_deref().unwrap_or_default();
         let new = self.path.with_extension("new");

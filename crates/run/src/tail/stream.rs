@@ -1,4 +1,4 @@
-//! One raw file: how far it was read, and how far its lines are complete.
+//! One raw file, with the position of the reader and the end of the last complete line.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -55,15 +55,15 @@ impl Stream {
             .map_or(0, |metadata| metadata.len()))
     }
 
-    /// Returns how many unwritten bytes come next before `end`: an agent can extend its file without writing. A short
+    /// Returns how many unwritten bytes come next before `end`. An agent can extend its file without writing. A short
     /// gap is read as zeros.
     pub(super) fn gap(&self, end: u64) -> u64 {
         let Some(file) = self.file.as_ref().filter(|_| self.read < end) else { return 0 };
         let data = match seek(file, SeekFrom::Data(self.read)) {
             Ok(data) => data.min(end),
-            // Nothing is written after this.
+            // No data follows.
             Err(Errno::NXIO) => end,
-            // The file system does not support it.
+            // The file system cannot find gaps.
             Err(_) => self.read,
         };
         Some(data - self.read.min(data)).filter(|gap| *gap > MAX_SHORT_GAP_BYTES).unwrap_or_default()
@@ -100,7 +100,7 @@ impl Stream {
         line
     }
 
-    /// Returns the last line if it has no end.
+    /// Returns the last line if it has no line end.
     pub(super) fn finish(&mut self) -> Option<String> {
         self.done = self.read;
         self.lines.finish()

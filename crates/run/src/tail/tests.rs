@@ -26,7 +26,7 @@ impl Place {
             jsonl: path("job.jsonl"),
             index: path("job.index"),
             attempt: 1,
-            before: None,
+            previous_ending: None,
         }
     }
 
@@ -34,7 +34,7 @@ impl Place {
         Tailer::open(self.files(), reader, Redactor::default(), now()).unwrap()
     }
 
-    /// As a later attempt of the same job.
+    /// Opens the files as a later attempt of the same job.
     fn open_as(&self, attempt: u32) -> Tailer {
         let files = TailFiles { attempt, ..self.files() };
         Tailer::open(files, Reader::command(), Redactor::default(), now()).unwrap()
@@ -53,7 +53,7 @@ impl Place {
         fs::read(self.0.path().join(name)).unwrap_or_default()
     }
 
-    /// The JSONL without its timestamps. Every line must be whole.
+    /// Returns the messages of the JSONL without their timestamps. Every line has to be complete.
     fn messages(&self) -> Vec<Value> {
         let text = String::from_utf8(self.read("job.jsonl")).unwrap();
         assert!(text.is_empty() || text.ends_with('\n'));
@@ -114,7 +114,7 @@ fn lines_become_messages_as_they_come() {
     );
 }
 
-/// Both raw files at the end, and how much of each is there at every step.
+/// Final content of both raw files, and the reader for them.
 struct Session {
     reader: Reader,
     stdout: &'static [u8],
@@ -141,12 +141,12 @@ fn sessions() -> [Session; 2] {
     ]
 }
 
-/// What both files told, each for itself: between them there is no order to keep.
+/// Splits the messages by file, because the order between the two files is not fixed.
 fn by_source(appended: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
     appended.into_iter().partition(|message| message["subtype"] == "stderr")
 }
 
-/// The daemon dies after every byte the agent writes, and each time at every moment of its own writing: before the
+/// The daemon dies after every byte that the agent writes, each time at every point of its own writes: before the
 /// JSONL, after it, and within the checkpoint.
 #[test]
 fn each_message_is_written_once_despite_kills() {
@@ -172,7 +172,7 @@ fn each_message_is_written_once_despite_kills() {
                     crashed.write(name, running.read(name));
                 }
                 crashed.write("job.index", &after[..cut]);
-                // The agent goes on while nobody looks.
+                // The agent continues to write while no daemon runs.
                 crashed.append("stdout", &session.stdout[step + 1..]);
                 crashed.append("stderr", session.stderr.get(step + 1..).unwrap_or_default());
                 let again =
@@ -224,7 +224,7 @@ fn an_incomplete_first_checkpoint_is_ignored() {
 #[test]
 fn a_second_attempt_keeps_the_output_of_the_first() {
     let place = Place::new();
-    // A power cut has left half a line.
+    // A power failure has left an incomplete line.
     place.write(
         "job.jsonl",
         "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n{\"type\":\"sys",
@@ -362,7 +362,7 @@ fn the_index_stays_small() {
     assert_eq!(place.messages(), appended);
     assert!(matches!(finish.outcome, Outcome::Completed { summary: Some(text) } if text.starts_with("59 x")));
 
-    // The first checkpoint is still there for the worst case.
+    // The first checkpoint is kept for an empty JSONL.
     place.write("job.jsonl", "");
     place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
     assert_eq!(place.messages(), appended);
@@ -401,7 +401,7 @@ async fn a_writer_is_followed_while_it_writes() {
     assert_eq!(place.messages(), expected);
 }
 
-/// The rest of the output of a cancelled job is left out once, also after a restart, and the output says how much it is.
+/// The rest of the output of a cancelled job is skipped once, also after a restart, and the output states its size.
 #[test]
 fn skipped_output_is_noted_once() {
     let place = Place::new();
@@ -422,7 +422,7 @@ fn skipped_output_is_noted_once() {
     assert_eq!(place.messages(), messages);
 }
 
-/// An agent makes its stdout large without writing anything.
+/// An agent extends its stdout without writing anything.
 #[test]
 fn a_hole_in_stdout_is_not_read() {
     const HUGE: u64 = 1 << 36;
@@ -436,20 +436,20 @@ fn a_hole_in_stdout_is_not_read() {
     assert!(!tail.is_behind());
     let gap = |appended: &[Value]| appended.iter().filter(|message| message["subtype"] == "gap").count();
     assert_eq!((text("one"), gap(&place.messages())), (place.messages()[0].clone(), 1));
-    // After a restart it is not told again, and what is written later is read.
+    // After a restart the gap is not reported again, and later output is read.
     place.append("stdout", b"two\n");
     let finish = place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
     assert_eq!(gap(&place.messages()), 1, "{:?}", place.messages());
     assert_eq!(place.messages().last().unwrap(), &text("two"));
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("two".to_owned()) });
-    // It may also become shorter again.
+    // The file may also become shorter again.
     stdout.set_len(4).unwrap();
     let mut tail = place.open(Reader::command());
     tail.finish(&exited(0), now(), &mut quiet).unwrap();
     assert_eq!(place.messages().last().unwrap(), &text("one"), "{:?}", place.messages());
 }
 
-/// An agent that prints a line in the form of those that only cowhand writes, in any spelling, prints text.
+/// A line of an agent in a form that only cowhand writes, in any spelling, counts as text.
 #[test]
 fn an_agent_cannot_forge_lines_of_cowhand() {
     let place = Place::new();

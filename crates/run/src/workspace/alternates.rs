@@ -1,7 +1,7 @@
 //! Other repositories from which a repository takes objects.
 //!
-//! A worktree shares its objects with its repository. An agent that may write there can name another repository and a
-//! branch in it: then the commits of that repository are visible, and pushed, as if they were the user's own.
+//! A worktree shares its objects with its repository. An agent that may write there can add another repository and a
+//! branch of it. The commits of that repository are then visible and pushed as if they belonged to this repository.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use super::diff::common;
 use super::git::Git;
 use cowhand_system::beneath::Root;
 
-/// Describes a change of the list of other repositories since then. A clone is checked when its commits are taken over.
+/// Describes a change of the list of other repositories after `since`. A clone is checked when its commits are copied.
 pub(super) fn changed(workspace: &Workspace, since: SystemTime) -> Option<String> {
     if workspace.kind != IsolationKind::Worktree {
         return None;

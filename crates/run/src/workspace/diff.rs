@@ -1,4 +1,4 @@
-//! The changes of a job: committed, uncommitted and new files, compared with the commit that its workspace began with.
+//! The changes of a job: committed, uncommitted and new files, compared with the base commit of its workspace.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -19,10 +19,11 @@ use cowhand_system::remove::absent_is_ok;
 /// Maximum size of a diff.
 const MAX_DIFF_BYTES: usize = 1 << 20;
 
-/// Maximum size of an index that is copied; the agent may have replaced it.
+/// Maximum size of an index that is copied. The agent may have replaced the file.
 const MAX_INDEX_BYTES: u64 = 1 << 30;
 
-/// Options of the diff. Submodules are ignored: git would compare them in a process that uses the submodule's config.
+/// Options of the diff. Changes in submodules are ignored, because git would compare them in a process that uses the
+/// submodule's config.
 const DIFF_OPTIONS: [&str; 7] = [
     "--no-color",
     "--no-ext-diff",
@@ -41,16 +42,16 @@ struct Compared {
     notes: Vec<String>,
 }
 
-/// Returns the diff. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed git's data about
-/// the workspace. `scratch` is a file that may be written; `since` is when the job began.
+/// Returns the diff. Lines that begin with `# cowhand:` state that the diff was cut, or that the agent changed git's
+/// data about the workspace. `scratch` is a file that may be written; `since` is when the job began.
 pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, WorkspaceError> {
     absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
-    let whole = of_tree(workspace, scratch, since);
+    let whole = compare_tree(workspace, scratch, since);
     // The file belongs to this function; errors are ignored.
     let _ = fs::remove_file(scratch);
-    // Without its directory, the commits are compared.
+    // If the directory of the workspace is missing, only the commits are compared.
     let Compared { mut text, cut, mut notes } =
-        whole.or_else(|why| of_branch(workspace, &why).map_err(|_| why))?;
+        whole.or_else(|why| compare_branch(workspace, &why).map_err(|_| why))?;
     if cut {
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         text.truncate(end);
@@ -68,7 +69,11 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
 
 /// Compares the files of the workspace with its base, using the original repository and a separate index. Changes of
 /// the agent to `.git` and its index have no effect.
-fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Compared, WorkspaceError> {
+fn compare_tree(
+    workspace: &Workspace,
+    scratch: &Path,
+    since: SystemTime,
+) -> Result<Compared, WorkspaceError> {
     if !fs::symlink_metadata(&workspace.path).is_ok_and(|found| found.is_dir()) {
         return Err(WorkspaceError::Gone(workspace.path.clone()));
     }
@@ -87,9 +92,9 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     // file that cannot be read does not hide others.
     let names = scratch.with_extension("names");
     let shown = new_files(&git, added)?;
-    // Before they are added to the index, where none of them is new.
+    // This has to run before the files are added to the index, because then they are no longer new.
     let unseen = hidden::new_files(&git, &workspace.base, &shown, &scratch.with_extension("rules"))?;
-    if let Some(listed) = written(&shown, &names)? {
+    if let Some(listed) = write_names(&shown, &names)? {
         let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
         let _ = git.run(&add);
     }
@@ -97,7 +102,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
     let (text, cut) =
-        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
+        git.run_limited(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = known.err().map(|why| {
         format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
     });
@@ -106,7 +111,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     Ok(Compared { text, cut, notes: notes.collect() })
 }
 
-/// Copies the index of the agent. The error says why there is none that belongs to the workspace.
+/// Copies the agent's index. The error states why the workspace has no valid index.
 fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), WorkspaceError> {
     let git = Git::after_agent(&workspace.path)?;
     let top = git.run(&["rev-parse", "--show-toplevel"])?;
@@ -121,12 +126,12 @@ fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), WorkspaceEr
     copy_index(&common, &index, scratch).map_err(WorkspaceError::Index)
 }
 
-/// Returns the files that the agent's index has and the base has not, including ignored ones.
+/// Returns the files that are in the agent's index and not in the base, including ignored files.
 fn added(git: &Git, base: &str) -> Vec<u8> {
     let how = ["diff", "--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A"];
     let listed =
-        git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MAX_DIFF_BYTES);
-    // An invalid index names nothing.
+        git.run_limited(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MAX_DIFF_BYTES);
+    // An invalid index lists no files.
     listed.map(whole_names).unwrap_or_default()
 }
 
@@ -143,18 +148,18 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
     listed
 }
 
-/// Returns new files that are not ignored, and those of the agent's index, without other repositories.
+/// Returns new files that are not ignored and new files of the agent's index, without nested repositories.
 fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, WorkspaceError> {
-    let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
+    let others = git.run_limited(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
     let mut listed = whole_names(others);
     listed.extend(added);
     let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
     Ok(files.flatten().copied().collect())
 }
 
-/// Writes the names into a file and returns the option that names it; none if there are no names. Only these are added,
-/// because adding a submodule would open it as a diff would.
-fn written(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError> {
+/// Writes the names to a file and returns the option for it, or none without names. Only these files are added to the
+/// index, because adding a submodule would use its config.
+fn write_names(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError> {
     let place = names.to_str().filter(|_| !files.is_empty());
     if place.is_some() {
         fs::write(names, files).map_err(WorkspaceError::file(names))?;
@@ -162,12 +167,12 @@ fn written(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError>
     Ok(place.map(|place| format!("--pathspec-from-file={place}")))
 }
 
-/// Returns the repository that a working tree states.
+/// Returns the repository of a working tree, as git reports it.
 pub(super) fn common(git: &Git) -> Result<PathBuf, WorkspaceError> {
     git.run(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map(PathBuf::from)
 }
 
-/// Returns the repository that the workspace was made with.
+/// Returns the repository with which the workspace was created.
 fn own_repository(workspace: &Workspace) -> Result<PathBuf, WorkspaceError> {
     match workspace.kind {
         IsolationKind::Clone => Ok(workspace.path.join(".git")),
@@ -185,12 +190,12 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
     if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
-fn of_branch(workspace: &Workspace, why: &WorkspaceError) -> Result<Compared, WorkspaceError> {
+fn compare_branch(workspace: &Workspace, why: &WorkspaceError) -> Result<Compared, WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let compared = [workspace.base.as_str(), &workspace.branch, "--"];
     let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);
     let (text, cut) =
-        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
+        git.run_limited(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = format!("only what was committed to {} is compared with the base: {why}", workspace.branch);
     Ok(Compared { text, cut, notes: [note].into_iter().chain(attributes.as_text).collect() })
 }

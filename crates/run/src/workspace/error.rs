@@ -1,4 +1,4 @@
-//! Why git or the files of a workspace do not do what was asked.
+//! Errors of workspaces.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use cowhand_core::workspace::IsolationKind;
 use cowhand_system::beneath::NotOpened;
 
-/// Why a workspace cannot be made, compared or removed. The message is for people.
+/// Why a workspace cannot be created, compared or removed. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     #[error("cannot run git in {}: {error}", directory.display())]
@@ -16,13 +16,13 @@ pub enum WorkspaceError {
     GitTookTooLong { command: String, limit: Duration },
     #[error("git was stopped")]
     GitStopped,
-    /// The message of git, or how it ended.
+    /// Message of git, or its exit status.
     #[error("{0}")]
     Git(String),
-    #[error("the config of {} is longer than any", .0.display())]
+    #[error("the git config of {} is too long", .0.display())]
     ConfigTooLong(PathBuf),
     #[error("cannot make a {} of {}: {why}", kind.as_str(), directory.display())]
-    NoGround { kind: IsolationKind, directory: PathBuf, why: Box<Self> },
+    NoBase { kind: IsolationKind, directory: PathBuf, why: Box<Self> },
     #[error("it has no commits yet ({0})")]
     NoCommits(Box<Self>),
     #[error("it has no branch or commit {base:?} ({why})")]
@@ -31,23 +31,23 @@ pub enum WorkspaceError {
     BranchExists { branch: String, repository: PathBuf },
     #[error("{} is not a path in UTF-8", .0.display())]
     NotUtf8(PathBuf),
-    #[error("a shared directory is not made")]
+    #[error("a shared directory is not a workspace")]
     Shared,
     #[error("there is no directory {} in {base}", below.display())]
     NoDirectory { below: PathBuf, base: String },
-    #[error("{} cannot be worked in: {error}", directory.display())]
+    #[error("{} cannot be used as a working directory: {error}", directory.display())]
     NotUsable { directory: PathBuf, error: NotOpened },
     #[error("{} is not in {}", path.display(), folder.display())]
     Outside { path: PathBuf, folder: PathBuf },
     #[error("cannot remove {}: {error}", path.display())]
     NotRemoved { path: PathBuf, error: io::Error },
-    #[error("cannot look at {}: {error}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     NotReadable { path: PathBuf, error: NotOpened },
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("{} is no directory any more", .0.display())]
+    #[error("{} is not a directory any more", .0.display())]
     Gone(PathBuf),
-    #[error("it is no repository any more")]
+    #[error("it is not a git repository any more")]
     NoRepository,
     #[error("it belongs to another repository now")]
     OtherRepository,

@@ -1,4 +1,4 @@
-//! The `git` program, for cowhand's own commands: without hooks, prompts and foreign environment.
+//! The `git` program for cowhand's own commands, without hooks, without prompts and with a small environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ const LONG_GIT_TIMEOUT: Duration = Duration::from_mins(10);
 /// Maximum size of kept output.
 const MAX_GIT_OUTPUT_BYTES: usize = 1 << 20;
 
-/// Variables that git gets: its paths and the user's config.
+/// Variables that git inherits, for paths and the user's config.
 const GIT_VARIABLES: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
 
 /// Overrides of the repository's config, which could otherwise run programs, use the network, or start maintenance.
@@ -35,7 +35,7 @@ pub(super) struct Git {
     directory: PathBuf,
     timeout: Duration,
     index: Option<PathBuf>,
-    /// Repository and working tree, whatever the directory states.
+    /// Repository and working tree, which replace those that git would find from the directory.
     repository_and_tree: Option<(PathBuf, PathBuf)>,
     /// Settings that override the repository's config.
     settings: Vec<(String, String)>,
@@ -53,8 +53,8 @@ impl Git {
         }
     }
 
-    /// Opens a directory in which an agent has worked. Its config may name filter programs, which would run outside the
-    /// agent's sandbox, so they are disabled. Filters of the user's own config stay.
+    /// Opens a directory in which an agent has worked. The repository's config may name filter programs, which would
+    /// run outside the agent's sandbox, so they are disabled. Filters of the user's own config remain enabled.
     pub(super) fn after_agent(directory: &Path) -> Result<Self, WorkspaceError> {
         let git = Self::at(directory);
         let answer = git.execute(
@@ -73,12 +73,12 @@ impl Git {
         Self { timeout: LONG_GIT_TIMEOUT, ..self }
     }
 
-    /// Uses a separate index, so that nothing is changed.
+    /// Uses a separate index, so that the index of the repository is not changed.
     pub(super) fn with_index(self, index: PathBuf) -> Self {
         Self { index: Some(index), ..self }
     }
 
-    /// Uses this repository and this working tree, without asking the tree for its repository.
+    /// Uses this repository and this working tree, even if the tree belongs to another repository.
     pub(super) fn with_repository(self, repository: PathBuf, tree: PathBuf) -> Self {
         Self { repository_and_tree: Some((repository, tree)), ..self }
     }
@@ -93,7 +93,7 @@ impl Git {
         !self.settings.is_empty()
     }
 
-    /// Returns the output without the line end, or git's error message.
+    /// Runs git and returns its output without the line end, or its error message.
     pub(super) fn run(&self, arguments: &[&str]) -> Result<String, WorkspaceError> {
         let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;
         if ran.status.success() {
@@ -102,8 +102,8 @@ impl Git {
         Err(WorkspaceError::Git(error_message(arguments, &ran)))
     }
 
-    /// Returns the beginning of the output, and whether there was more.
-    pub(super) fn beginning(
+    /// Runs git and returns the beginning of its output, and whether there was more.
+    pub(super) fn run_limited(
         &self,
         arguments: &[&str],
         max_bytes: usize,
@@ -177,7 +177,8 @@ fn error_message(arguments: &[&str], ran: &ChildOutput) -> String {
     }
 }
 
-/// Returns settings that disable each filter that the repository itself names, from `scope NUL key LF value NUL …`.
+/// Returns settings that disable each filter of the repository's own config. The input has the form `scope NUL key LF
+/// value NUL …`.
 fn disabling_settings(answer: &str) -> Vec<(String, String)> {
     let mut words = answer.split('\0');
     let mut settings = Vec::new();

@@ -18,13 +18,13 @@ use cowhand_system::remove::absent_is_ok;
 const MAX_LIST_BYTES: usize = 1 << 20;
 /// Maximum size of the list of files of a commit.
 const MAX_BASE_BYTES: usize = 1 << 26;
-/// Number of names in a note; the others are counted.
+/// Maximum number of names in a note. Further names are only counted.
 const MAX_NAMED_FILES: usize = 10;
 /// Maximum number of files of a nested repository that are counted.
 const MAX_COUNTED_FILES: usize = 10_000;
 
-/// Describes new files that are neither in the diff nor ignored by the base. `shown` are the new files in the diff,
-/// each with a NUL at its end; `rules` is a file that may be written.
+/// Describes new files that are neither in the diff nor ignored by the rules of the base. `shown` has the new files in
+/// the diff, each with a NUL at its end; `rules` is a temporary file.
 pub(super) fn new_files(
     git: &Git,
     base: &str,
@@ -33,7 +33,7 @@ pub(super) fn new_files(
 ) -> Result<Vec<String>, WorkspaceError> {
     fs::write(rules, rules_of(git, base)?).map_err(WorkspaceError::file(rules))?;
     let exclude = format!("--exclude-from={}", rules.display());
-    let every = git.beginning(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
+    let every = git.run_limited(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
     absent_is_ok(fs::remove_file(rules)).map_err(WorkspaceError::file(rules))?;
     let (every, cut) = every?;
     let shown: HashSet<&[u8]> = shown.split(|byte| *byte == 0).collect();
@@ -54,9 +54,8 @@ pub(super) fn new_files(
             MAX_COUNTED_FILES => format!("{MAX_COUNTED_FILES} or more"),
             count => count.to_string(),
         };
-        notes.push(format!(
-            "{name:?} is a repository of its own, which is not in the diff; files in it: {count}"
-        ));
+        notes
+            .push(format!("{name:?} is a nested repository, which is not in the diff; files in it: {count}"));
     }
     if let Some(more) = inner.len().checked_sub(MAX_NAMED_FILES).filter(|more| *more > 0) {
         notes.push(format!("more repositories inside of the workspace that are not in the diff: {more}"));
@@ -64,10 +63,10 @@ pub(super) fn new_files(
     Ok(notes)
 }
 
-/// Describes the submodules of the base in which something was written since then. Git would compare their files in a
-/// process that uses the submodule's config.
+/// Describes the submodules of the base in which files were written after `since`. Their files are not compared,
+/// because git would do that in a process that uses the submodule's config.
 pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Option<String>, WorkspaceError> {
-    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", base], MAX_BASE_BYTES)?;
+    let (listed, _) = git.run_limited(&["ls-tree", "-r", "-z", base], MAX_BASE_BYTES)?;
     let links = listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let names = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
     let Some(tree) = git.tree() else { return Ok(None) };
@@ -82,7 +81,7 @@ pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Opt
     }))
 }
 
-/// Lists the first names and counts the others.
+/// Lists the first names, with an ellipsis if there are more.
 fn listed(names: &[&[u8]]) -> String {
     let first = names.iter().take(MAX_NAMED_FILES).map(|name| format!("{:?}", String::from_utf8_lossy(name)));
     let mut list = first.collect::<Vec<_>>().join(", ");
@@ -94,7 +93,7 @@ fn listed(names: &[&[u8]]) -> String {
 
 /// Collects the rules of all `.gitignore` files of the base, rewritten for its top directory.
 fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, WorkspaceError> {
-    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", "--name-only", base], MAX_BASE_BYTES)?;
+    let (listed, _) = git.run_limited(&["ls-tree", "-r", "-z", "--name-only", base], MAX_BASE_BYTES)?;
     let mut rules = Vec::new();
     for name in listed.split(|byte| *byte == 0) {
         let directory = match name.strip_suffix(b".gitignore") {
@@ -103,7 +102,7 @@ fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, WorkspaceError> {
             _ => continue,
         };
         let Ok(name) = std::str::from_utf8(name) else { continue };
-        let (text, _) = git.beginning(&["cat-file", "blob", &format!("{base}:{name}")], MAX_LIST_BYTES)?;
+        let (text, _) = git.run_limited(&["cat-file", "blob", &format!("{base}:{name}")], MAX_LIST_BYTES)?;
         for line in text.split(|byte| *byte == b'\n') {
             rules.extend(at_top(directory, line));
         }
@@ -159,8 +158,8 @@ fn files_below(top: &Path) -> usize {
     count
 }
 
-/// Returns true if anything in a directory was changed since then, by the inode's time of change, which no user can
-/// set. Entries beyond the limit count as changed.
+/// Returns true if anything in a directory changed after `since`, by the inode's change time, which no user can set. A
+/// directory with more entries than the limit counts as changed.
 fn is_written_below(top: &Path, since: SystemTime) -> bool {
     let (mut count, mut open) = (0, vec![top.to_owned()]);
     while let Some(directory) = open.pop() {
@@ -187,22 +186,25 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Determines the options. `names` are the options that list what is compared.
+    /// Determines the options. `names` are the arguments that select what is compared.
     pub(super) fn of(git: &Git, repository: &Path, base: &str, names: &[&str]) -> Self {
-        // The config may name another attributes file, or mark every file as too big.
+        // The config could name another attributes file, or make git treat every file as too big.
         let set = ["-c", "core.attributesFile=/dev/null", "-c", "core.bigFileThreshold=512m"];
         let mut before: Vec<String> = set.map(str::to_owned).to_vec();
         let mut as_text = hides_text(repository).then(|| {
             let file = repository.join("info/attributes");
-            format!("{} says which files are not shown as text; all are shown as text here", file.display())
+            format!(
+                "{} hides files from the diff as binary; all files are shown as text here",
+                file.display()
+            )
         });
-        // Git before 2.41 does not support it.
+        // Git before 2.41 does not support this option.
         let source = format!("--attr-source={base}");
         if git.run(&[&source, "version"]).is_ok() {
             before.push(source);
         } else if as_text.is_none() {
             let listed =
-                git.beginning(&[["diff", "-z", "--name-only"].as_slice(), names].concat(), MAX_LIST_BYTES);
+                git.run_limited(&[["diff", "-z", "--name-only"].as_slice(), names].concat(), MAX_LIST_BYTES);
             let is_one = |name: &[u8]| name == b".gitattributes" || name.ends_with(b"/.gitattributes");
             let changed = listed.is_ok_and(|(names, _)| names.split(|byte| *byte == 0).any(is_one));
             as_text = changed.then(|| {

@@ -1,10 +1,10 @@
-//! Workspaces: a worktree or a clone for one job, made before it starts and removed after its end.
+//! Workspaces: a worktree or a clone for one job, created before the job starts and removed after it ends.
 //!
 //! The `git` program does the work, in the repository of the agent's directory. Nothing here is async: callers use a
 //! blocking thread.
 //!
 //! A branch is removed with its workspace only if no commit is lost. A branch with commits that no other branch, tag or
-//! remote has stays, whatever the outcome of the job: it is the job's result.
+//! remote has is kept, because it is the result of the job.
 
 mod alternates;
 mod diff;
@@ -23,25 +23,25 @@ use cowhand_system::beneath::{NotOpened, Root};
 pub use diff::diff;
 pub use error::WorkspaceError;
 use git::Git;
-pub use remove::{Left, branch_is_removed, remove};
+pub use remove::{RemainingPart, branch_is_removed, remove};
 pub use setup::{Setup, SetupFailure, set_up};
 
-/// Basis of a workspace.
+/// Repository and commit from which a workspace is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ground {
+pub struct WorkspaceBase {
     /// Top of the working tree.
     pub repository: PathBuf,
-    /// Agent's directory below that.
+    /// Agent's directory, relative to the top.
     pub below: PathBuf,
-    /// Commit to begin with.
+    /// Commit of the new branch.
     pub base: String,
 }
 
-impl Ground {
-    /// Examines the agent's directory. The error is a message that contains git's.
+impl WorkspaceBase {
+    /// Finds the repository and the base commit of the agent's directory.
     pub fn of(directory: &Path, rules: &IsolationRules) -> Result<Self, WorkspaceError> {
         let git = Git::at(directory);
-        let no = |why: WorkspaceError| WorkspaceError::NoGround {
+        let no = |why: WorkspaceError| WorkspaceError::NoBase {
             kind: rules.kind,
             directory: directory.to_owned(),
             why: Box::new(why),
@@ -61,7 +61,7 @@ impl Ground {
         Ok(Self { repository: PathBuf::from(repository), below: PathBuf::from(below), base })
     }
 
-    /// Returns the first of these names that a branch can have, else the error of the first.
+    /// Returns the first of these names that is valid and not in use, or the error of the first name.
     pub fn first_free(&self, names: &[String]) -> Result<String, WorkspaceError> {
         let mut wrong = None;
         for name in names {
@@ -76,7 +76,7 @@ impl Ground {
     fn check_branch(&self, branch: &str) -> Result<(), WorkspaceError> {
         let git = Git::at(&self.repository);
         git.run(&["check-ref-format", "--branch", branch])?;
-        if git.succeeds(&["show-ref", "--verify", "--quiet", &head(branch)])? {
+        if git.succeeds(&["show-ref", "--verify", "--quiet", &branch_ref(branch)])? {
             let (branch, repository) = (branch.to_owned(), self.repository.clone());
             return Err(WorkspaceError::BranchExists { branch, repository });
         }
@@ -84,7 +84,8 @@ impl Ground {
     }
 }
 
-/// Makes the workspace and returns the working directory in it. After an error, `remove` removes what was made.
+/// Creates the workspace and returns the working directory in it. After an error, `remove` removes the incomplete
+/// workspace.
 pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, WorkspaceError> {
     let Workspace { path, repository, branch, base, .. } = workspace;
     let place = path.to_str().ok_or_else(|| WorkspaceError::NotUtf8(path.clone()))?;
@@ -101,7 +102,7 @@ pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, WorkspaceErr
 
 /// Returns the agent's directory in the workspace.
 pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf, WorkspaceError> {
-    // Without the slash that git appends.
+    // `components` drops the slash that git appends.
     let working_directory: PathBuf = workspace.path.join(below).components().collect();
     match Root::open(&workspace.path).and_then(|root| root.directory(below)) {
         Ok(_) => Ok(working_directory),
@@ -112,8 +113,8 @@ pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf,
     }
 }
 
-/// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own. Its `origin` is
-/// that of the repository, so that a push goes to the same place as a person's.
+/// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own copy. The clone
+/// has the `origin` of the repository, so that an agent pushes to the same remote as a person.
 fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;
@@ -124,6 +125,6 @@ fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceE
     clone.run(&["checkout", "--quiet", "--no-track", "-b", &workspace.branch, &workspace.base]).map(drop)
 }
 
-fn head(branch: &str) -> String {
+fn branch_ref(branch: &str) -> String {
     format!("refs/heads/{branch}")
 }

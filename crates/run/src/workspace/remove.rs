@@ -1,4 +1,4 @@
-//! Removing a workspace, whatever its agent did to it.
+//! Removing a workspace, even if its agent changed git's files, links or modes in it.
 
 use std::fs;
 use std::io;
@@ -9,36 +9,36 @@ use cowhand_core::workspace::IsolationKind;
 use rustix::fs::FileType;
 use tracing::warn;
 
+use super::branch_ref;
 use super::error::WorkspaceError;
 use super::git::Git;
-use super::head;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::absent_is_ok;
 
-/// What is left after the directory is removed.
+/// The part of a workspace that remains after its directory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum RemainingPart {
     Nothing,
-    /// The branch contains commits that are nowhere else.
+    /// The branch remains, because it has commits that exist nowhere else.
     Branch,
 }
 
-/// Removes a workspace. It can be repeated, also after an interruption. `folder` contains all workspaces: nothing
-/// outside of it is ever removed.
-pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, WorkspaceError> {
+/// Removes a workspace. The call can be repeated, also after an interruption. `folder` contains all workspaces; nothing
+/// outside it is removed.
+pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, WorkspaceError> {
     let path = &workspace.path;
     if path.parent() != Some(folder) {
         return Err(WorkspaceError::Outside { path: path.clone(), folder: folder.to_owned() });
     }
-    // A missing repository has no record of the worktree.
+    // If the repository is missing, there is no record of the worktree to remove.
     let known = workspace.repository.is_dir();
     if known && workspace.kind == IsolationKind::Clone {
-        bring_home(workspace)?;
+        copy_commits_back(workspace)?;
     }
-    clear(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
+    remove_all(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
     if !known {
-        return Ok(Left::Nothing);
+        return Ok(RemainingPart::Nothing);
     }
     if workspace.kind == IsolationKind::Worktree {
         forget_worktree(workspace)?;
@@ -46,22 +46,22 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, WorkspaceErr
     drop_branch(workspace)
 }
 
-/// Returns true if the branch of a removed workspace could be removed, because its commits are elsewhere by now.
+/// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed.
 pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, WorkspaceError> {
     if !workspace.repository.is_dir() {
         return Ok(true);
     }
-    Ok(drop_branch(workspace)? == Left::Nothing)
+    Ok(drop_branch(workspace)? == RemainingPart::Nothing)
 }
 
-/// Copies the commits of a clone that are nowhere else into a branch of the original repository.
-fn bring_home(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    match leads_elsewhere(&workspace.path) {
+/// Copies commits that exist only in a clone to a branch of the original repository.
+fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    match outside_reference(&workspace.path) {
         Ok(None) => {}
         // A fetch would copy commits of a repository that the agent may not read.
         Ok(Some(what)) => {
             let path = workspace.path.display();
-            warn!(job = %workspace.job, "the commits in {path} are not taken over: its agent made {what} lead elsewhere");
+            warn!(job = %workspace.job, "the commits in {path} are not copied back: its agent changed {what} to refer to another repository");
             return Ok(());
         }
         Err(error) => return Err(WorkspaceError::NotReadable { path: workspace.path.clone(), error }),
@@ -75,16 +75,17 @@ fn bring_home(workspace: &Workspace) -> Result<(), WorkspaceError> {
     if own.is_ok_and(|own| own.is_empty()) {
         return Ok(());
     }
-    let (source, target) = (workspace.path.to_string_lossy(), format!("+HEAD:{}", head(&workspace.branch)));
+    let (source, target) =
+        (workspace.path.to_string_lossy(), format!("+HEAD:{}", branch_ref(&workspace.branch)));
     let git = Git::at(&workspace.repository).with_long_timeout();
     git.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", &source, &target]).map(drop)
 }
 
-/// Returns what in the repository of a clone leads elsewhere: a link, or a file that names another repository. Clones
-/// of cowhand have neither.
-fn leads_elsewhere(clone: &Path) -> Result<Option<String>, NotOpened> {
+/// Returns a path in the repository of a clone that refers to another place: a link, or a file that names another
+/// repository. Clones that cowhand makes have neither.
+fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
     let git = match Root::open(clone).and_then(|root| root.directory(Path::new(".git"))) {
-        // An incomplete or damaged repository: git reports it.
+        // The repository is incomplete or damaged, which git reports.
         Err(NotOpened::Missing) if !clone.join(".git").is_file() => return Ok(None),
         Err(NotOpened::Missing | NotOpened::Link) => return Ok(Some(".git".to_owned())),
         git => git?,
@@ -127,27 +128,27 @@ fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
 }
 
 /// Removes the branch unless it has commits that no other branch, tag or remote has.
-fn drop_branch(workspace: &Workspace) -> Result<Left, WorkspaceError> {
+fn drop_branch(workspace: &Workspace) -> Result<RemainingPart, WorkspaceError> {
     let git = Git::at(&workspace.repository);
-    let (reference, exclude) = (head(&workspace.branch), format!("--exclude={}", workspace.branch));
+    let (reference, exclude) = (branch_ref(&workspace.branch), format!("--exclude={}", workspace.branch));
     if !git.succeeds(&["show-ref", "--verify", "--quiet", &reference])? {
-        return Ok(Left::Nothing);
+        return Ok(RemainingPart::Nothing);
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;
     let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
-    // A dangling ref, which any agent could have written, contains no commits.
+    // A ref without its commit, which any agent could have written, has no commits.
     let own =
         git.run(&[["rev-list", "--ignore-missing", "-n", "1", &tip].as_slice(), &elsewhere].concat())?;
     if !own.is_empty() {
-        return Ok(Left::Branch);
+        return Ok(RemainingPart::Branch);
     }
-    // Only if it has not moved since.
+    // The branch is removed only if it still has the same tip.
     git.run(&["update-ref", "-d", &reference, &tip])?;
-    Ok(Left::Nothing)
+    Ok(RemainingPart::Nothing)
 }
 
-/// Removes a folder without following links. The agent may have changed modes.
-fn clear(path: &Path) -> io::Result<()> {
+/// Removes a folder without following links, even if the agent has changed the modes of folders.
+fn remove_all(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?,
@@ -157,7 +158,7 @@ fn clear(path: &Path) -> io::Result<()> {
     }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            thaw(path)?;
+            restore_access(path)?;
             absent_is_ok(fs::remove_dir_all(path))
         }
         removed => absent_is_ok(removed),
@@ -165,12 +166,12 @@ fn clear(path: &Path) -> io::Result<()> {
 }
 
 /// Gives the owner access to every folder again; links are not followed.
-fn thaw(folder: &Path) -> io::Result<()> {
+fn restore_access(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            thaw(&entry.path())?;
+            restore_access(&entry.path())?;
         }
     }
     Ok(())

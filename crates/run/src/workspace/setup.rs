@@ -1,4 +1,4 @@
-//! The set-up command, which runs before the agent.
+//! The `setup` command, which prepares a workspace before each attempt.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ pub struct Setup<'a> {
     pub directory: &'a Path,
     /// Complete environment.
     pub environment: &'a [(String, String)],
-    /// Timeout, or none.
+    /// Timeout, or none for no limit.
     pub timeout: Option<Duration>,
     pub stop: &'a AtomicBool,
 }

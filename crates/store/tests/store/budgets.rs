@@ -280,7 +280,7 @@ async fn an_unreported_cost_is_assumed(db: TestDb) {
     let later = at(1) + LEASE + LEASE;
     store.release_expired(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
     assert_eq!(spent(&store).await, 4_000_000);
-    let jobs = store.spent_on_jobs(at(0), at(1_000_000), 10).await.unwrap();
+    let jobs = store.spent_on_jobs(None, at(0), at(1_000_000), 10).await.unwrap();
     let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();
     assert_eq!(of_jobs, [(second, 3_000_000), (first, 1_000_000)]);
     // An assumed cost does not count as the highest cost of an attempt.
@@ -445,15 +445,19 @@ async fn items_and_jobs_have_their_sums(db: TestDb) {
         let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
         store.settle(id, epoch, completed(Some(cost(dollars))), Retry::default(), at(2)).await.unwrap();
     }
-    let items = store.spent_on_items(at(0), 9).await.unwrap();
+    let items = store.spent_on_items(at(0), at(9), 9).await.unwrap();
     let seen: Vec<_> =
         items.iter().map(|row| (row.item.as_str(), row.attempts, row.usage.cost_usd)).collect();
     assert_eq!(seen, [("files-7", 2, Some(1.5))]);
-    assert_eq!(store.spent_on_items(at(3), 9).await.unwrap(), [], "nobody worked on it since");
-    let jobs = store.spent_on_jobs(at(0), at(9), 2).await.unwrap();
+    assert_eq!(store.spent_on_items(at(3), at(9), 9).await.unwrap(), [], "no attempt ended since");
+    assert_eq!(store.spent_on_items(at(0), at(2), 9).await.unwrap(), [], "its last attempt ended later");
+    let jobs = store.spent_on_jobs(None, at(0), at(9), 2).await.unwrap();
     let seen: Vec<_> =
         jobs.iter().map(|row| (row.agent.as_str(), row.amount.microdollars, row.attempts)).collect();
     assert_eq!(seen, [("a", 3_000_000, 1), ("a", 1_000_000, 1)]);
+    let jobs = store.spent_on_jobs(Some(&"b".parse().unwrap()), at(0), at(9), 2).await.unwrap();
+    let seen: Vec<_> = jobs.iter().map(|row| (row.agent.as_str(), row.amount.microdollars)).collect();
+    assert_eq!(seen, [("b", 500_000)], "more expensive jobs of other agents do not use up the limit");
 }
 
 /// A job that used a tool before it was parked does not count as empty, even if its last attempt used no tool.

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde_json::{Value, json};
 
-use super::{FakeIssue, LOGIN, REPO, World, plain};
+use super::{FakeIssue, FakeState, LOGIN, REPO, plain};
 
 pub(crate) struct FakeRequest {
     /// Method and path, with the query.
@@ -61,7 +61,7 @@ fn ok(value: &Value) -> Response {
     plain(200, value.to_string())
 }
 
-impl World {
+impl FakeState {
     pub(crate) fn record(&mut self, request: &FakeRequest) {
         self.requests.push(request.line.clone());
         self.tokens.push(request.header("authorization"));
@@ -90,7 +90,7 @@ impl World {
             response.headers_mut().insert("etag", tag);
         }
         if response.status() != 304 {
-            self.paid += 1;
+            self.counted_requests += 1;
             self.remaining = self.remaining.saturating_sub(1);
         }
         let reset = (self.now + SignedDuration::from_hours(1)).as_second();
@@ -120,11 +120,11 @@ impl World {
             ("GET", ["user"]) => ok(&json!({ "login": LOGIN })),
             ("GET", ["app"]) => self.for_apps(token, &json!({ "slug": "cowhand" })),
             ("POST", ["app", "installations", "77", "access_tokens"]) => {
-                let name = format!("ghs_{}", self.sold + 1);
+                let name = format!("ghs_{}", self.issued_tokens + 1);
                 let ends = self.now + self.token_life;
                 let response = self.for_apps(token, &json!({ "token": name, "expires_at": ends }));
                 if response.status() == 200 {
-                    self.sold += 1;
+                    self.issued_tokens += 1;
                     self.good_tokens.get_or_insert_default().push(name);
                 }
                 response
@@ -274,7 +274,7 @@ impl World {
     }
 }
 
-/// Returns a page, with `Link` as GitHub writes it, and an `ETag` over the entries alone.
+/// Returns a page, with `Link` as GitHub writes it, and an `ETag` of the entries.
 fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, request: &FakeRequest) -> Response {
     let (size, page) = (request.number("per_page", 30), request.number("page", 1));
     let entries: Vec<&T> = all.iter().skip((page - 1) * size).take(size).collect();
@@ -302,7 +302,7 @@ fn comment_json(comment: &super::FakeComment) -> String {
     .to_string()
 }
 
-/// Formats an issue, with its labels inserted as text: there can be a million of them.
+/// Formats an issue. Its labels are inserted as text, because there can be a million of them.
 fn issue_text(number: u64, issue: &FakeIssue) -> String {
     let value = issue_json(number, issue).to_string();
     let label = |name: &String| {
@@ -328,7 +328,7 @@ fn issue_json(number: u64, issue: &FakeIssue) -> Value {
     if issue.is_pull_request {
         value["pull_request"] = json!({ "url": "https://x" });
     }
-    if let (Some(Value::Object(odd)), Value::Object(value)) = (&issue.odd, &mut value) {
+    if let (Some(Value::Object(odd)), Value::Object(value)) = (&issue.overridden_fields, &mut value) {
         value.extend(odd.clone());
     }
     value

@@ -37,10 +37,10 @@ pub struct AgentView {
     pub next_job: Option<JobId>,
     pub last_job: Option<LastJob>,
     pub next: Option<AgentNextFiring>,
-    /// Last refusal of a follow-up to one of its jobs, within a week.
+    /// Last refused follow-up of one of the agent's jobs, within a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
-    /// Its `work_source`, if none of its schedules takes items from it.
+    /// The agent's `work_source`, if none of its schedules takes items from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untaken_work: Option<String>,
 }
@@ -135,7 +135,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
     let mut views = Vec::with_capacity(roster.agents.len());
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
-        // Only jobs of agents with `followups` may ask for a follow-up, so only these can be refused.
+        // Only jobs of agents with `followups` may ask for a follow-up, so only their requests can be refused.
         let refused = match &agent.followups {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,

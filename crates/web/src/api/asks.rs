@@ -69,7 +69,7 @@ pub struct AskRequest {
     pub question: Option<String>,
 }
 
-/// Immediate reply to the agent; with `asked`, it has to wait for the end of the ask.
+/// Immediate reply to the agent. With `asked`, the agent has to wait for the answer.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "JobHears")]
 pub struct JobAskReply {
@@ -158,7 +158,7 @@ pub(super) async fn answer(
         Some(AnswerKind::Allow) => AskAnswer::Allow { message },
         Some(AnswerKind::Deny) => AskAnswer::Deny { message },
         Some(AnswerKind::Text) => AskAnswer::Text(
-            message.ok_or_else(|| ApiProblem::bad_request("an answer in words needs a `message`"))?,
+            message.ok_or_else(|| ApiProblem::bad_request("`answer: text` needs a `message`"))?,
         ),
         None => return Err(ApiProblem::bad_request("`answer` is missing: allow, deny or text")),
     };
@@ -180,7 +180,7 @@ pub(super) async fn make(
     let subject = match (tool, question) {
         (Some(tool), None) => AskSubject::Tool { tool, input },
         (None, Some(question)) => AskSubject::Question { question },
-        _ => return Err(ApiProblem::bad_request("it is either about a `tool` or a `question`")),
+        _ => return Err(ApiProblem::bad_request("an ask needs either a `tool` or a `question`")),
     };
     let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, subject).await? {
         AskDecision::Allowed => (AskVerdict::Allowed, None, None),

@@ -35,7 +35,7 @@ pub(super) async fn backup(
 ) -> Result<Response, ApiProblem> {
     // The store contains the secrets of the config, and no answer over TCP may contain a secret.
     if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
-        let message = "a backup holds secrets, so it is given to the owner of the state folder only: run `cowhand backup FILE` on the daemon's machine";
+        let message = "a backup contains secrets, so only the owner of the state folder can get it: run `cowhand backup FILE` on the daemon's machine";
         return Err(ApiProblem::new(Code::Forbidden, message));
     }
     if api.store.is_server() {

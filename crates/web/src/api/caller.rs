@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::{Api, ApiProblem, Code, RequestedEndpoint};
 use cowhand_run::process::attempts_above;
-use cowhand_run::shortage::is_named_in as is_shortage;
+use cowhand_run::shortage::is_shortage;
 use cowhand_store::audit;
 
 /// Identity of a caller, determined when it connected.
@@ -43,11 +43,11 @@ impl Peer {
     /// Inspects the process immediately, while it exists and its pid is not in use by another process.
     fn of(stream: &UnixStream) -> Self {
         let Ok(credentials) = stream.peer_cred() else {
-            return Self { uid: None, attempts: Err("the system does not tell".to_owned()) };
+            return Self { uid: None, attempts: Err("the system does not report it".to_owned()) };
         };
         let attempts = match credentials.pid() {
-            // The process is outside our PID namespace, for example on the host of our container. Our own
-            // descendants are always inside.
+            // The process is outside the daemon's PID namespace, for example on the host of its container. The daemon's
+            // own descendants are always inside.
             None | Some(0) => Ok(Vec::new()),
             Some(pid) => known_attempts(attempts_above(pid)),
         };
@@ -93,8 +93,8 @@ impl Refusals {
 }
 
 impl Api {
-    /// Refuses every user but the daemon's own and root, with an event. The mode of the socket restricts this
-    /// too, but a process of the same owner can change that mode.
+    /// Refuses every user except the daemon's user and root, and records an event. The mode of the socket restricts
+    /// this too, but a process of the same owner can change that mode.
     pub(super) async fn admit_user(
         &self,
         peer: &Peer,
@@ -122,7 +122,7 @@ impl Api {
     /// attempt. The oldest ancestor decides, because an agent can set the environment of the processes that it starts.
     pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<AttemptKey>, ApiProblem> {
         let attempts = peer.attempts.as_ref().map_err(|why| {
-            let message = format!("cannot tell which process connected to the socket: {why}; try again");
+            let message = format!("cannot determine which process connected to the socket: {why}; try again");
             ApiProblem::new(if is_shortage(why) { Code::Busy } else { Code::Forbidden }, message)
         })?;
         for name in attempts.iter().rev() {
@@ -135,8 +135,8 @@ impl Api {
         Ok(None)
     }
 
-    /// Allows a process of an attempt the endpoints that the token of its job allows; refuses all others,
-    /// with an event.
+    /// Allows a process of an attempt only the endpoints that the token of its job opens. Refuses all others, and
+    /// records an event.
     pub(super) async fn admit_attempt(
         &self,
         attempt: AttemptKey,
@@ -151,8 +151,8 @@ impl Api {
         }
         self.record_refusal(attempt.clone(), requested, "on the owner's socket").await?;
         let message = format!(
-            "this process belongs to {job}, and an agent may do here only what concerns its own job; \
-             do it from a terminal of your own"
+            "this process belongs to {job}; on this socket an agent may only use the endpoints of its own job; \
+             run the command in another terminal"
         );
         Err(ApiProblem::new(Code::Forbidden, message))
     }

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{Api, ApiProblem};
 
-/// Returns the config in the form of `cowhand config show`, but as the daemon has loaded it, not as the files
-/// are now.
+/// Returns the config in the form of `cowhand config show`, but from the config that the daemon has loaded, not from
+/// the files as they are now.
 pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, ApiProblem> {
     let config = api.daemon()?.config();
-    config.map(Json).ok_or_else(|| {
-        ApiProblem::not_found("this fleet was built from agents in memory, so there is no config")
-    })
+    config
+        .map(Json)
+        .ok_or_else(|| ApiProblem::not_found("this fleet was started by a program without a config file"))
 }

@@ -49,7 +49,7 @@ pub struct StatusView {
     /// Schedules that are no longer in the config and for which jobs or accepted firings wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone_schedules: Vec<RemovedSchedule>,
-    /// Folders of work sources with files that are no items.
+    /// Folders of work sources with files that are not work items.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped_files: Vec<SkippedFiles>,
 }
@@ -69,7 +69,7 @@ pub struct DaemonView {
     /// errors are only for callers that may read the config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
-    /// Reason why nothing can be written, if so, with the remedy.
+    /// Reason why the store cannot be written, with the remedy; absent if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<String>,
 }
@@ -109,7 +109,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     }))
 }
 
-/// Returns the problem that `/readyz` finds; with the details of the store, if it has any.
+/// Returns the problem that `/readyz` reports, with details if the store has any.
 async fn store_problem(api: &Api) -> Option<String> {
     let daemon = api.daemon().ok()?;
     let unready = daemon.ready().await.err().filter(|unready| *unready != Unready::Stopping);

@@ -34,7 +34,7 @@ fn set_silent_since(since: Option<Instant>) {
     *SILENT_SINCE.lock().unwrap_or_else(PoisonError::into_inner) = since;
 }
 
-/// Waits for an answer of the daemon. Prints a note when the daemon answers nothing, and fails after
+/// Waits for an answer of the daemon. Prints a note when the daemon does not answer at all, and fails after
 /// [`MAX_SILENCE`].
 pub(super) async fn await_answer(
     state: &StateFolder,
@@ -74,8 +74,8 @@ pub(super) async fn await_answer(
             }
             Some(since) if since.elapsed() >= MAX_SILENCE => {
                 let message = format!(
-                    "{daemon} runs, but has answered nothing for {} seconds; see its log, let it go on if it is \
-                     suspended (kill -CONT), or end it (kill -KILL) and start it again: jobs are taken up",
+                    "{daemon} runs, but has answered nothing for {} seconds; see its log, resume it if it is \
+                     suspended (kill -CONT), or end it (kill -KILL) and start it again: running jobs continue",
                     MAX_SILENCE.as_secs()
                 );
                 return Err(ApiProblem::new(Code::NoDaemon, message));
@@ -102,7 +102,7 @@ async fn is_alive(state: &StateFolder) -> bool {
 mod tests {
     use super::*;
 
-    /// Runs in its own process, since all requests share the time.
+    /// This test needs its own process, because all requests of a process share the time.
     #[tokio::test(start_paused = true)]
     async fn several_requests_of_a_command_share_the_time_limit() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Output of jobs as live events, between those of the event log. Job and line identify such an event.
+//! Output of jobs as live events, in between the events of the log. Job and line number identify such an event.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use cowhand_run::jsonl::Jsonl;
 use cowhand_store::JobFilter;
 
 /// Output of all live jobs, from one moment on.
-pub(super) struct JobOutputs {
+pub(super) struct LiveOutput {
     api: Api,
     /// Newest event at that moment. A job that started later is read from its first line.
     since: i64,
@@ -39,10 +39,10 @@ struct OutputPosition {
     has_passed_on: bool,
 }
 
-/// Size from which nothing more is added to a part of an answer.
+/// Size of a part of an answer above which no more lines are added.
 const PART_BYTES: usize = 1 << 20;
 
-impl JobOutputs {
+impl LiveOutput {
     /// Starts after the current output of live jobs.
     pub(super) async fn of_live_jobs(api: &Api) -> Result<Self, ApiProblem> {
         let mut growth = api.daemon().ok().map(cowhand_engine::fleet::Fleet::output_growth);
@@ -137,7 +137,7 @@ impl OutputPosition {
         // Reading a large file takes time, so it must not block the other tasks.
         let at_end = tokio::task::spawn_blocking(move || {
             loop {
-                let part = followed.jsonl.more()?;
+                let part = followed.jsonl.next_lines()?;
                 if part.is_empty() {
                     return Ok(followed);
                 }
@@ -154,7 +154,7 @@ impl OutputPosition {
     }
 
     fn more(&mut self, job: &JobId) -> Result<Vec<u8>, ApiProblem> {
-        let part = self.jsonl.more().map_err(|error| unreadable(job, &error))?;
+        let part = self.jsonl.next_lines().map_err(|error| unreadable(job, &error))?;
         let mut lines = Vec::with_capacity(part.len() * 2);
         for text in String::from_utf8_lossy(&part).lines() {
             self.line += 1;

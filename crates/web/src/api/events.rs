@@ -1,4 +1,4 @@
-//! Events in order, on request with the output of jobs.
+//! Events in order. The output of jobs is included if it is requested.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use cowhand_core::event::Event;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::event_output::JobOutputs;
+use super::event_output::LiveOutput;
 use super::extract::{Count, Params, Switch};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
 use super::{Api, ApiProblem, Page};
@@ -45,7 +45,7 @@ pub(super) async fn list(
     let (format, audit, output) = (StreamFormat::of(&headers), query.audit.is_on(), query.output.is_on());
     let follows = query.follow.is_on() || format == StreamFormat::Events;
     if output && (!follows || audit) {
-        return Err(ApiProblem::bad_request("`output` goes with `follow`, and not with `audit`"));
+        return Err(ApiProblem::bad_request("`output` needs `follow`, and cannot be combined with `audit`"));
     }
     let after = match last_id.or(query.after) {
         Some(after) => Some(after),
@@ -53,7 +53,7 @@ pub(super) async fn list(
         None => Some(api.store.last_event().await? - i64::from(limit)),
     };
     if follows {
-        let outputs = if output { Some(JobOutputs::of_live_jobs(&api).await?) } else { None };
+        let outputs = if output { Some(LiveOutput::of_live_jobs(&api).await?) } else { None };
         let log =
             EventLog { api, after: after.unwrap_or_default(), audit, pending: VecDeque::new(), outputs };
         return Ok(follow::answer(format, log));
@@ -78,12 +78,12 @@ struct EventLog {
     /// Events that were read and not passed on yet.
     pending: VecDeque<Event>,
     /// Output of jobs, if requested.
-    outputs: Option<JobOutputs>,
+    outputs: Option<LiveOutput>,
 }
 
 /// Number of events that are read together.
 const EVENTS_PER_READ: u32 = 100;
-/// Size from which nothing more is added to a part of an answer.
+/// Size of a part of an answer above which no more lines are added.
 const PART_BYTES: usize = 1 << 20;
 
 impl GrowingLines for EventLog {
@@ -91,7 +91,7 @@ impl GrowingLines for EventLog {
         if self.pending.is_empty() {
             let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
             self.pending = self.api.store.with_jobs(events).await?.into();
-            // Events after a gap in the numbers are read the next time, when the gap is filled.
+            // Events after a gap in the numbers are read by the next call, when the gap may be filled.
             let first = self.pending.front().map_or(0, |event| event.seq);
             let consecutive =
                 (first..).zip(&self.pending).take_while(|(number, event)| *number == event.seq).count();

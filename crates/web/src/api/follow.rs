@@ -1,5 +1,5 @@
-//! Answers that follow a growing list: first the existing lines, then new ones, until there can be no more. They are
-//! lines of JSON, or server-sent events for clients that accept these.
+//! Answers that follow a growing list: first the existing lines, then new ones, until no more can come. An answer
+//! consists of lines of JSON, or of server-sent events for clients that accept these.
 
 use std::io;
 use std::time::Duration;
@@ -16,8 +16,8 @@ pub(super) trait GrowingLines: Send + 'static {
     /// Returns the next part; an empty part if there is nothing new yet, and none if there will be no more.
     fn next_part(&mut self) -> impl Future<Output = Result<Option<LinesPart>, ApiProblem>> + Send;
 
-    /// Waits until there may be lines that the last `next_part` did not return, even if they came during that
-    /// call. It may also return without new lines, but only rarely.
+    /// Waits until there may be lines that the last `next_part` did not return, including lines that arrived during
+    /// that call. It may rarely return without new lines.
     fn wait_for_growth(&mut self) -> impl Future<Output = ()> + Send;
 }
 
@@ -65,7 +65,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// Interval of empty comments. Proxies close an idle connection, and only a write shows that a client has disconnected.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Last event, after which a client must not reconnect. Without it a browser would reconnect for ever.
+/// Last event, after which a client must not reconnect. Without it, a browser would reconnect forever.
 const END_EVENT: &str = "event: end\ndata: {}\n\n";
 
 /// Returns the last id that a client has, from the header that browsers send when they reconnect.
@@ -101,7 +101,7 @@ pub(super) fn answer(format: StreamFormat, growing: impl GrowingLines) -> Respon
     (headers, Body::from_stream(parts)).into_response()
 }
 
-/// Formats lines as events. A line of JSON contains no line break, so each is one `data` field.
+/// Formats lines as events. A line of JSON contains no line break, so each line is one `data` field.
 fn as_events(part: &LinesPart) -> Bytes {
     let mut events = Vec::with_capacity(part.lines.len() * 5 / 4);
     let lines = part.lines.split_inclusive(|byte| *byte == b'\n');

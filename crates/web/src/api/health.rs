@@ -24,7 +24,7 @@ pub(super) async fn health(State(api): State<Api>) -> Json<Health> {
     Json(Health { store, takes_work, version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
-/// Returns the reason why no work is accepted, if so.
+/// Returns why no work is accepted, or none if work is accepted.
 async fn unready(api: &Api) -> Option<Unready> {
     match api.daemon() {
         Ok(fleet) => fleet.ready().await.err(),
@@ -32,12 +32,12 @@ async fn unready(api: &Api) -> Option<Unready> {
     }
 }
 
-/// Handles `/healthz`: this process answers. It reveals nothing else, so it needs no token.
+/// Handles `/healthz`, which shows only that this process answers and therefore needs no token.
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Handles `/readyz`: the daemon also accepts work and can store it.
+/// Handles `/readyz`, which shows whether the daemon accepts work and can store it.
 pub(super) async fn ready(State(api): State<Api>) -> Result<&'static str, (StatusCode, String)> {
     let unready = if api.store.last_event().await.is_err() {
         Some("the store does not answer".to_owned())

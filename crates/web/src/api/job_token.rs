@@ -34,7 +34,7 @@ impl RequestedEndpoint {
 }
 
 impl Api {
-    /// Returns the job as actor, if the endpoint is one of its own job. Refuses all others, with an event.
+    /// Returns the job as actor if the endpoint is one of its own. Refuses other endpoints, and records an event.
     pub(crate) async fn admit(&self, token: &str, requested: RequestedEndpoint) -> Result<Actor, ApiProblem> {
         let invalid_token =
             || ApiProblem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
@@ -45,7 +45,7 @@ impl Api {
             self.record_refusal((job, number), &requested, "with the job's token").await?;
             return Err(ApiProblem::new(
                 Code::Forbidden,
-                "a job's token is for what concerns that job alone",
+                "the token of a job is valid only for endpoints of that job",
             ));
         }
         Ok(Actor::Job { job })

@@ -132,7 +132,8 @@ pub struct JobView {
     pub cancelled_by: Option<Actor>,
     /// Report to the source of the work item, after the job has ended, or the reason why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_told: Option<SourceReport>,
+    #[serde(rename = "source_told")]
+    pub source_report: Option<SourceReport>,
     /// Start and cause of the cancellation of a job that is cancelled or is being ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<Cancellation>,
@@ -168,7 +169,7 @@ impl SourceReport {
             "work:reported" => format!("reported to its source: {message}"),
             "work:released" if message.is_empty() => "released".to_owned(),
             "work:released" => format!("released: {message}"),
-            "work:delayed" => format!("not reported to its source yet, and tried again: {message}"),
+            "work:delayed" => format!("not reported to its source yet; cowhand tries again: {message}"),
             _ => format!("not reported to its source: {message}"),
         }
     }
@@ -182,7 +183,7 @@ pub struct AttemptView {
     pub started_at: Timestamp,
     /// None while it runs.
     pub ended_at: Option<Timestamp>,
-    /// Usage, while it runs the usage so far; none if nothing was reported.
+    /// Usage; the usage so far while the attempt runs; none if nothing was reported.
     pub usage: Option<JobUsage>,
     /// Report of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,7 +220,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let cancellation = api.store.cancellation_of(&job).await?;
     let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
     let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
-    let source_told = match job.work_item() {
+    let source_report = match job.work_item() {
         Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceReport::of),
         None => None,
     };
@@ -237,7 +238,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         workspace,
         waits,
         cancelled_by,
-        source_told,
+        source_report,
         cancellation,
     }))
 }
@@ -283,7 +284,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }
 
-/// Returns the job with this name from a path.
+/// Returns the job that the path of a request names.
 pub(super) async fn find(api: &Api, name: &str) -> Result<Job, ApiProblem> {
     let id = api.job_id(name).await?;
     match api.store.job(id.clone()).await? {
@@ -329,10 +330,7 @@ impl Api {
             [only] => Ok(only.clone()),
             several => {
                 let ids: Vec<&str> = several.iter().map(JobId::as_str).collect();
-                let message = format!(
-                    "{suffix} is the end of several job ids: {}; give one id in full",
-                    ids.join(", ")
-                );
+                let message = format!("several job ids end with {suffix}: {}; use a full id", ids.join(", "));
                 Err(ApiProblem::conflict(message))
             }
         }
@@ -407,7 +405,7 @@ impl GrowingLines for OutputLines {
 pub struct JobResult {
     pub job: JobId,
     pub status: JobStatus,
-    /// Result, so far if the job has not ended. None if there is no output, or if the job ran on another
+    /// Result, or the result so far if the job has not ended. None if there is no output, or if the job ran on another
     /// machine.
     pub result: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! Login of a browser with a link that works once and for a short time.
 //!
-//! Users of the socket and admins can create a link; whoever opens it gets a new token as a cookie.
+//! Users of the owner's socket and admins can create a link. The browser that opens it gets a new token as a cookie.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const LINK_VALID_FOR: Duration = Duration::from_mins(10);
 /// Maximum number of open links; the oldest is removed for a new one.
 const MAX_OPEN_LINKS: usize = 20;
 
-/// Links that nobody has opened yet. They are in memory, so they end with the daemon. Only their hashes are kept.
+/// Login links that are not opened yet. They are in memory, so they end with the daemon. Only their hashes are kept.
 #[derive(Debug, Clone, Default)]
 pub struct Logins(Arc<Mutex<Vec<Login>>>);
 
@@ -53,7 +53,7 @@ impl Logins {
         Ok(code)
     }
 
-    /// Takes a valid code: nobody else can use it while the returned value exists.
+    /// Takes a valid code. The code cannot be used again while the returned value exists.
     pub fn take(&self, code: &str) -> Option<TakenCode> {
         self.take_at(code, Instant::now())
     }
@@ -68,7 +68,7 @@ impl Logins {
     }
 }
 
-/// Code with which somebody logs in. If the login does not complete, the code becomes valid again.
+/// Code that is in use for a login. If the login does not complete, the code becomes valid again.
 #[derive(Debug)]
 pub struct TakenCode {
     login: Option<Login>,
@@ -76,7 +76,7 @@ pub struct TakenCode {
 }
 
 impl TakenCode {
-    /// Invalidates the code for good, after the login is complete.
+    /// Invalidates the code permanently, after the login is complete.
     pub(crate) fn use_up(mut self) {
         self.login = None;
     }
@@ -96,7 +96,7 @@ impl Api {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
             ApiProblem::conflict(
-                "this daemon has no server, and so no dashboard; `cowhand restart --listen 127.0.0.1:PORT` gives it one",
+                "this daemon has no server, and so no dashboard; `cowhand restart --listen 127.0.0.1:PORT` starts one",
             )
         })?;
         // A browser cannot open the unspecified address, so the link uses loopback.

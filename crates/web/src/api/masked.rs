@@ -1,4 +1,4 @@
-//! Removes known secrets from answers: an item, a prompt or a message from outside may contain one.
+//! Removes known secrets from answers. An item, a prompt or a message from outside may contain one.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -14,7 +14,8 @@ const UNMASKED_PATHS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
 pub(super) async fn mask_secrets(State(api): State<Api>, request: Request, next: Next) -> Response {
     let is_unmasked = UNMASKED_PATHS.iter().any(|path| request.uri().path().starts_with(path));
     let answer = next.run(request).await;
-    // Streams of lines are stored without secrets, or redacted where they are made.
+    // Streams of lines need no masking: job output is stored without secrets, and events are redacted when they are
+    // written.
     if is_unmasked || !is_json(&answer) {
         return answer;
     }

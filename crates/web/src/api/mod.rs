@@ -91,6 +91,7 @@ pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
 pub use waits::left_sentence;
+pub use waits::removed_agent_sentence;
 pub use waits::{RemovedAgent, RemovedSchedule};
 pub use work::{ClaimRequest, CompleteRequest, QueueProblem, ReleaseRequest, RetryRequest, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
@@ -100,7 +101,7 @@ pub use workspaces::{WorkspacePhase, WorkspaceView};
 pub struct Api {
     store: Store,
     state: StateFolder,
-    side: Side,
+    backend: ApiBackend,
     /// URL of the server, if there is one.
     url: Option<String>,
     /// Open login links of browsers.
@@ -110,10 +111,10 @@ pub struct Api {
 }
 
 #[derive(Debug, Clone)]
-enum Side {
+enum ApiBackend {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
-    /// No daemon runs. The roster is that of the config files at this moment.
+    /// No daemon runs. The roster comes from the config files as they are now.
     Alone { roster: Arc<Roster>, sources: Arc<WorkSources>, redactor: Arc<Redactor> },
 }
 
@@ -159,7 +160,7 @@ impl Api {
     pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
         let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
         let (logins, refusals) = (Logins::default(), Refusals::default());
-        Self { store, state, side: Side::Daemon(fleet), url: None, logins, refusals }
+        Self { store, state, backend: ApiBackend::Daemon(fleet), url: None, logins, refusals }
     }
 
     /// Sets the URL of the server.
@@ -178,7 +179,14 @@ impl Api {
     ) -> Self {
         let (roster, sources, redactor) = (Arc::new(roster), Arc::new(sources), Arc::new(redactor));
         let (logins, refusals) = (Logins::default(), Refusals::default());
-        Self { store, state, side: Side::Alone { roster, sources, redactor }, url: None, logins, refusals }
+        Self {
+            store,
+            state,
+            backend: ApiBackend::Alone { roster, sources, redactor },
+            url: None,
+            logins,
+            refusals,
+        }
     }
 
     pub fn router(self) -> Router {
@@ -196,9 +204,9 @@ impl Api {
 
     /// Returns the redactor with the secrets of the fleet.
     fn redactor(&self) -> Arc<Redactor> {
-        match &self.side {
-            Side::Daemon(fleet) => fleet.redactor(),
-            Side::Alone { redactor, .. } => Arc::clone(redactor),
+        match &self.backend {
+            ApiBackend::Daemon(fleet) => fleet.redactor(),
+            ApiBackend::Alone { redactor, .. } => Arc::clone(redactor),
         }
     }
 
@@ -211,27 +219,27 @@ impl Api {
     }
 
     fn roster(&self) -> Arc<Roster> {
-        match &self.side {
-            Side::Daemon(fleet) => fleet.roster(),
-            Side::Alone { roster, .. } => Arc::clone(roster),
+        match &self.backend {
+            ApiBackend::Daemon(fleet) => fleet.roster(),
+            ApiBackend::Alone { roster, .. } => Arc::clone(roster),
         }
     }
 
     fn sources(&self) -> Arc<WorkSources> {
-        match &self.side {
-            Side::Daemon(fleet) => fleet.sources(),
-            Side::Alone { sources, .. } => Arc::clone(sources),
+        match &self.backend {
+            ApiBackend::Daemon(fleet) => fleet.sources(),
+            ApiBackend::Alone { sources, .. } => Arc::clone(sources),
         }
     }
 
     fn now(&self) -> Timestamp {
-        match &self.side {
-            Side::Daemon(fleet) => fleet.clock().now(),
-            Side::Alone { .. } => Timestamp::now(),
+        match &self.backend {
+            ApiBackend::Daemon(fleet) => fleet.clock().now(),
+            ApiBackend::Alone { .. } => Timestamp::now(),
         }
     }
 
-    /// Returns the current snapshot. Without a daemon, times that are due now count as missed, because no process fires
+    /// Returns the current snapshot. Without a daemon, due times up to now count as missed, because no process fires
     /// them.
     async fn snapshot(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
         let snapshot = self.store.snapshot_of(roster, now).await?;
@@ -239,7 +247,7 @@ impl Api {
     }
 
     async fn with_uptime(&self, mut snapshot: Snapshot, now: Timestamp) -> Result<Snapshot, StoreError> {
-        if let Side::Alone { .. } = &self.side {
+        if let ApiBackend::Alone { .. } = &self.backend {
             let present = Moment { wall: now, boot: snapshot.boot };
             snapshot.uptime = Uptime::since(present);
             // On a shared store the daemon of another node may run.
@@ -260,9 +268,9 @@ impl Api {
 
     /// Returns the fleet of the daemon, or a problem if no daemon runs.
     fn daemon(&self) -> Result<&Fleet, ApiProblem> {
-        match &self.side {
-            Side::Daemon(fleet) => Ok(fleet),
-            Side::Alone { .. } => Err(ApiProblem::no_daemon()),
+        match &self.backend {
+            ApiBackend::Daemon(fleet) => Ok(fleet),
+            ApiBackend::Alone { .. } => Err(ApiProblem::no_daemon()),
         }
     }
 }

@@ -119,7 +119,8 @@ impl ApiProblem {
     }
 
     pub fn already_stopped(job: &Job) -> Self {
-        let message = format!("{} is {} already; there is nothing to cancel", job.id(), job.status());
+        let message =
+            format!("{} has already ended ({}); there is nothing to cancel", job.id(), job.status());
         Self::new(Code::AlreadyStopped, message)
     }
 

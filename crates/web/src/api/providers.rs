@@ -40,11 +40,11 @@ pub(super) async fn unpark(
     let view = views(&api).await?.into_iter().find(|view| view.provider == provider);
     let view = view.ok_or_else(|| {
         ApiProblem::not_found(format!(
-            "no agent uses the provider {provider:?}; `cowhand status` lists the providers that are used up"
+            "no agent uses the provider {provider:?}; `cowhand status` lists the parked providers"
         ))
     })?;
     if !api.store.unpark(provider.clone(), api.now()).await? {
-        return Err(ApiProblem::conflict(format!("{provider} is not used up; there is nothing to end")));
+        return Err(ApiProblem::conflict(format!("{provider} is not parked; there is nothing to do")));
     }
     info!(%provider, "the provider accepts jobs again");
     daemon.nudge();

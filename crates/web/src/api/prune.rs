@@ -8,19 +8,19 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 
 use super::extract::JsonBody;
-use super::{Api, ApiProblem, Side};
+use super::{Api, ApiBackend, ApiProblem, Code};
 use cowhand_engine::fleet::{self, FleetError, PruneRequest, PruneView};
 use cowhand_store::RemovedJob;
 
-/// Prunes jobs. Without a daemon, holds the lock of the state folder in the meantime.
+/// Prunes jobs. Without a daemon, the state folder is locked until the end.
 pub(super) async fn prune(
     State(api): State<Api>,
     JsonBody(request): JsonBody<PruneRequest>,
 ) -> Result<Json<PruneView>, ApiProblem> {
     if request.retention.max_jobs_per_agent == Some(0) {
-        return Err(ApiProblem::bad_request("`max_jobs_per_agent` is 1 at least"));
+        return Err(ApiProblem::bad_request("`max_jobs_per_agent` has to be at least 1"));
     }
-    if let Side::Daemon(fleet) = &api.side {
+    if let ApiBackend::Daemon(fleet) = &api.backend {
         return Ok(Json(fleet.prune(request).await?));
     }
     let _lock = if request.dry_run { None } else { api.lock_state_folder()? };
@@ -32,12 +32,12 @@ pub(super) async fn prune(
     Ok(Json(pruned))
 }
 
-/// Deletes a job. Without a daemon, holds the lock of the state folder in the meantime.
+/// Deletes a job. Without a daemon, the state folder is locked until the end.
 pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     let id = api.job_id(&id).await?;
-    let removed = match &api.side {
-        Side::Daemon(fleet) => fleet.remove_job(&id).await,
-        Side::Alone { .. } => {
+    let removed = match &api.backend {
+        ApiBackend::Daemon(fleet) => fleet.remove_job(&id).await,
+        ApiBackend::Alone { .. } => {
             let _lock = api.lock_state_folder()?;
             let removed = fleet::remove_job(&api.store, &api.state, &id, api.now()).await;
             if removed.is_ok() {
@@ -53,7 +53,7 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
 }
 
 impl Api {
-    /// Locks the state folder, so that no daemon starts in the meantime.
+    /// Locks the state folder, so that no daemon can start.
     fn lock_state_folder(&self) -> Result<Option<File>, ApiProblem> {
         if !self.state.path().exists() {
             return Ok(None);
@@ -74,9 +74,19 @@ impl Api {
     }
 }
 
+/// Part of the message about a removed job, by which a client recognises it.
+const REMOVED_JOB: &str = " does not exist any more: it was ";
+
+impl ApiProblem {
+    /// Returns true if the requested job was pruned or deleted.
+    pub fn is_removed_job(&self) -> bool {
+        self.code == Code::NotFound && self.message.contains(REMOVED_JOB)
+    }
+}
+
 /// Builds the problem for a removed job, with the time and the actor of the removal.
 pub(super) fn removed_problem(RemovedJob { id, at, limit, by }: &RemovedJob) -> ApiProblem {
     let (verb, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-    ApiProblem::not_found(format!("{id} is gone: it was {verb} at {at:.0}{by}"))
+    ApiProblem::not_found(format!("{id}{REMOVED_JOB}{verb} at {at:.0}{by}"))
 }

@@ -38,7 +38,7 @@ pub(super) struct RouteAnswer {
     pub(super) schema: SchemaFn,
     /// Other forms of the answer: line by line, or as server-sent events.
     pub(super) streams: Streams,
-    /// Creation of a new object, with status 201. A repeated request with the same key returns the same
+    /// Whether the endpoint creates an object, with status 201. A repeated request with the same key returns the same
     /// object with status 200.
     pub(super) creates: Creates,
 }

@@ -49,7 +49,7 @@ fn daemon_routes() -> Vec<Route> {
             .about("Returns the state of the daemon and of each agent.")
             .answers::<StatusView>(),
         Route::post("/api/v1/reload", daemon::reload)
-            .about("Reads the config again. A config with errors is refused, and the old one stays.")
+            .about("Reads the config again. A config with errors is refused, and the previous config stays in use.")
             .answers::<Reloaded>()
             .refuses(&[BadConfig]),
         Route::post("/api/v1/stop", daemon::stop)

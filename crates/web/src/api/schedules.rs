@@ -18,7 +18,7 @@ use super::agents::trigger_agent;
 use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
 use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings, missing_schedule};
-use cowhand_engine::schedule_view::{schedules_of, why_of};
+use cowhand_engine::schedule_view::{RETRY_DUE, schedules_of, why_of};
 use cowhand_store::{FiringJobRow, LedgerRow};
 use cowhand_work::SourceOwner;
 
@@ -54,7 +54,7 @@ pub struct FiringView {
     pub why: String,
     /// Further details as text, for example the author who was not trusted.
     pub note: Option<String>,
-    /// First of its jobs, even after that was pruned.
+    /// First job of the firing, even after the job was pruned.
     pub job: Option<JobId>,
     /// All its jobs that still exist, in the order of their creation.
     #[serde(default)]
@@ -281,7 +281,7 @@ async fn add_last_failure(
     Ok(())
 }
 
-/// Describes the failed attempt of the oldest waiting job of the schedule that is tried again.
+/// Describes the last failed attempt of the schedule's oldest job that waits for a retry.
 async fn failed_attempt(
     api: &Api,
     snapshot: &Snapshot,
@@ -296,7 +296,7 @@ async fn failed_attempt(
     Ok(waits::last_failure(api, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
 }
 
-/// Finds the job whose due retry the note describes. Also returns the text of the note after the failure.
+/// Finds the job whose due retry the note describes. Also returns the part of the note after the failure.
 fn due_retry<'a>(
     snapshot: &'a Snapshot,
     view: &ScheduleView,
@@ -306,7 +306,7 @@ fn due_retry<'a>(
     let note = view.skip_note.as_deref()?;
     jobs.find_map(|live| {
         let reason = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
-        let rest = reason.find("; the retry has been due").and_then(|at| reason.get(at..));
+        let rest = reason.find(RETRY_DUE).and_then(|at| reason.get(at..));
         Some((live, rest.map(str::to_owned)))
     })
 }

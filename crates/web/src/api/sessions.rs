@@ -39,10 +39,11 @@ pub(super) async fn session(
 ) -> Result<Json<SessionView>, ApiProblem> {
     let job = find(&api, &id).await?;
     if matches!(job.status(), JobStatus::Pending | JobStatus::Running) {
-        let message = format!("{} is {}; its session is its own until it has ended", job.id(), job.status());
+        let message =
+            format!("{} is {}; its session can be continued after it has ended", job.id(), job.status());
         return Err(ApiProblem::conflict(message));
     }
-    let no_session = || ApiProblem::conflict(format!("{} has no session that could go on", job.id()));
+    let no_session = || ApiProblem::conflict(format!("{} has no session that can be continued", job.id()));
     let stored = api.store.session_of(job.id().clone()).await?.ok_or_else(no_session)?;
     let roster = api.roster();
     let agent = roster.agent(job.agent());

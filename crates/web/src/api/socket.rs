@@ -35,11 +35,10 @@ impl SocketError {
     }
 }
 
-/// Open socket. The daemon also holds the lock of the state folder, so an existing file at the path is left from an
-/// earlier daemon.
+/// Open socket. The daemon has locked the state folder, so an existing file at the path was left by an earlier daemon.
 #[derive(Debug)]
 pub struct Socket {
-    /// Path in the state folder; a symbolic link if that path is too long for a socket.
+    /// Path in the state folder. It is a symbolic link if the path is too long for a socket.
     link: PathBuf,
     real: PathBuf,
     server: JoinHandle<()>,
@@ -94,8 +93,8 @@ impl Socket {
         Self::connect_at(&real).await
     }
 
-    /// Checks whether the last daemon removed its socket, as it does when it stops. A killed daemon leaves
-    /// it.
+    /// Returns true if the last daemon removed its socket, as a daemon does when it stops. A killed daemon leaves its
+    /// socket.
     pub(super) fn is_removed(state: &StateFolder) -> bool {
         let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
         state.path().is_dir() && fs::symlink_metadata(socket_path(state)).is_err_and(is_missing)
@@ -111,7 +110,10 @@ impl Socket {
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let folder = path.parent().unwrap_or(path).display();
-                Err(io::Error::new(error.kind(), format!("{folder} is a file, not a folder; move it away")))
+                Err(io::Error::new(
+                    error.kind(),
+                    format!("{folder} is a file, not a folder; move or remove it"),
+                ))
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied(path, &error)),
             Err(error) => Err(error),

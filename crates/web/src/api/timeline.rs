@@ -63,14 +63,14 @@ pub struct PastFiring {
     /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
-    /// First of its jobs, even after that was pruned.
+    /// First job of the firing, even after the job was pruned.
     pub job: Option<JobId>,
     /// Status of its job; of several jobs the first that occurs in this order: failed, running, pending,
     /// cancelled, completed. None after its jobs are pruned.
     pub job_status: Option<JobStatus>,
-    /// Start of the first of its jobs.
+    /// Start of the firing's first job.
     pub started_at: Option<Timestamp>,
-    /// End of the last of its jobs; none while one has not ended.
+    /// End of the firing's last job; none while a job has not ended.
     pub finished_at: Option<Timestamp>,
     /// All its jobs that still exist.
     #[serde(default)]
@@ -78,7 +78,7 @@ pub struct PastFiring {
 }
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// Maximum number of firings of a schedule; more would be too close to each other in a drawing.
+/// Maximum number of firings of a schedule. More would be too close together in the drawing.
 const MAX_FIRINGS_PER_SCHEDULE: u32 = 300;
 const MAX_TIMELINE_SPAN: SignedDuration = SignedDuration::from_hours(24 * 31);
 
@@ -90,7 +90,7 @@ pub(super) async fn timeline(
     let from = query.from.unwrap_or_else(|| now.saturating_sub(DAY).unwrap_or(now));
     let to = query.to.unwrap_or_else(|| from.saturating_add(DAY * 2).unwrap_or(from));
     if to <= from || to.duration_since(from) > MAX_TIMELINE_SPAN {
-        return Err(ApiProblem::bad_request("`to` has to be after `from`, by 31 days at most"));
+        return Err(ApiProblem::bad_request("`to` has to be after `from`, and at most 31 days later"));
     }
     api.require_known(query.agent.as_ref(), None).await?;
     let roster = api.roster();
@@ -163,7 +163,7 @@ const fn rank(status: JobStatus) -> u8 {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct NextFiringsQuery {
     /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
-    /// whether they fired or not.
+    /// including times at which they did not fire.
     from: Option<Timestamp>,
     /// Maximum number of firings; unset means 10.
     count: Option<Count>,
@@ -210,7 +210,7 @@ impl TryFrom<u32> for FiringCount {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ComingFiringsQuery {
     /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
-    /// whether they fired or not.
+    /// including times at which they did not fire.
     from: Option<Timestamp>,
     /// Maximum number of firings; unset means 10.
     count: Option<FiringCount>,

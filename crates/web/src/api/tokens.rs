@@ -95,12 +95,11 @@ fn new_token() -> Result<String, ApiProblem> {
 pub(super) fn random_secret() -> Result<String, ApiProblem> {
     let mut bytes = [0; 32];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| ApiProblem::unavailable("the system has no random numbers"))?;
+    filled.map_err(|_| ApiProblem::unavailable("the system returned no random bytes"))?;
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Returns the hash that the store keeps. A random token needs no salt and no slow hash, since it cannot be
-/// guessed.
+/// Returns the hash that the store keeps. A random token needs no salt and no slow hash, because it cannot be guessed.
 pub fn hash(token: &str) -> String {
     sha256(token)
 }

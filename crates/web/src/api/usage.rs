@@ -42,7 +42,7 @@ pub struct UsageView {
     pub agents: Vec<AgentUsage>,
     pub models: Vec<UsageOfModel>,
     pub schedules: Vec<ScheduleUsage>,
-    /// Work items with an attempt in the range, each with its total cost; at most 100.
+    /// Work items whose last attempt ended in the range, each with its total cost; at most 100.
     pub work_items: Vec<ItemUsage>,
     /// Jobs that are not pruned; at most 100.
     pub jobs: Vec<UsageOfJob>,
@@ -151,7 +151,7 @@ pub(super) async fn usage(
     let (from, end) = (start_of(since), until.tomorrow().and_then(start_of));
     let (Ok(from), Ok(end)) = (from, end) else {
         return Err(ApiProblem::bad_request(format!(
-            "from {since} to {until} are no days of {}",
+            "from {since} to {until} are not valid days in the time zone {}",
             roster.zone
         )));
     };
@@ -164,11 +164,11 @@ pub(super) async fn usage(
     let mut view = UsageView::of(since, until, zone, rows.into_iter());
     view.time_zone = roster.zone.to_string();
     if query.agent.is_none() {
-        let items = api.store.spent_on_items(from, MAX_USAGE_ROWS).await?;
+        let items = api.store.spent_on_items(from, end, MAX_USAGE_ROWS).await?;
         view.work_items = items.into_iter().map(ItemUsage::from).collect();
     }
-    let jobs = api.store.spent_on_jobs(from, end, MAX_USAGE_ROWS).await?;
-    view.jobs = jobs.into_iter().filter(|job| is_requested(&job.agent)).map(UsageOfJob::from).collect();
+    let jobs = api.store.spent_on_jobs(query.agent.as_ref(), from, end, MAX_USAGE_ROWS).await?;
+    view.jobs = jobs.into_iter().map(UsageOfJob::from).collect();
     let ledger = api.store.spending(&roster, now).await?;
     view.budgets = budgets::views(&roster, &ledger, now, query.agent.as_ref());
     Ok(Json(view))

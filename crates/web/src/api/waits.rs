@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::jobs::Waits;
 use super::{Api, ApiProblem};
 use cowhand_engine::error::{agent_left, schedule_left};
+use cowhand_engine::schedule_view::RETRY_DUE;
 
 /// Agent that is no longer in the config and has jobs that have not ended, or firings without a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +41,7 @@ pub struct RemovedSchedule {
 }
 
 impl RemovedAgent {
-    /// Returns all such agents of a snapshot, in the order of their oldest jobs; those with firings only come last.
+    /// Returns all removed agents of a snapshot, in the order of their oldest jobs. Agents without jobs come last.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
@@ -69,7 +70,8 @@ impl RemovedAgent {
 }
 
 impl RemovedSchedule {
-    /// Returns all such schedules of a snapshot, in the order of their oldest jobs; those with firings only come last.
+    /// Returns all removed schedules of a snapshot, in the order of their oldest jobs. Schedules without jobs come
+    /// last.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         let is_removed = |id: &ScheduleId| roster.schedule(*id).is_none();
@@ -97,7 +99,7 @@ impl RemovedSchedule {
         &mut entries[index]
     }
 
-    /// Describes what waits for the schedule, and how a person can handle it.
+    /// Describes the jobs and firings that wait for the schedule, and how a person can handle them.
     pub fn sentence(&self) -> String {
         let Self { agent, schedule, queued, firings } = self;
         let jobs =
@@ -106,7 +108,9 @@ impl RemovedSchedule {
         let waiting: Vec<String> = jobs.into_iter().chain(firings).collect();
         let (waiting, removed) = (waiting.join(" and "), schedule_left(agent, schedule.as_str()));
         let cancel = format!("`cowhand cancel --agent {agent} --schedule {schedule}`");
-        format!("{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels what waits")
+        format!(
+            "{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels the waiting jobs and firings"
+        )
     }
 }
 
@@ -128,20 +132,23 @@ fn firing_count_in_words(firings: usize) -> String {
 
 /// Describes how a person can handle jobs of a removed agent. `adopt` does not help: it moves no jobs to
 /// another agent.
-pub(crate) fn gone_sentence(agent: &AgentName) -> String {
+pub(crate) fn removed_agent_advice(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
          this name, or run `cowhand cancel --agent {agent}` and trigger the work again"
     )
 }
 
-/// Describes that an agent has left the config, and how a person can handle its remaining jobs.
-pub fn left_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
+/// States that an agent is no longer in the config, and how a person can handle its remaining jobs.
+pub fn removed_agent_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
     match gone {
         Some(RemovedAgent { running, queued, firings, .. }) => {
             let firings = (*firings > 0).then(|| format!(", {}", firing_count_in_words(*firings)));
             let firings = firings.unwrap_or_default();
-            format!("jobs of {agent}: {running} running, {queued} waiting{firings}; {}", gone_sentence(agent))
+            format!(
+                "jobs of {agent}: {running} running, {queued} waiting{firings}; {}",
+                removed_agent_advice(agent)
+            )
         }
         None => format!(
             "{}; `cowhand jobs --agent {agent}` lists its jobs, which have all ended",
@@ -154,7 +161,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiPro
     Ok(of_jobs(api, std::slice::from_ref(job)).await?.pop().flatten())
 }
 
-/// Returns for each job what it waits for; none for a job that is not pending.
+/// Returns why each job waits; none for a job that is not pending.
 pub(super) async fn of_jobs(api: &Api, jobs: &[Job]) -> Result<Vec<Option<Waits>>, ApiProblem> {
     let is_pending = |job: &Job| job.status() == JobStatus::Pending;
     if !jobs.iter().any(is_pending) {
@@ -177,7 +184,7 @@ async fn of_pending(
     now: Timestamp,
 ) -> Result<Option<Waits>, ApiProblem> {
     let Some(agent) = roster.agent(job.agent()) else {
-        let message = gone_sentence(job.agent());
+        let message = removed_agent_advice(job.agent());
         return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
     };
     // The job may have begun in the meantime.
@@ -212,11 +219,12 @@ async fn of_pending(
     }
 }
 
-/// Describes why a pending job that is due does not start. If it was put back or is a retry, also says why.
+/// Describes why a pending job that is due does not start. For a requeued job or a retry, includes the reason of the
+/// requeue or the failure.
 fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Timestamp) -> Waits {
     let AwaitedStart { reason, until, sentence } = awaited;
     let retry = failed.map(|failed| match live.retry_due(now) {
-        Some(since) => format!("{failed}; the retry has been due since {since:.0}, and waits: {sentence}"),
+        Some(since) => format!("{failed}{RETRY_DUE} since {since:.0}, and waits: {sentence}"),
         None => format!("{failed}; the retry waits: {sentence}"),
     });
     let message = retry.or_else(|| Some(format!("{}; {sentence}", live.requeued.sentence()?)));
@@ -250,20 +258,20 @@ fn in_snapshot(
     })
 }
 
-/// Removes the error kind in brackets at the end of the reason of a pause, which is for programs.
+/// Removes the error kind in brackets at the end of a pause's reason. The kind is only for programs.
 fn without_code(sentence: &str) -> &str {
     let parts = sentence.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
     let is_kind = |code: &str| serde_json::from_value::<ErrorKind>(code.into()).is_ok();
     parts.filter(|(_, code)| is_kind(code)).map_or(sentence, |(text, _)| text)
 }
 
-/// Describes the failure of the last attempt, as `attempt 1 failed, and it is tried again: exit code 3`.
+/// Describes the failure of the last attempt, as `attempt 1 failed and will be retried: exit code 3`.
 pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, ApiProblem> {
     let history = api.store.history(job.id().clone()).await?;
     let last = history.and_then(|history| history.attempts.into_iter().last());
     Ok(last.and_then(|last| match last.outcome {
         Some(Outcome::Failed { error, .. }) => {
-            Some(format!("attempt {} failed, and it is tried again: {}", last.number, error.message))
+            Some(format!("attempt {} failed and will be retried: {}", last.number, error.message))
         }
         _ => None,
     }))

@@ -49,7 +49,7 @@ impl WorkQuery {
         let priority = parts(&self.priority).into_iter().map(|name| {
             serde_json::from_value(name.clone().into()).map_err(|_| {
                 ApiProblem::bad_request(format!(
-                    "{name:?} is no priority; there are critical, high, medium and low"
+                    "{name:?} is not a priority; use critical, high, medium or low"
                 ))
             })
         });
@@ -154,7 +154,7 @@ pub(super) async fn list(
         after.as_ref().filter(|cursor| !queues.iter().any(|queue| queue.name == cursor.queue))
     {
         return Err(ApiProblem::bad_request(format!(
-            "no queue {:?} is left; begin without a cursor",
+            "the queue {:?} of the cursor does not exist any more; start again without a cursor",
             cursor.queue
         )));
     }
@@ -232,7 +232,7 @@ impl Api {
         Ok(items)
     }
 
-    /// Makes the daemon send results again that were not delivered, for items that are in the queue now.
+    /// Asks the daemon to send undelivered results again, for items that are in the queue now.
     async fn retry_undelivered(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
         if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.retry_undelivered(queue)).await {
@@ -273,7 +273,7 @@ const fn place<'a>(agent: Option<&'a AgentName>, queue: Option<&'a str>) -> Item
     ItemPlace { agent, queue }
 }
 
-/// Number of the newest jobs with an item among which the last job of an item is searched.
+/// Number of newest jobs with an item among which the last job of an item is searched.
 const MAX_JOBS_SEARCHED: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

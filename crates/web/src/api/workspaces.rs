@@ -62,10 +62,10 @@ impl WorkspacePhase {
     /// Returns the text for people.
     pub const fn label(self) -> &'static str {
         match self {
-            Self::Making => "being made",
+            Self::Making => "being created",
             Self::Used => "in use",
             Self::Kept => "kept",
-            Self::Branch => "removed; its branch holds commits that are nowhere else",
+            Self::Branch => "removed; its branch has commits that exist nowhere else",
         }
     }
 }

@@ -35,7 +35,7 @@ impl JobTools {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let (Some(token), Some(socket)) = (set(TOKEN_VARIABLE), set(SOCKET_VARIABLE)) else {
             return Err(format!(
-                "{TOKEN_VARIABLE} and {SOCKET_VARIABLE} are not set: this is started by the agent of a job"
+                "{TOKEN_VARIABLE} and {SOCKET_VARIABLE} are not set: `cowhand mcp --job` is started by the agent of a job"
             ));
         };
         let (job, attempt) =
@@ -61,8 +61,8 @@ impl JobTools {
         }
     }
 
-    /// Asks whether a tool may be used with this input; fails with the reason if not. `call` is the program's
-    /// own id of this use.
+    /// Asks whether a tool may be used with this input. The error is the reason of a denial. `call` is the agent's own
+    /// id of this use.
     pub async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
         let is_usable = !call.is_empty() && call.len() <= 150;
         let key = if is_usable { format!("tool {call}") } else { fresh_key() };
@@ -111,9 +111,9 @@ impl JobTools {
                     )));
                 }
                 AskState::Expired { .. } => {
-                    return no(Some("nobody answered in time, so it is denied".to_owned()));
+                    return no(Some("no person answered in time, so the request is denied".to_owned()));
                 }
-                AskState::Ended { .. } => return no(Some("the attempt is over".to_owned())),
+                AskState::Ended { .. } => return no(Some("the attempt has ended".to_owned())),
             }
         }
     }
@@ -178,14 +178,14 @@ async fn work_item(connection: Arc<JobTools>, NoInput {}: NoInput) -> ToolResult
     let job: JobView = JobTools::retry_until_answered(|| connection.client.get(&path)).await?;
     match &job.job.work_item {
         Some(item) => serde_json::to_string_pretty(item).map_err(|error| error.to_string()),
-        None => Ok("this job is about no work item".to_owned()),
+        None => Ok("this job has no work item".to_owned()),
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Followup {
-    /// Prompt of the further job. It knows nothing else of this job.
+    /// Prompt of the follow-up. The follow-up knows nothing else about this job.
     prompt: String,
     /// Earliest start, from now: 30s, 5m, 1h, 1d.
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! The fleet as an MCP server on standard input and output. The agent of a job starts it and has the rights of its job
-//! (`job`). The assistant of a person starts it too (`person`).
+//! The fleet as an MCP server on standard input and output. If the agent of a job starts the server, it has the rights
+//! of the job (`job`). If the assistant of a person starts it, it has the rights of the person (`person`).
 //!
 //! The server has no state: every tool sends a request to the daemon. The tools of a job wait for a daemon that
 //! restarts.
@@ -44,7 +44,7 @@ pub async fn serve_person(connection: PersonTools, scope: Scope) -> anyhow::Resu
 
 async fn serve<V: Send + Sync + 'static>(tools: Vec<Tool<V>>, connection: V) -> anyhow::Result<()> {
     let server = McpServer { tools, connection: Arc::new(connection) };
-    let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client at the other end")?;
+    let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client is connected")?;
     running.waiting().await.context("the MCP server has ended")?;
     Ok(())
 }

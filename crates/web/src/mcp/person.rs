@@ -1,4 +1,4 @@
-//! The fleet for people's own assistants: read access, and with the scope `operate` also control.
+//! Tools for the assistant of a person: read access, and with the scope `operate` also control.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use cowhand_engine::state::StateFolder;
 /// Connection of an assistant to the daemon, with the rights of the person who started the assistant.
 pub struct PersonTools {
     state: StateFolder,
-    /// Advice for the case that no daemon runs, as a clause.
+    /// Function that returns advice, as a clause, for the case that no daemon runs.
     how_to_start: Box<dyn Fn() -> String + Send + Sync>,
 }
 
@@ -38,7 +38,7 @@ impl PersonTools {
         Self { state, how_to_start: Box::new(how_to_start) }
     }
 
-    /// Connects anew for each request, because the daemon may have been restarted.
+    /// Connects again for each request, because the daemon may have been restarted.
     async fn client(&self) -> Result<Client, String> {
         let client = Client::of_daemon(&self.state).await.map_err(|problem| problem.message)?;
         client.ok_or_else(|| format!("no daemon runs for this fleet; {}", (self.how_to_start)()))
@@ -166,7 +166,7 @@ async fn output(connection: Arc<PersonTools>, Output { job, last }: Output) -> T
     let last = usize::try_from(last.unwrap_or(50).clamp(1, 1000)).unwrap_or(50);
     let client = connection.client().await?;
     let mut lines = client.lines(&format!("jobs/{job}/output")).await.map_err(|problem| problem.message)?;
-    // Keep only the last messages in memory, however long the output is.
+    // Keep only the last messages in memory, because the output may be long.
     let mut kept = std::collections::VecDeque::new();
     while let Some(line) = lines.next().await.map_err(|problem| problem.message)? {
         kept.push_back(line);

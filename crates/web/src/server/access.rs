@@ -85,7 +85,7 @@ impl Access {
     }
 
     /// Identifies the caller by the token in `Authorization`, else by the token in the cookie. Refuses unknown callers
-    /// above the rate limit, and requests that a page of another site may have made a browser send.
+    /// above the rate limit, and requests that a page of another site may have caused.
     pub(super) async fn caller(
         &self,
         peer: IpAddr,
@@ -140,12 +140,14 @@ pub(super) async fn check(
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let needed = needed_scope(request.method(), route.unwrap_or_default());
     if token.scope < needed {
-        let message =
-            format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
+        let message = format!(
+            "the request needs the scope {needed}; the token {} has the scope {}",
+            token.name, token.scope
+        );
         return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
-    // An announced length that is too large is refused here. A body without an announced length is cut at the same
-    // length while it is read.
+    // A body whose announced length is too large is refused here. A body without an announced length is limited to the
+    // same length while it is read.
     if announced_length(request.headers()).is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
         let message = format!("a request has at most {MAX_BODY_BYTES} bytes");
         return Err(ApiProblem::new(Code::TooLarge, message).into_response());

@@ -86,8 +86,8 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Returns the largest number of connections that the limit on open files allows. Raises that limit if
-/// possible: shells often set 1,024, and most systems allow a process more.
+/// Returns the largest number of connections that the limit on open files allows. Raises that limit if possible,
+/// because shells often set 1,024 and most systems allow more.
 fn max_connections() -> usize {
     let needed = MAX_CONNECTIONS + RESERVED_FILES;
     let limit = getrlimit(Resource::Nofile);

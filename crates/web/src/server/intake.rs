@@ -1,6 +1,6 @@
 //! Limits on the number of deliveries at a time, and on their memory.
 //!
-//! For senders that know a secret, these are the only limits. Deliveries wait until there is memory for them, and are
+//! For senders that know a secret, there are no other limits. Deliveries wait until there is memory for them, and are
 //! refused only if too many wait. The bytes of a waiting delivery stay in the socket, not in the memory of this
 //! process.
 
@@ -16,11 +16,11 @@ use super::rate_limit::{TooMany, limited_address};
 
 /// Maximum number of deliveries at a time, including those that wait.
 const MAX_DELIVERIES: usize = 2_000;
-/// Unit in which the memory of bodies is counted, in bytes.
+/// Size of the unit in which the memory of bodies is counted, in bytes.
 const BODY_UNIT: usize = 1 << 10;
 /// Memory of all bodies: four of the largest bodies, or thousands of usual ones.
 const MAX_BODY_UNITS: usize = 4 * MAX_BODY_BYTES / BODY_UNIT;
-/// Memory of the bodies of one address: half of all, so that no address alone can block the others.
+/// Memory of the bodies of one address: half of the total, so that one address cannot block the others.
 const MAX_BODY_UNITS_PER_ADDRESS: usize = MAX_BODY_UNITS / 2;
 /// Number of addresses above which those without a delivery in progress are removed.
 const MAX_ADDRESSES: usize = 1_000;

@@ -1,4 +1,4 @@
-//! The job socket. It accepts only job tokens, and does not check which user the calling process has. Therefore even a
+//! The job socket. It accepts only job tokens, and does not check the user of the calling process. Therefore even a
 //! sandboxed or hostile agent may have access to it.
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use cowhand_system::remove::absent_is_ok;
 
 /// Largest number of connections at a time; further clients wait in the kernel.
 const MAX_CONNECTIONS: usize = 256;
-/// Largest number of requests of one job at a time; each of its asks waits in one of them.
+/// Largest number of requests of one job at a time. Each open ask of the job needs one waiting request.
 const MAX_REQUESTS_PER_JOB: usize = 64;
 /// Timeout for the head of a request: a client on the same machine sends it at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -45,8 +45,7 @@ pub struct JobSocket {
 }
 
 impl JobSocket {
-    /// Opens the socket. The caller holds the lock of the state folder, so an existing file is left from an earlier
-    /// daemon.
+    /// Opens the socket. The caller has locked the state folder, so an existing file was left by an earlier daemon.
     pub fn open(api: &Api) -> Result<Self, SocketError> {
         let path = api.job_socket().map_err(|source| SocketError::at(api.state().path(), source))?;
         let listen = || {
@@ -64,7 +63,7 @@ impl JobSocket {
         Ok(Self { path, stop, task })
     }
 
-    /// Stops answering. The folder stays, for the agents that wait for the next daemon.
+    /// Stops answering and removes the socket. Its folder remains for agents that wait for the next daemon.
     pub async fn close(self) {
         self.stop.send_replace(true);
         self.task.abort();
@@ -159,7 +158,7 @@ async fn check_token(State(state): State<JobSocketState>, request: Request, next
     let token = api::job_token_in(request.headers()).map(str::to_owned);
     let admitted = match token {
         Some(token) => state.api.admit(&token, RequestedEndpoint::of(&request)).await,
-        None => Err(ApiProblem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
+        None => Err(ApiProblem::new(Code::Unauthorized, "this socket accepts only tokens of jobs")),
     };
     let actor = match admitted {
         Ok(actor) => actor,
@@ -170,12 +169,15 @@ async fn check_token(State(state): State<JobSocketState>, request: Request, next
         _ => None,
     };
     let Some(_request_guard) = request_guard else {
-        return refused(ApiProblem::new(Code::TooMany, "this job asks too much at a time; try again later"));
+        return refused(ApiProblem::new(
+            Code::TooMany,
+            "this job has too many requests at a time; try again later",
+        ));
     };
     audit::by(actor, next.run(request)).await
 }
 
-/// Builds the answer to a refused request, and closes the connection, so that it does not use up a permit.
+/// Builds the answer to a refused request. The connection is closed, so that it does not occupy a permit.
 fn refused(problem: ApiProblem) -> Response {
     let mut response = problem.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -1,7 +1,7 @@
 //! The server: the API over TCP with access control, webhooks, and the dashboard.
 //!
-//! It refuses requests that name another host or come from a page of another site. The API requires a token,
-//! and a webhook the signature of its schedule.
+//! It refuses requests that name another host or come from a page of another site. The API requires a token, and a
+//! webhook requires a signature with the secret of its schedule.
 
 mod access;
 mod connection;
@@ -42,15 +42,15 @@ pub use job_socket::JobSocket;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error(
-        "cannot listen on {at}: {source}; `--listen ADDRESS:PORT` takes another place, `--no-server` none"
+        "cannot listen on {at}: {source}; `--listen ADDRESS:PORT` uses another address, `--no-server` starts no server"
     )]
     Taken { at: SocketAddr, source: io::Error },
     #[error("`server.tls`: {0}")]
     Tls(#[from] TlsError),
 }
 
-/// Bound address that does not answer yet. An address in use or an invalid certificate is then reported before the
-/// fleet starts.
+/// Bound address that does not answer yet. The server binds before the fleet starts, so that an address in use or an
+/// invalid certificate is reported first.
 #[derive(Debug)]
 pub struct HttpListener {
     socket: TcpListener,
@@ -115,7 +115,7 @@ impl HttpListener {
 }
 
 impl HttpServer {
-    /// Accepts no more connections; running requests are answered, and streams end.
+    /// Stops accepting connections. Running requests are answered, and streams end.
     pub async fn close(self) {
         self.stop.send_replace(true);
         if let Err(error) = self.task.await {

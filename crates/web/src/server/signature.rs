@@ -8,7 +8,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::origin_check::single_header;
 
-/// Scheme by which a sender proves that it knows the secret. All are HMAC-SHA256 except GitLab's, which is
+/// Scheme by which a sender proves that it knows the secret. All schemes use HMAC-SHA256 except GitLab's, which sends
 /// the secret itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
@@ -29,7 +29,7 @@ const SCHEME_HEADERS: [(Scheme, &str); 4] = [
 ];
 const SLACK_TIME_HEADER: &str = "x-slack-request-timestamp";
 
-/// Maximum difference between the clock of this machine and the time of a signature, if it has one.
+/// Maximum difference between the clock of this machine and the time of a signature that has one.
 const MAX_SIGNATURE_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +134,7 @@ mod tests {
     const SECRET: &str = "It's a Secret to Everybody";
     const BODY: &[u8] = b"{\"action\":\"opened\"}";
     const TIME: i64 = 1_800_000_000;
-    // Each made with `openssl dgst -sha256 -hmac`, not by this program.
+    // These values were made with `openssl dgst -sha256 -hmac`, not with this program.
     const OF_BODY: &str = "5ccdd8275f57d608741ad8390e42e8696ebfcd85607d9c2ef890769dda8f7568";
     const OF_SLACK: &str = "c23dfe56503288f9dcae9e24a7cd7a4d3ae92f6143de7c9362c3920933aae15c";
     const OF_STRIPE: &str = "e3493bc4d3adcf5c4d056ff553e1bc576280af6a824b6eda61094d037ca70a94";

@@ -1,5 +1,5 @@
-//! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the schedule's secret makes it fire, once
-//! for each delivery.
+//! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the secret of a schedule can fire it, once for each
+//! delivery.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl WebhookReceiver {
             SignatureVerdict::Right => return Ok(true),
             SignatureVerdict::Unsigned if hook.allow_unsigned && self.is_local => return Ok(false),
             SignatureVerdict::Unsigned if hook.allow_unsigned => {
-                "unsigned deliveries are taken only where the server listens on its own machine"
+                "unsigned deliveries are accepted only if the server listens on loopback"
             }
             SignatureVerdict::Unsigned => "the delivery is not signed",
             SignatureVerdict::Wrong => "the signature is wrong",
@@ -139,7 +139,7 @@ impl WebhookReceiver {
 }
 
 pub(super) fn router(receiver: WebhookReceiver) -> Router {
-    let wrong_method = || async { ApiProblem::new(Code::BadMethod, "deliveries come by POST") };
+    let wrong_method = || async { ApiProblem::new(Code::BadMethod, "use POST for deliveries") };
     Router::new()
         .route("/hooks/{agent}/{schedule}", post(receive).fallback(wrong_method))
         .with_state(receiver)

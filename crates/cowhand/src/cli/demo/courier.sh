@@ -1,4 +1,4 @@
-# Fails the first time, as networks do; the retry policy gives it another.
+# Fails in the first attempt. The retry policy starts a second attempt.
 cat > /dev/null
 echo "connecting"
 sleep 0.3

@@ -1,4 +1,4 @@
-# The prompt holds the task that was claimed for it; a pull request that it names ends up in the task's file.
+# The prompt contains the claimed task. cowhand writes the result, with the pull request, into the file of the task.
 title=$(sed -n 's/^## Work Item: `*\([^`]*\)`*$/\1/p' | head -n 1)
 echo '{"type":"assistant","content":"Looking for where this goes wrong."}'
 echo '{"type":"tool_use","tool_name":"run_tests","tool_use_id":"t1","input":{"only":"changed"}}'

@@ -68,11 +68,11 @@ impl DemoArgs {
             Ok(()) => sum_up(&jobs?, folder.path(), self.keep),
             failed => failed,
         };
-        // A closed pipe is not an error: the reader has seen enough.
+        // A closed pipe is not an error, because the reader closed it.
         result.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Prints events until the time is over or somebody interrupts.
+    /// Prints events until the time is over or the user interrupts.
     async fn print_events_until_end(&self, fleet: &Fleet) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -108,7 +108,7 @@ fn print_line(text: impl Display) -> anyhow::Result<()> {
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Checks whether the reader of the output has closed it.
+/// Returns true if the reader of the output has closed the pipe.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let source = error.downcast_ref::<io::Error>();
     source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -131,7 +131,7 @@ async fn print_event(event: &Event, store: &Store) -> anyhow::Result<()> {
         Fact::JobStarted { attempt, .. } => (AnsiColor::Blue, format!("started, attempt {attempt}")),
         Fact::JobCompleted { .. } => (AnsiColor::Green, format!("done: {}", summary(event, store).await?)),
         Fact::JobFailed { message, .. } => (AnsiColor::Red, format!("failed: {message}")),
-        Fact::JobRetrying { message, .. } => (AnsiColor::Yellow, format!("will try again: {message}")),
+        Fact::JobRetrying { message, .. } => (AnsiColor::Yellow, format!("will be retried: {message}")),
         Fact::WorkClaimed { item } => (AnsiColor::Cyan, format!("{item}: available → claimed")),
         Fact::WorkReported { item, outcome: WorkOutcome::Success } => {
             (AnsiColor::Cyan, format!("{item}: claimed → completed"))
@@ -165,9 +165,22 @@ fn sum_up(jobs: &[Job], folder: &Path, keep: bool) -> anyhow::Result<()> {
     let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
     print_line(format!("\n{} jobs: {}.", jobs.len(), counts.join(", ")))?;
     if keep {
-        print_line(format!("Everything it kept is in {}.", folder.join(StateFolder::NAME).display()))?;
+        print_line(format!("The state of the demo is in {}.", folder.join(StateFolder::NAME).display()))?;
     }
     print_line(
         "For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_states_the_number_of_agents() {
+        let (_, config) = DEMO_FILES[0];
+        let agents = config.lines().filter(|line| line.starts_with("  - name: ")).count();
+        assert_eq!(agents, 5);
+        assert!(config.contains("description: Five agents "), "{config}");
+    }
 }

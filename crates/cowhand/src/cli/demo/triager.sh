@@ -1,4 +1,4 @@
-# Talks in the JSON lines that cowhand keeps: what it says, the tools it uses, and what they answered.
+# Prints messages in cowhand's JSON form: text, tool calls and their results.
 cat > /dev/null
 n=$(( $$ % 90 + 10 ))
 echo '{"type":"assistant","content":"Asking the tracker for what is new."}'

@@ -26,7 +26,7 @@ pub(super) enum ScheduleVerb {
     Show(OneScheduleArgs),
     /// Show the next firings: of the fleet, of one schedule, or of a cron expression
     Next(next::NextArgs),
-    /// Turn a schedule on; times that fell due while it was off are not made up
+    /// Turn a schedule on; due times while it was off are not fired later
     Enable(OneScheduleArgs),
     /// Turn a schedule off until somebody turns it on; running jobs continue
     Disable(OneScheduleArgs),
@@ -69,7 +69,7 @@ impl FromStr for ScheduleFullName {
 }
 
 impl ScheduleFullName {
-    /// Returns its path in the API.
+    /// Returns the path of the schedule in the API.
     pub(super) fn address(&self) -> String {
         format!("schedules/{}/{}", self.agent, segment(self.schedule.as_str()))
     }
@@ -112,14 +112,15 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     })
 }
 
-/// Prints why no schedule can fire, if the daemon cannot write. In JSON, schedules have no place for it, so it is a note.
+/// Prints why no schedule can fire, if the daemon cannot write its store. With `--json` it is printed as a note,
+/// because the JSON has no field for it.
 async fn print_store_problem(client: &Connection<'_>, json: bool) -> Result<(), Failure> {
     if client.is_alone() {
         return Ok(());
     }
     let problem = client.get::<StatusView>("status").await?.daemon.store_problem;
     match problem {
-        Some(problem) if json => print::note(format!("nothing is accepted: {problem}")),
+        Some(problem) if json => print::note(format!("no new work is accepted: {problem}")),
         problem => status::print_store_problem(problem.as_deref()),
     }
     Ok(())
@@ -149,8 +150,8 @@ const fn is_only_waiting_for_due_time(view: &ScheduleView) -> bool {
     matches!(view.skip_reason, Some(SkipReason::NotDue) | None)
 }
 
-/// Formats the time at which a paused schedule tries again, which is not a firing and so is not shown under
-/// NEXT; or the time since which a waiting schedule is due.
+/// Formats the time at which a paused schedule tries again, or the time since which a waiting schedule is due. Neither
+/// is a next firing, so the column NEXT does not show it.
 fn time_note(view: &ScheduleView, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
         (ScheduleStatus::Paused, Some(until), _) => {
@@ -189,7 +190,7 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
                 .skip_reason
                 .filter(|reason| !plain(reason) || (*reason == SkipReason::NotDue && !note.is_empty()))
                 .map(|reason| match note.strip_prefix(": ") {
-                    // Its job is pending, and the note says so.
+                    // The job is pending, and the note states that.
                     Some(note) if reason == SkipReason::AlreadyRunning => note.to_owned(),
                     _ => format!("{reason}{note}{}", time_note(view, now)),
                 }),

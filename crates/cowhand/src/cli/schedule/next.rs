@@ -41,7 +41,7 @@ pub(in crate::cli) struct NextArgs {
     json: bool,
 }
 
-/// Future firing, without a schedule if it is of an expression.
+/// Future firing. A firing of a cron expression has no schedule name.
 struct Coming {
     at: Timestamp,
     zone: TimeZone,
@@ -68,13 +68,13 @@ impl NextArgs {
         let is_empty = coming.is_empty();
         self.print(coming, from);
         if self.cron.is_none() {
-            self.print_beside(config, is_empty)?;
+            self.print_missed_and_paused(config, is_empty)?;
         }
         Ok(())
     }
 
-    /// Prints missed firings, and pauses that end.
-    fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
+    /// Prints missed firings and the ends of pauses.
+    fn print_missed_and_paused(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             location::ask(config, async |client| Ok(client.get("schedules").await?))?;
         let is_shown = |view: &&ScheduleView| {
@@ -132,7 +132,7 @@ impl NextArgs {
         Ok(times.map(|at| Coming { at, zone: zone.clone(), name: None }).collect())
     }
 
-    /// Returns the firings from the API, so that the dashboard shows the same.
+    /// Returns the firings from the API, which the dashboard uses too.
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
         let only = self.name.as_ref().map(|ScheduleFullName { agent, schedule }| {
             format!("&agent={agent}&schedule={}", segment(schedule.as_str()))
@@ -164,7 +164,7 @@ impl NextArgs {
                     .unwrap_or_default();
                 format!("it has paused itself{until}")
             }
-            // A schedule of such a type never has a next firing, whatever else keeps it from running.
+            // A schedule of such a type never has a next firing, so other reasons do not matter.
             _ if !view.is_by_clock() => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
             }
@@ -173,13 +173,13 @@ impl NextArgs {
             }
             _ if view.preparing => "it has fired, and is being prepared".to_owned(),
             (_, Some(SkipReason::AlreadyRunning)) => {
-                "it counts from the end of the job that it has fired".to_owned()
+                "its interval counts from the end of its running job".to_owned()
             }
-            (_, Some(SkipReason::NotDue)) => "its calendar leaves no time for it".to_owned(),
+            (_, Some(SkipReason::NotDue)) => "its calendar has no time at which it can fire".to_owned(),
             _ => view.awaited().map(|why| print::one_line(why, 400)).unwrap_or_default(),
         };
         let name = format!("{}/{}", view.agent, view.schedule);
-        Ok(format!("{name} has no next firing: {why}; `cowhand why {name}` says more"))
+        Ok(format!("{name} has no next firing: {why}; `cowhand why {name}` shows details"))
     }
 }
 
@@ -190,8 +190,8 @@ impl Coming {
     }
 }
 
-/// Returns the reason why nothing in the fleet fires, with the first pause that ends, since pauses end by the
-/// clock too.
+/// Returns the reason why nothing in the fleet fires by the clock, with the end of the first pause, because a pause
+/// ends by the clock too.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let views: Page<ScheduleView> =
         location::ask(config, async |client| Ok(client.get("schedules").await?))?;
@@ -202,8 +202,8 @@ fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     if let Some(view) = views.items.iter().find(counts_from_end) {
         let name = format!("{}/{}", view.agent, view.schedule);
         return Ok(format!(
-            "no time of a next firing is known: {name} counts from the end of the job that it has fired; \
-             `cowhand why {name}` says more"
+            "no time of a next firing is known: the interval of {name} counts from the end of its running \
+             job; `cowhand why {name}` shows details"
         ));
     }
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);

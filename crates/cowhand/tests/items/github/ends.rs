@@ -9,7 +9,7 @@ use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::WorkOutcome;
 
 use super::{BY_HAND, Hub, OFTEN, WAIT, foreign, minutes, output, said, trigger};
-use crate::fake::{Fault, Meanwhile, World};
+use crate::fake::{FakeState, Fault, Meanwhile};
 use crate::{jobs, stop, until};
 
 const NO_WORK: fn(&Fact) -> bool =
@@ -51,14 +51,14 @@ async fn issues_are_worked_on_by_priority_and_age_and_closed() {
     let looks = async || fleet.store().ledger(schedule, 1000).await.unwrap().len();
     let before = looks().await;
     hub.fake.requests();
-    let paid = hub.fake.world().paid;
+    let paid = hub.fake.world().counted_requests;
     let mut events = fleet.subscribe_after(fleet.store().last_event().await.unwrap());
     until(&mut events, 3, NO_WORK).await;
     let requests = hub.fake.requests();
     let most = looks().await - before + 1;
     assert!((1..=most).contains(&requests.len()), "{most} looks: {requests:?}");
     assert!(requests.iter().all(|request| request.contains("labels=ready")), "{requests:?}");
-    assert_eq!(hub.fake.world().paid, paid);
+    assert_eq!(hub.fake.world().counted_requests, paid);
     stop(fleet).await;
 }
 
@@ -152,7 +152,7 @@ async fn lost_claim_tries_next_issue() {
     hub.fake.add(1, &["ready"]);
     hub.fake.add(2, &["ready"]);
     let mut is_done = false;
-    let rival = move |line: &str, world: &mut World| {
+    let rival = move |line: &str, world: &mut FakeState| {
         if !is_done && line.ends_with("/issues/1/comments") && line.starts_with("POST") {
             is_done = true;
             let marker = foreign(world.now + minutes(30));

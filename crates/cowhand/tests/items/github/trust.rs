@@ -19,7 +19,7 @@ async fn hub(trust: &str) -> Hub {
         hub.fake.add(number, &["ready"]);
         let mut world = hub.fake.world();
         let issue = world.issues.get_mut(&number).unwrap();
-        (issue.odd, issue.body) = (Some(json!({ "user": user })), "Please mend it.".to_owned());
+        (issue.overridden_fields, issue.body) = (Some(json!({ "user": user })), "Please mend it.".to_owned());
     }
     hub.fake.world().people = vec![("ann", "write"), ("eve", "read")];
     hub

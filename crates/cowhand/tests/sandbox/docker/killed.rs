@@ -152,7 +152,7 @@ fn container_is_ended_when_engine_is_killed() {
     running.scene.podman.as_mut().unwrap().kill();
     let (job, said) = running.scene.ended(&running.id);
     assert_eq!(job["status"], "failed", "{job:#}\n{said}");
-    assert!(said.contains("cannot be heard any more"), "{said}");
+    assert!(said.contains("the connection to the container's output was lost"), "{said}");
     wait_until("no process to be left", || {
         super::super::processes_naming(&running.scene.path("desk")).is_empty().then_some(())
     });

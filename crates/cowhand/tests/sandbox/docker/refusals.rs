@@ -32,7 +32,9 @@ fn missing_image_is_refused() {
     let doctor = scene.command(&["doctor"]).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(
-        said.contains("FAIL  sandbox, docker: the image registry.example/not-there:7 is not there"),
+        said.contains(
+            "FAIL  sandbox, docker: the image registry.example/not-there:7 does not exist on this machine"
+        ),
         "{said}"
     );
     assert!(said.contains("these agents cannot start: wild") && !doctor.status.success(), "{said}");
@@ -87,7 +89,7 @@ fn closed_engine_socket_is_refused() {
     let sandbox = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
     let mut scene = Scene::new(User::Nobody, "touch ran", &json!({ "sandbox": sandbox }));
     let why = refused(&mut scene);
-    assert!(why.contains("is closed to this user"), "{why}");
+    assert!(why.contains("this user has no access to"), "{why}");
 }
 
 /// Starts a fake engine that answers each request in this way, or never.
@@ -127,9 +129,9 @@ fn silent_engine_is_refused() {
 #[test]
 fn socket_without_docker_api_is_refused() {
     for (answer, word) in [
-        (&[("", "SSH-2.0-OpenSSH\r\n")][..], "is not understood"),
+        (&[("", "SSH-2.0-OpenSSH\r\n")][..], "gave an unexpected answer"),
         (&[("", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")][..], "names no version of the Docker API"),
-        (&[PING, ("", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{")][..], "is not understood"),
+        (&[PING, ("", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{")][..], "gave an unexpected answer"),
     ] {
         let (_folder, socket) = engine(Some(answer));
         let why = refused(&mut at(&socket, IMAGE));
@@ -181,10 +183,10 @@ fn container_that_cannot_be_created_fails_job() {
 #[test]
 fn protected_paths_are_refused() {
     for (sandbox, word) in [
-        (json!({"write": ["~/.ssh"]}), "which no agent is given"),
-        (json!({"read": ["~/.ssh/id"]}), "which no agent is given"),
+        (json!({"write": ["~/.ssh"]}), "which is always hidden from agents"),
+        (json!({"read": ["~/.ssh/id"]}), "which is always hidden from agents"),
         (json!({"write": ["~/.."]}), "the home of this user"),
-        (json!({"read": ["../fleet/.cowhand"]}), "which no agent is given"),
+        (json!({"read": ["../fleet/.cowhand"]}), "which is always hidden from agents"),
         (json!({"read": ["../nowhere"]}), "cannot be used"),
     ] {
         let why = refused(&mut plain(User::Root, "touch ran", &json!({ "sandbox": sandbox })));
@@ -194,7 +196,7 @@ fn protected_paths_are_refused() {
     let socket = scene.engine().socket();
     scene.set(&json!({"sandbox": {"kind": "docker", "image": IMAGE, "socket": socket, "write": [socket]}}));
     let why = refused(&mut scene);
-    assert!(why.contains("which no agent is given"), "{why}");
+    assert!(why.contains("which is always hidden from agents"), "{why}");
 }
 
 /// With herdctl's key `docker` the config is accepted with a warning, and the job fails. With the key `sandbox` the

@@ -10,7 +10,7 @@ use super::super::gemini::ChatRecord;
 use super::super::{Reader, SessionChoice};
 use super::Acp;
 use super::usage::AcpUsage;
-use crate::acp::{Instructions, PermissionRules, STARTUP_TIMEOUT, SessionRequest};
+use crate::acp::{Instructions, MISSING_SESSION, PermissionRules, STARTUP_TIMEOUT, SessionRequest};
 use crate::process::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
@@ -21,8 +21,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::acp,
     interactive: &[],
-    missing_session_messages: &["the session {id} is not there"],
-    // Only the config knows the agent's program and its folders, so the sandbox gets them from there.
+    missing_session_messages: &[MISSING_SESSION],
+    // The agent's program and its folders are known only from the config, so the sandbox takes them from there.
     homes: &[],
     provider: None,
 };
@@ -31,7 +31,7 @@ const INSTRUCTIONS_FILE: &str = "acp.json";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let agent = order.agent;
-    let orders = Instructions {
+    let instructions = Instructions {
         command: agent.program.command.clone(),
         session: match order.session {
             SessionChoice::Fresh | SessionChoice::FreshAs(_) => SessionRequest::Fresh,
@@ -53,7 +53,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         SessionChoice::Fresh | SessionChoice::FreshAs(_) | SessionChoice::Fork { .. } => None,
     };
     let is_resumed = !matches!(order.session, SessionChoice::Fresh | SessionChoice::FreshAs(_));
-    let program = orders.command.first().and_then(|program| Path::new(program).file_name());
+    let program = instructions.command.first().and_then(|program| Path::new(program).file_name());
     let is_gemini = program.is_some_and(|name| name == "gemini");
     let chat = is_gemini.then(|| ChatRecord::starting_now(order.environment));
     let spent = AcpUsage::new(agent.program.model.clone(), is_resumed).with_record(chat);
@@ -65,15 +65,15 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         ],
         defaults: Vec::new(),
         environment: Vec::new(),
-        // Plain data always serializes.
-        files: vec![(INSTRUCTIONS_FILE.to_owned(), json!(orders).to_string())],
+        // This data can always be serialised.
+        files: vec![(INSTRUCTIONS_FILE.to_owned(), json!(instructions).to_string())],
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Acp(Acp { resumes, spent, ..Acp::default() }),
     }
 }
 
-/// Converts a server to the form of the protocol: maps are lists of names and values, and other transports than stdio
-/// have a type.
+/// Converts a server to the form of the protocol: maps become lists of names and values, and transports other than
+/// stdio have a type.
 fn server(name: &str, server: &McpServer) -> Value {
     let pairs = |map: &indexmap::IndexMap<String, String>| -> Vec<Value> {
         map.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
@@ -115,9 +115,9 @@ mod tests {
         let plan = plan(&order);
         assert_eq!(plan.argv, ["(cowhand)", "acp", "/p/acp.json"]);
         assert_eq!(plan.files.len(), 1);
-        let orders: Value = serde_json::from_str(&plan.files[0].1).unwrap();
+        let instructions: Value = serde_json::from_str(&plan.files[0].1).unwrap();
         assert_eq!(
-            orders,
+            instructions,
             json!({
                 "command": ["gemini", "--acp"], "session": {"resume": "s-1"}, "model": "flash",
                 "rules": {"mode": "plan", "tools": ["Read"], "allowed": ["Bash"], "denied": ["fetch"]},
@@ -129,6 +129,6 @@ mod tests {
                 "patience_ms": 60_000,
             })
         );
-        assert!(serde_json::from_value::<Instructions>(orders).is_ok());
+        assert!(serde_json::from_value::<Instructions>(instructions).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, rest, take_object, take_text, text};
 use super::super::pieces::{Pieces, TextRedactor};
 
-/// Maximum size of joined text, since it is part of every checkpoint. A longer text becomes several messages.
+/// Maximum size of joined text, which is part of every checkpoint. A longer text becomes several messages.
 const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
 /// Chunks of one message.
@@ -27,7 +27,7 @@ impl MessageChunks {
         Self { thinking, id, ..Self::default() }
     }
 
-    /// Returns true if another chunk belongs to these.
+    /// Returns true if a chunk belongs to the same message.
     pub(super) fn is_continued_by(&self, thinking: bool, id: Option<&str>) -> bool {
         self.thinking == thinking && self.id.as_deref() == id && self.text.len() < MAX_MESSAGE_BYTES
     }
@@ -68,8 +68,8 @@ impl MessageChunks {
     }
 }
 
-/// Replaces lists of all commands, models and modes by their length: they arrive with every session and change, and say
-/// nothing about the job.
+/// Replaces lists of all commands, models and modes by their length: they arrive with every session and every change,
+/// and are not about the job.
 pub(super) fn shorten(fields: &mut Fields) {
     const LISTING_KEYS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
     for (key, value) in fields.iter_mut() {

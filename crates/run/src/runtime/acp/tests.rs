@@ -21,7 +21,7 @@ fn asked(method: &str) -> String {
     json!({"cowhand": "asked", "id": 1, "method": method}).to_string()
 }
 
-/// What comes of these lines when the prompt was sent, and of the rest.
+/// Returns the messages of these lines after the prompt, and the rest.
 fn read(lines: &[String]) -> Value {
     let mut reader = Reader::acp();
     reader.read(&asked("session/prompt"));
@@ -39,7 +39,7 @@ fn chunks_are_joined() {
     let assistant = |text: &str| json!({"type": "assistant", "content": text});
     for (lines, expected) in [
         (vec![chunk("a", None), chunk("b", None)], json!([assistant("ab")])),
-        // What is about something else does not come between.
+        // An update about something else does not split the text.
         (vec![chunk("a", None), command, chunk("b", None)], json!([usage, assistant("ab")])),
         (
             vec![chunk("a", Some("1")), chunk("b", Some("2"))],
@@ -78,7 +78,7 @@ fn a_secret_in_pieces_is_hidden() {
     assert!(!serde_json::to_string(&reader).unwrap().contains("canary"));
 }
 
-/// What is remembered goes into checkpoints.
+/// Text that is not complete is part of checkpoints, so it is limited.
 #[test]
 fn long_text_is_split_into_several_messages() {
     let lines = vec![chunk(&"x".repeat(100_000), None); 10];
@@ -117,7 +117,7 @@ fn each_tool_call_has_one_use_and_one_result() {
     let done = call(json!({"status": "completed", "rawOutput": {"output": "x"}}));
     let result =
         json!({"type": "tool_result", "tool_use_id": "t", "success": true, "result": {"output": "x"}});
-    // The input may be told at once, in pieces, later, or never.
+    // The input may arrive at once, in pieces, later, or never.
     let lines = [
         announced(json!({"cwd": "/"})),
         call(json!({"status": "in_progress", "rawInput": {"command": "id"}})),
@@ -155,7 +155,7 @@ fn token_counts_are_reconciled_with_the_total() {
         json!({"inputTokens": input, "outputTokens": output, "thoughtTokens": thought, "cachedReadTokens": 300,
             "cachedWriteTokens": 200, "totalTokens": total})
     };
-    // The cache beside the input, and in it; what was thought in the output, and beside it.
+    // Cached tokens may be part of the input or separate; thinking tokens may be part of the output or separate.
     assert_eq!(used(counts(1000, 50, 10, 1550)), [1000, 300, 200, 50]);
     assert_eq!(used(counts(1000, 50, 10, 1050)), [500, 300, 200, 50]);
     assert_eq!(used(counts(1000, 50, 10, 1060)), [500, 300, 200, 60]);
@@ -174,9 +174,9 @@ fn the_cost_is_that_of_this_turn_or_unknown() {
         (false, vec![], vec![cost(0.25), cost(0.5)], Some(0.5)),
         (false, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
         (true, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
-        // It counts anew.
+        // The agent counts again from 0.
         (true, vec![cost(1.0)], vec![cost(0.25)], Some(0.25)),
-        // Nobody knows what of it is new.
+        // The part of this turn is unknown.
         (true, vec![], vec![cost(1.5)], None),
         (false, vec![], vec![cost(0.0)], None),
         (false, vec![], vec![euros], None),
@@ -230,7 +230,7 @@ fn unknown_lines_are_kept() {
     }
 }
 
-/// As the adapters of two programs tell it: after the tool has answered, or twice in each step.
+/// Adapters of two programs report the size differently: after the tool result, or twice in each step.
 #[test]
 fn usage_during_a_turn_is_derived_from_the_context_size() {
     let used = |used: u64| update(&json!({"sessionUpdate": "usage_update", "used": used, "size": 9}));
@@ -246,7 +246,7 @@ fn usage_during_a_turn_is_derived_from_the_context_size() {
             vec![prompt.clone(), used(1501), used(1550), tool("in_progress"), tool("failed"), used(1600)],
             Some(3150),
         ),
-        // Two tools of one answer.
+        // One answer calls two tools.
         (vec![prompt.clone(), used(10), tool("completed"), tool("completed"), used(30)], Some(40)),
     ] {
         let mut reader = Acp { spent: AcpUsage::new(Some("m".to_owned()), false), ..Acp::default() };
@@ -256,7 +256,7 @@ fn usage_during_a_turn_is_derived_from_the_context_size() {
         let usage = reader.usage();
         let cached = usage.map(|usage| usage.per_model["m"].cache_read_input_tokens);
         assert_eq!(cached, expected, "{lines:#?}");
-        // What the answer tells counts instead.
+        // The usage in the answer replaces the estimate.
         if lines.contains(&prompt) {
             let usage = json!({"inputTokens": 7, "outputTokens": 1, "totalTokens": 8});
             reader.read(&json!({"id": 1, "result": {"stopReason": "end_turn", "usage": usage}}).to_string());

@@ -1,4 +1,4 @@
-//! Tool calls: one message when their input is known, and one when they have ended.
+//! Tool calls. Each call becomes one message when its input is known, and one when it has ended.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::json::{Fields, name, rest, take_text, text};
+use super::super::json::{Fields, rest, short_text, take_text, text};
 use super::super::output_record::one_line;
 
-/// More than the number of concurrent tools.
+/// Maximum number of remembered calls. It is larger than the number of concurrent calls.
 const MAX_OPEN_TOOLS: usize = 64;
 
 /// Calls that have not ended.
@@ -30,7 +30,7 @@ struct Call {
     reported: bool,
 }
 
-/// Maximum size of a remembered input, since it is part of every checkpoint.
+/// Maximum size of a remembered input, which is part of every checkpoint.
 const MAX_INPUT_BYTES: usize = 4 << 10;
 
 impl Tools {
@@ -58,7 +58,8 @@ impl Tools {
             self.0.remove(index);
             return messages;
         }
-        // The last update contains the whole output so far. The changes may be stated only now.
+        // The last update contains the whole output, so output is dropped here. Diffs are kept, because a later update
+        // may not repeat them.
         update.shift_remove("rawOutput");
         if let Some(content) = update.get_mut("content").and_then(Value::as_array_mut) {
             content.retain(|each| each["type"] == "diff");
@@ -71,7 +72,7 @@ impl Tools {
         messages
     }
 
-    /// Reads a request for permission: some agents state their next action only there.
+    /// Reads a request for permission, because some agents state a tool call only there.
     pub(super) fn asked(&mut self, line: &Fields) -> Option<OutputMessage> {
         let call = line.get("params")?.get("toolCall")?.as_object()?;
         let index = self.call_index(call)?;
@@ -85,7 +86,7 @@ impl Tools {
     }
 
     fn call_index(&mut self, update: &Fields) -> Option<usize> {
-        let id = name(update, "toolCallId")?;
+        let id = short_text(update, "toolCallId")?;
         let index = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
             if self.0.len() == MAX_OPEN_TOOLS {
                 self.0.pop_front();
@@ -96,9 +97,9 @@ impl Tools {
         let call = self.0.get_mut(index)?;
         let meta = |pointer: &str| update.get("_meta")?.pointer(pointer)?.as_str();
         let title =
-            name(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
+            short_text(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
         call.name = call.name.take().or_else(|| title.map(one_line));
-        call.kind = name(update, "kind").map(str::to_owned).or(call.kind.take());
+        call.kind = short_text(update, "kind").map(str::to_owned).or(call.kind.take());
         call.title = text(update, "title").map(one_line).or(call.title.take());
         Some(index)
     }
@@ -137,7 +138,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
     let text = content_text(&update);
     let output = update.shift_remove("rawOutput").filter(|output| !is_empty(output));
     let result = output.or_else(|| text.clone().map(Value::String));
-    // What is part of the result is not repeated beside it.
+    // Content that is already in the result is not repeated.
     let alone = update.get("content").and_then(Value::as_array).is_some_and(|all| all.len() == 1);
     if alone && result.as_ref().and_then(Value::as_str) == text.as_deref() {
         update.shift_remove("content");
@@ -157,7 +158,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
 
 const NO_REASON_GIVEN: &str = "the tool failed and gave no reason";
 
-/// Returns the text in the content. A terminal of the agent reports its text elsewhere.
+/// Returns the text in the content. For a terminal of the agent, the text is under `_meta`.
 fn content_text(update: &Fields) -> Option<String> {
     let content = update.get("content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = content.filter_map(|each| each.pointer("/content/text")?.as_str()).collect();

@@ -1,9 +1,9 @@
-//! Usage, from the places where agents state it.
+//! Usage of an ACP agent, from all the messages in which agents state it.
 //!
-//! The cost is that of the session so far (`usage_update`), so the cost before the prompt is subtracted. If a session is
-//! resumed and its agent did not state the earlier cost, the new cost is unknown. Tokens are those of the turn: in the
-//! answer to the prompt, or beside the chunks of each answer of the model. Until then the record of the Gemini CLI is
-//! used; for other agents, only the size of the model's context is known, step by step.
+//! Agents state the cost of the whole session (`usage_update`), so the cost before the prompt is subtracted. If a
+//! session is resumed and its agent did not state the earlier cost, the new cost is unknown. Agents state the tokens of
+//! the turn in the answer to the prompt, or with the chunks of each answer of the model. Before that, the session
+//! record is used for the Gemini CLI. For other agents, only the size of the model's context in each step is known.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::gemini::ChatRecord;
-use super::super::json::{Fields, name};
+use super::super::json::{Fields, short_text};
 
-/// Limit, since this is part of every checkpoint.
+/// Maximum number of models. Their usage is part of every checkpoint.
 const MAX_MODELS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct AcpUsage {
-    /// Requested model, or the one that the agent states.
+    /// Requested model, or the model that the agent states.
     model: Option<String>,
     per_model: BTreeMap<String, ModelUsage>,
     cost: Option<f64>,
@@ -32,7 +32,7 @@ pub(super) struct AcpUsage {
     prompted: bool,
     /// Cost of the session when the first prompt was sent.
     before: Option<f64>,
-    /// Record of the Gemini CLI, if that is the agent.
+    /// Session record, if the agent is the Gemini CLI.
     chat: Option<ChatRecord>,
     steps: Steps,
 }
@@ -57,7 +57,7 @@ impl AcpUsage {
         Self { chat, ..self }
     }
 
-    /// Reads what the program has recorded meanwhile.
+    /// Reads new lines of the session record.
     pub(super) fn read_record(&mut self, session: Option<&str>) {
         if let Some(chat) = &mut self.chat {
             chat.read_new(session);
@@ -83,8 +83,9 @@ impl AcpUsage {
     }
 
     pub(super) fn add_update(&mut self, update: &Fields) {
-        let kind = name(update, "sessionUpdate");
-        if kind == Some("tool_call_update") && matches!(name(update, "status"), Some("completed" | "failed"))
+        let kind = short_text(update, "sessionUpdate");
+        if kind == Some("tool_call_update")
+            && matches!(short_text(update, "status"), Some("completed" | "failed"))
         {
             self.steps.done = self.steps.done.saturating_add(std::mem::take(&mut self.steps.current));
         }
@@ -95,7 +96,7 @@ impl AcpUsage {
             self.cost = cost.and_then(|cost| cost["amount"].as_f64()).or(self.cost);
         }
         if let Some(usage) = update.get("_meta").and_then(|meta| meta.get("usage")) {
-            self.add(None, &tokens(usage));
+            self.add_tokens(None, &tokens(usage));
         }
     }
 
@@ -110,17 +111,17 @@ impl AcpUsage {
         let usage = result.get("usage").filter(|usage| usage.is_object());
         match (models.as_slice(), usage) {
             ([], None) => {}
-            ([], Some(usage)) => self.add(None, &tokens(usage)),
-            ([(model, _)], Some(usage)) => self.add(Some(model), &tokens(usage)),
+            ([], Some(usage)) => self.add_tokens(None, &tokens(usage)),
+            ([(model, _)], Some(usage)) => self.add_tokens(Some(model), &tokens(usage)),
             (models, _) => {
                 for (model, usage) in models {
-                    self.add(Some(model), &tokens(usage));
+                    self.add_tokens(Some(model), &tokens(usage));
                 }
             }
         }
     }
 
-    fn add(&mut self, model: Option<&str>, used: &ModelUsage) {
+    fn add_tokens(&mut self, model: Option<&str>, used: &ModelUsage) {
         let known = self.model.as_deref().unwrap_or("default");
         let model = model.filter(|model| model.len() <= 200).unwrap_or(known).to_owned();
         if self.per_model.len() < MAX_MODELS || self.per_model.contains_key(&model) {
@@ -139,7 +140,8 @@ impl AcpUsage {
             models.values().map(budget::tokens).fold(0, u64::saturating_add)
         };
         let recorded = self.chat.as_ref().and_then(ChatRecord::usage).map(|usage| usage.per_model);
-        // The record includes the cache, and the answer includes additional requests; the larger sum is used.
+        // Only the record includes cached tokens, and only the answer includes additional requests. The larger sum is
+        // used.
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
             return recorded;
         }
@@ -147,7 +149,7 @@ impl AcpUsage {
         if !self.per_model.is_empty() || sent == 0 {
             return self.per_model.clone();
         }
-        // The lowest possible cost: no agent is stopped for costs that it may not have caused.
+        // Cached tokens have the lowest price, so no agent is stopped for costs that it may not have caused.
         let used = ModelUsage { cache_read_input_tokens: sent, ..ModelUsage::default() };
         BTreeMap::from([(self.model.clone().unwrap_or_else(|| "default".to_owned()), used)])
     }
@@ -164,8 +166,8 @@ impl AcpUsage {
     }
 }
 
-/// Reads token counts. Agents count differently: input may include cached tokens, and output may include thinking. A
-/// total, if stated, tells which.
+/// Reads token counts. Agents count differently: input may include cached tokens, and output may include thinking. If a
+/// total is stated, it shows which sum is right.
 fn tokens(usage: &Value) -> ModelUsage {
     let count = |keys: &[&str]| keys.iter().find_map(|key| usage.get(*key)?.as_u64()).unwrap_or(0);
     let input = count(&["inputTokens", "input_tokens"]);
@@ -198,8 +200,8 @@ fn tokens(usage: &Value) -> ModelUsage {
     }
 }
 
-/// Returns the HTTP status that a message names, in one of the forms of known agents. Rate limits are also recognised
-/// by the bare number.
+/// Returns the HTTP status in a message, in one of the forms that known agents use. Rate limits are also recognised by
+/// the bare number.
 pub(super) fn status_in(message: &str) -> Option<u64> {
     const STATUS_PREFIXES: [&str; 6] =
         ["status ", "status: ", "status code ", "\"code\":", "\"statusCode\":", "API Error: "];

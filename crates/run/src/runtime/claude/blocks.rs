@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::super::json::{Fields, take_text, text, under_line};
 
-/// Rest of a line without its blocks. The first block takes it.
+/// Rest of a line without its blocks. It becomes part of the first block's message.
 pub(super) struct Rest {
     pub(super) line: Fields,
-    /// Set for the first line of a message; the others repeat its usage.
+    /// Set for the first line of a message. Further lines of the message repeat its usage.
     pub(super) first: bool,
     timestamp: Option<Timestamp>,
 }
 
 impl Rest {
-    /// Splits a line into its blocks and the rest. A line without a block gets an empty one.
+    /// Splits a line into its blocks and the rest. For a line without blocks, returns one empty block.
     pub(super) fn split(mut line: Fields) -> (Vec<Fields>, Self) {
         line.shift_remove("type");
         let timestamp = text(&line, "timestamp").and_then(|time| time.parse().ok());
@@ -84,7 +84,7 @@ fn block(content: Value) -> Fields {
     }
 }
 
-/// Reads a block of an assistant's line.
+/// Reads a block of a line of type `assistant`.
 pub(super) fn assistant_block(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     let timestamp = rest.timestamp;
     let kind = text(&block, "type").unwrap_or_default().to_owned();
@@ -123,7 +123,7 @@ pub(super) fn assistant_block(mut block: Fields, rest: &mut Rest) -> OutputMessa
     }
 }
 
-/// Reads a block of a user's line, which is usually a tool result.
+/// Reads a block of a line of type `user`, which is usually a tool result.
 pub(super) fn user_block(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     if text(&block, "type").is_some_and(|kind| kind.ends_with("tool_result")) {
         return tool_result(block, rest);
@@ -145,7 +145,7 @@ fn tool_result(mut block: Fields, rest: &mut Rest) -> OutputMessage {
         (None, true) => Some("the tool failed and gave no reason".to_owned()),
         (_, false) => None,
     };
-    // A reason is reported once, as the error.
+    // The text of a failure is reported once, as the error.
     if failed && result.as_ref().is_some_and(Value::is_string) {
         result = None;
     }
@@ -153,7 +153,7 @@ fn tool_result(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp, extra: rest.extra(block) }
 }
 
-/// Returns the partial text of a line, and whether it is text; it may also be thinking or a part of a tool's input.
+/// Returns the partial content of a line, and whether it is text. It may also be thinking or a part of a tool's input.
 pub(super) fn piece(fields: &mut Fields) -> Option<(bool, &mut String)> {
     let delta = fields.get_mut("event")?.get_mut("delta")?.as_object_mut()?;
     delta.iter_mut().find_map(|(key, value)| match (key.as_str(), value) {
@@ -185,7 +185,7 @@ fn all_text(content: &Value) -> String {
     if texts.is_empty() { content.to_string() } else { texts.join("\n") }
 }
 
-/// Removes a type that the message implies.
+/// Removes the type of a block if the kind of message already states it.
 fn remove_type(block: &mut Fields, implied: &str) {
     if text(block, "type") == Some(implied) {
         block.shift_remove("type");

@@ -10,15 +10,15 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, no_configuration,
 };
 use super::super::result_line::per_model;
 use super::super::{Reader, SessionChoice, record};
 use super::Claude;
 use crate::process::StopSignal;
 
-/// Options of Claude. The prompt comes on stdin, so it has no length limit and is not visible in a list of processes;
-/// secrets are passed in the environment and in files.
+/// Options of Claude. The prompt is passed on stdin, so it has no length limit and is not visible in a list of
+/// processes. Secrets are passed in the environment and in files.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct ClaudeLaunch {
     model: Option<String>,
@@ -27,10 +27,10 @@ struct ClaudeLaunch {
     system_prompt_file: Option<PathBuf>,
     /// Available tools; an empty list means none.
     tools: Option<Vec<String>>,
-    /// Tools that need no permission, and tools that never get it.
+    /// Tools that need no permission, and tools that are always denied.
     allowed_tools: Vec<String>,
     denied_tools: Vec<String>,
-    /// Settings files that Claude reads; an empty list means none.
+    /// Settings files that Claude reads. An empty list means that it reads none.
     setting_sources: Option<Vec<String>>,
     mcp_config_file: Option<PathBuf>,
     /// Settings as JSON.
@@ -74,7 +74,7 @@ impl ClaudeLaunch {
     }
 }
 
-/// Returns the arguments for a session. Claude does not accept a chosen id for a resumed session.
+/// Returns the arguments for a session. Claude accepts no chosen id for a resumed session.
 fn arguments_of(session: &SessionChoice) -> Vec<String> {
     let words: Vec<&str> = match session {
         SessionChoice::Fresh => vec![],
@@ -102,13 +102,13 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     ],
     provider: Some(|_| ProviderAccess {
         address: "ANTHROPIC_BASE_URL",
-        home: "https://api.anthropic.com",
+        default_address: "https://api.anthropic.com",
         keys: &[
             ("ANTHROPIC_API_KEY", "x-api-key", ""),
             ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
             ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
         ],
-        configure: by_variables,
+        configure: no_configuration,
     }),
 };
 
@@ -122,7 +122,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         SettingSource::Project => "project".to_owned(),
         SettingSource::Local => "local".to_owned(),
     };
-    let before = before(order);
+    let before = usage_before(order);
     let servers = (!agent.mcp_servers.is_empty()).then(|| mcp(&agent.mcp_servers));
     let asks = agent.tools.mode == PermissionMode::Ask;
     let launch = ClaudeLaunch {
@@ -135,7 +135,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         denied_tools: agent.tools.denied.clone(),
         setting_sources: match &agent.claude.setting_sources {
             Some(sources) => Some(sources.iter().map(word).collect()),
-            // Settings in the working directory must not allow what a person has to be asked.
+            // Settings in the working directory must not allow a tool for which a person has to be asked.
             None => asks.then(|| vec![word(&SettingSource::User)]),
         },
         settings: agent.tools.permissions.as_ref().filter(|_| asks).map(own_rules),
@@ -143,12 +143,12 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
         plugins: agent.claude.plugins.clone(),
         partial_messages: agent.claude.partial_messages,
-        // Claude counts the cost of the whole session.
+        // Claude compares the limit with the cost of the whole session.
         max_budget: agent.budget.per_job_usd.map(|left| left + before.total_cost_usd.unwrap_or_default()),
         session: order.session.clone(),
     };
     let prompt = agent.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
-    // The timeout of the tool is a little longer than that of an answer.
+    // The timeout of the tool call is ten minutes longer than the timeout of the ask.
     let stream_timeout =
         asks.then(|| ("MCP_TOOL_TIMEOUT", (agent.ask_timeout.as_secs() * 1000 + 600_000).to_string()));
     CommandLine {
@@ -167,16 +167,16 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Returns the cost of the session that is resumed or forked. Claude records it at each end and continues from there;
-/// older versions do neither.
-fn before(order: &LaunchRequest<'_>) -> JobUsage {
+/// Returns the cost of the session that is resumed or forked. Claude records the cost at each end and adds to it when
+/// the session is resumed. Older versions do neither.
+fn usage_before(order: &LaunchRequest<'_>) -> JobUsage {
     let (SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. }) = order.session else {
         return JobUsage::default();
     };
     let record =
         record::find(&order.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"), &format!("{id}.jsonl"), 1);
     let before = record.and_then(|record| {
-        record::last(record, "\"cost-state\"", |line| {
+        record::last_value(record, "\"cost-state\"", |line| {
             let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
             Some(JobUsage { per_model: per_model(models), total_cost_usd: Some(cost), ..JobUsage::default() })
         })
@@ -184,8 +184,8 @@ fn before(order: &LaunchRequest<'_>) -> JobUsage {
     before.unwrap_or_default()
 }
 
-/// Returns Claude's own rules: Claude does some things without asking, so it has to know what is denied or needs a
-/// question.
+/// Returns permission rules for Claude's own settings. Claude uses some tools without asking, so it has to know which
+/// tools are denied and which need an ask.
 fn own_rules(permissions: &Permissions) -> String {
     let written = |rules: &Option<Vec<Rule>>| rules.iter().flatten().map(Rule::to_string).collect::<Vec<_>>();
     let rules = json!({ "ask": written(&permissions.ask), "deny": written(&permissions.deny) });
@@ -199,7 +199,7 @@ fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
 
 const fn permission_mode(mode: PermissionMode) -> &'static str {
     match mode {
-        // Everything that needs permission is asked through the given tool.
+        // Claude requests permission through the tool of `--permission-prompt-tool`.
         PermissionMode::Default | PermissionMode::Ask => "default",
         PermissionMode::AcceptEdits => "acceptEdits",
         PermissionMode::BypassPermissions => "bypassPermissions",

@@ -1,4 +1,4 @@
-//! What the recordings in `tests/samples` do not show.
+//! Cases that the recordings in `tests/samples` do not cover.
 
 use cowhand_core::job::{ErrorKind, FailReason, Outcome, Termination};
 use serde_json::json;
@@ -154,7 +154,7 @@ fn failures_are_classified() {
             r#""subtype":"error_max_budget_usd""#,
             FailReason::Error,
             ErrorKind::Budget,
-            "the agent reported error_max_budget_usd and no reason",
+            "the agent reported error_max_budget_usd without a reason",
         ),
         (
             r#""is_error":true,"api_error_status":503"#,
@@ -211,7 +211,7 @@ fn the_exit_status_counts_only_without_a_result_line() {
     assert_eq!(kind, ErrorKind::Exit);
     assert_eq!(message, "exit code 0, and no result line came; last line on stdout: Segfault at 0");
 
-    // Interrupted while it streams, Claude writes a result and exits with 0.
+    // If Claude is interrupted while it streams, it writes a result and exits with 0.
     for lines in [&[done][..], &[]] {
         let outcome = finish(lines, ExitStatus::Code { code: 0 }, Some(Termination::Graceful)).outcome;
         assert_eq!(outcome, Outcome::Cancelled { how: Termination::Graceful });

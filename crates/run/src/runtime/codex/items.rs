@@ -29,7 +29,7 @@ impl Codex {
                 let content = None;
                 vec![OutputMessage::Assistant { content, partial: None, usage: None, timestamp: None, extra }]
             }
-            // These also appear in successful runs, for problems that Codex works around.
+            // Items of type `error` also appear in successful attempts, for problems that Codex works around.
             "error" => {
                 let content = take_text(&mut item, "message");
                 item.shift_remove("type");
@@ -51,7 +51,7 @@ impl Codex {
         }
     }
 
-    /// Reads a tool item. A tool that ends without a start gets both messages.
+    /// Reads a tool item. If only the end of a tool call is reported, the line becomes both messages.
     fn tool(&mut self, kind: &str, item_type: &str, mut item: Fields) -> Vec<OutputMessage> {
         let id = take_text(&mut item, "id");
         item.shift_remove("type");
@@ -76,7 +76,7 @@ impl Codex {
     }
 }
 
-/// Keys of an item that are known at its start; the others are its result.
+/// Keys of an item that are known at its start. The other keys are its result.
 const REQUEST_KEYS: [&str; 10] = [
     "command",
     "server",

@@ -24,7 +24,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     homes: &[RuntimePath::folder("CODEX_HOME", ".codex")],
     provider: Some(|_| ProviderAccess {
         address: "OPENAI_BASE_URL",
-        home: "https://api.openai.com/v1",
+        default_address: "https://api.openai.com/v1",
         keys: &[
             ("OPENAI_API_KEY", "authorization", "Bearer "),
             ("CODEX_API_KEY", "authorization", "Bearer "),
@@ -33,7 +33,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// Configures a custom provider, whatever the config says: the default one would require a login.
+/// Configures a custom provider, because Codex's default provider requires a login.
 fn configure(settings: &mut ProxySettings<'_>) {
     let provider = [
         ("name", json!("cowhand")),
@@ -43,27 +43,29 @@ fn configure(settings: &mut ProxySettings<'_>) {
     ];
     let provider = provider.map(|(key, value)| format!("model_providers.cowhand.{key}={value}")).into_iter();
     let words = provider.chain(["model_provider=\"cowhand\"".to_owned()]);
-    // After `codex exec`.
+    // The options come after `codex exec`.
     let at = 2.min(settings.argv.len());
     settings.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
 }
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let agent = order.agent;
-    // A directory in the config is allowed, whether it is a repository or not.
+    // The working directory need not be a git repository.
     let mut argv: Vec<String> =
         ["codex", "exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     let mut set = |key: &str, value: &str| argv.extend(["-c".to_owned(), format!("{key}={value}")]);
     set("sandbox_mode", &json!(sandbox(agent.tools.mode)).to_string());
-    // There is nobody to ask.
+    // No person can be asked.
     set("approval_policy", &json!("never").to_string());
     if let Some(prompt) = &agent.system_prompt {
         set("developer_instructions", &json!(prompt).to_string());
     }
     let mut private = Private::default();
-    for (place, (name, server)) in agent.mcp_servers.iter().enumerate() {
+    let names: Vec<&str> = agent.mcp_servers.keys().map(String::as_str).collect();
+    let servers = agent.mcp_servers.values().zip(server_keys(&names));
+    for (place, (server, server_key)) in servers.enumerate() {
         for (key, value) in private.server(order.folder, place, server) {
-            set(&format!("mcp_servers.{}.{key}", plain(name)), &value);
+            set(&format!("mcp_servers.{server_key}.{key}"), &value);
         }
     }
     argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
@@ -92,7 +94,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Returns the sandbox of a permission mode. Codex has a sandbox instead of questions: it forbids what would need
+/// Returns the sandbox of a permission mode. Codex asks no questions here: its sandbox forbids actions that would need
 /// permission.
 const fn sandbox(mode: PermissionMode) -> &'static str {
     match mode {
@@ -102,13 +104,26 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Quotes a name for a dotted path if needed.
-fn plain(name: &str) -> String {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    name.chars().map(plain).collect()
+/// Replaces characters that a dotted path cannot contain by `_`.
+fn key_of(name: &str) -> String {
+    let replaced = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    name.chars().map(replaced).collect()
 }
 
-/// Settings of the servers that must not appear in the arguments.
+/// Returns a different key for each name. A key that is equal to another name or key gets a number.
+fn server_keys(names: &[&str]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for name in names {
+        let is_free = |key: &String| key == name || !(names.contains(&key.as_str()) || keys.contains(key));
+        let key = key_of(name);
+        let numbered = (2_u64..).map(|number| format!("{key}_{number}"));
+        let free = std::iter::once(key.clone()).chain(numbered).find(is_free).unwrap_or(key);
+        keys.push(free);
+    }
+    keys
+}
+
+/// Settings of MCP servers that must not appear in the arguments.
 #[derive(Default)]
 struct Private {
     files: Vec<(String, String)>,
@@ -116,11 +131,11 @@ struct Private {
 }
 
 impl Private {
-    /// Returns the keys of a server with their values in TOML, which includes JSON's strings, numbers and lists.
+    /// Returns the keys of a server with their values in TOML. JSON strings, numbers and lists are valid TOML.
     fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
         let mut keys = Vec::new();
         if server.transport == McpTransport::Stdio {
-            // Codex takes a server's environment only from its config and arguments, so a script sets it.
+            // Codex accepts a server's environment only in its config and its arguments, so a script sets it.
             let name = format!("mcp-{place}.sh");
             keys.push(("command", json!("sh").to_string()));
             keys.push(("args", json!([folder.join(&name)]).to_string()));
@@ -148,7 +163,7 @@ fn script(server: &McpServer) -> String {
     let set = server
         .env
         .iter()
-        .map(|(name, value)| format!("export {}={}\n", plain(name).replace('-', "_"), quoted(value)));
+        .map(|(name, value)| format!("export {}={}\n", key_of(name).replace('-', "_"), quoted(value)));
     let words = server.command.iter().chain(&server.args).map(|word| quoted(word));
     format!("{}exec {}\n", set.collect::<String>(), words.collect::<Vec<_>>().join(" "))
 }
@@ -200,6 +215,21 @@ mod tests {
                 "{settings}"
             );
         }
+    }
+
+    #[test]
+    fn each_server_has_its_own_key() {
+        for (names, expected) in [
+            (&["files", "far.away"][..], &["files", "far_away"][..]),
+            (&["a.b", "a_b"], &["a_b_2", "a_b"]),
+            (&["a_b", "a.b", "a b", "a_b_2"], &["a_b", "a_b_3", "a_b_4", "a_b_2"]),
+            (&["a.b", "a b"], &["a_b", "a_b_2"]),
+        ] {
+            assert_eq!(server_keys(names), expected, "{names:?}");
+        }
+        let settings = r#"{"mcp_servers": {"a.b": {"command": "one"}, "a_b": {"command": "two"}}}"#;
+        let argv = plan_of(settings, &SessionChoice::Fresh).argv.join(" ");
+        assert!(argv.contains("mcp_servers.a_b.") && argv.contains("mcp_servers.a_b_2."), "{argv}");
     }
 
     #[test]

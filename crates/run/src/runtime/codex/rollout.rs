@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::super::record;
 use super::Tokens;
 
-/// Returns when the used-up usage windows reset, as last recorded in the thread.
+/// Returns when the exhausted usage windows reset, as last recorded in the thread.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
-    record::last(record, "\"rate_limits\"", |line| {
+    record::last_value(record, "\"rate_limits\"", |line| {
         let limits = line.get("payload")?.get("rate_limits")?;
         let windows = ["primary", "secondary"].into_iter().filter_map(|name| limits.get(name));
         let full = windows.filter(|window| window["used_percent"].as_f64().is_some_and(|used| used >= 100.0));
@@ -19,12 +19,12 @@ pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     .and_then(|second| Timestamp::from_second(second).ok())
 }
 
-/// Returns the usage of a thread; zero if there is no record, and then it cannot be resumed either.
+/// Returns the usage of a thread; zero if there is no record. A thread without a record cannot be resumed either.
 pub(super) fn used(home: &Path, thread: &str) -> Tokens {
     // The records are in folders by year, month and day.
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);
     let used = record.and_then(|record| {
-        record::last(record, "\"token_count\"", |line| {
+        record::last_value(record, "\"token_count\"", |line| {
             Some(Tokens::read(line.get("payload")?.get("info")?.get("total_token_usage")?))
         })
     });

@@ -1,4 +1,4 @@
-//! What the recordings in `tests/samples` do not show.
+//! Cases that the recordings in `tests/samples` do not cover.
 
 use serde_json::json;
 

@@ -1,9 +1,9 @@
-//! The Gemini CLI's record of a session, which states the usage of each answer of the model at once; stdout states it only
-//! at the end.
+//! The Gemini CLI's record of a session. It states the usage of each answer of the model immediately; stdout states the
+//! usage only at the end.
 //!
-//! Each message is a line, which is written again when something is added. A resumed session continues in its old file,
-//! and may have a second file that stays empty. Additional requests of the program, such as the choice of a model, are in
-//! no file; they are part of the usage at the end.
+//! Each message is a line, which is written again when the message grows. A resumed session continues in its old file,
+//! and may have a second file that stays empty. Additional requests of the program, such as the choice of a model, are
+//! not recorded; only the usage at the end includes them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::super::json::count;
 use super::super::record;
 use super::launch::HOME;
 
-/// Limit, since this is part of every checkpoint.
+/// Maximum number of models and of files. Both are part of every checkpoint.
 const MAX_MODELS: usize = 100;
 const MAX_RECORD_FILES: usize = 10;
 
@@ -28,7 +28,7 @@ const MAX_RECORD_FILES: usize = 10;
 pub(in super::super) struct ChatRecord {
     /// Folder of the records, with a folder for each project; none if unknown.
     folder: Option<PathBuf>,
-    /// Start of this run: older messages of a resumed session were counted before.
+    /// Start of this attempt. Older messages of a resumed session belong to earlier attempts.
     since: Option<Timestamp>,
     files: BTreeMap<PathBuf, RecordPosition>,
     used: BTreeMap<String, ModelUsage>,
@@ -49,12 +49,12 @@ impl ChatRecord {
         Self { folder, since: Some(Timestamp::now()), ..Self::default() }
     }
 
-    /// Reads new messages. Read errors are ignored, because the end of the run states the usage as well.
+    /// Reads new messages. Read errors are ignored, because stdout states the usage at the end.
     pub(in super::super) fn read_new(&mut self, session: Option<&str>) {
         let (Some(folder), Some(session)) = (&self.folder, session.and_then(|id| id.get(..8))) else {
             return;
         };
-        let found = record::all(folder, &format!("-{session}.jsonl"), 2);
+        let found = record::find_all(folder, &format!("-{session}.jsonl"), 2);
         for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut position = self.files.remove(&path).unwrap_or_default();
             // A file that is missing or was rewritten is read from its beginning the next time.
@@ -66,11 +66,13 @@ impl ChatRecord {
 
     fn read_from(&mut self, mut file: File, position: &mut RecordPosition) -> io::Result<()> {
         if file.metadata()?.len() < position.read {
+            // The counts of the other files are part of `used`, so all files are read again.
             self.used.clear();
-            return Err(io::Error::other("it was written anew"));
+            self.files.clear();
+            return Err(io::Error::other("the file was rewritten"));
         }
         file.seek(SeekFrom::Start(position.read))?;
-        // The rest of a large file is read later.
+        // The rest of a large file is read by the next call.
         let (mut lines, mut line) = (BufReader::new(file).take(record::MAX_RECORD_BYTES), Vec::new());
         while (&mut lines).take(record::MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
             if !line.ends_with(b"\n") && (line.len() as u64) < record::MAX_RECORD_LINE_BYTES {
@@ -106,7 +108,7 @@ impl ChatRecord {
     }
 }
 
-/// Reads token counts: cached tokens are part of the input; thinking is paid as output.
+/// Reads token counts: cached tokens are part of the input; thinking tokens have the price of output.
 fn tokens_of(tokens: &Value) -> ModelUsage {
     let cached = count(tokens, "cached");
     let input = count(tokens, "input").saturating_add(count(tokens, "tool"));
@@ -157,17 +159,32 @@ mod tests {
         fs::write(&path, [&earlier, set, &one, &one, "{rubbish \"tokens\":{", half].join("\n")).unwrap();
         chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
-        // The rest of a line that was half there, after a checkpoint.
+        // The rest of an incomplete line arrives after a checkpoint.
         let mut chat: ChatRecord = serde_json::from_str(&serde_json::to_string(&chat).unwrap()).unwrap();
         let rest = answer("c", "2026-11-15T22:25:09Z", 200)[40..].to_owned() + "\n";
         OpenOptions::new().append(true).open(&path).unwrap().write_all(rest.as_bytes()).unwrap();
         chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71 + 171, 60, 14]));
-        // Written anew and shorter: it is counted from its beginning.
+        // A file that was rewritten and is shorter is counted from its beginning.
         fs::write(&path, one + "\n").unwrap();
         chat.read_new(Some(SESSION));
         chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
+        // The other file of the session is then counted again, too, wherever it is in the order.
+        for other in ["session-2026-11-15T22-24-238a8f3d.jsonl", "session-2026-11-15T22-26-238a8f3d.jsonl"] {
+            let other = folder.join(other);
+            fs::write(&other, answer("d", "2026-11-15T22:25:10Z", 300) + "\n").unwrap();
+            let mut chat = chat.clone();
+            chat.read_new(Some(SESSION));
+            assert_eq!(tokens(&chat), Some([71 + 271, 60, 14]));
+            let whole = fs::read(&path).unwrap();
+            fs::write(&path, "{}\n").unwrap();
+            chat.read_new(Some(SESSION));
+            fs::write(&path, whole).unwrap();
+            chat.read_new(Some(SESSION));
+            assert_eq!(tokens(&chat), Some([71 + 271, 60, 14]));
+            fs::remove_file(other).unwrap();
+        }
         for nobody in [None, Some("é"), Some("short"), Some("00000000-0")] {
             let mut chat = ChatRecord { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
             chat.read_new(nobody);

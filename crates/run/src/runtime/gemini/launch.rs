@@ -4,7 +4,7 @@ use cowhand_core::permission::PermissionMode;
 use serde_json::json;
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, no_configuration,
 };
 use super::super::{Reader, SessionChoice};
 use super::Gemini;
@@ -24,18 +24,18 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     homes: &[HOME],
     provider: Some(|_| ProviderAccess {
         address: "GOOGLE_GEMINI_BASE_URL",
-        home: "https://generativelanguage.googleapis.com",
+        default_address: "https://generativelanguage.googleapis.com",
         keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
-        configure: by_variables,
+        configure: no_configuration,
     }),
 };
 
-/// With a base URL in its environment and no settings, it uses no key.
+/// Settings that make Gemini use an API key. Without them, and with a base URL in its environment, it uses no key.
 const API_KEY_SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
 
 pub(super) const HOME: RuntimePath = RuntimePath {
     below: ".gemini",
-    first: Some(("settings.json", API_KEY_SETTINGS)),
+    required_file: Some(("settings.json", API_KEY_SETTINGS)),
     ..RuntimePath::folder("GEMINI_CLI_HOME", "")
 };
 
@@ -69,9 +69,9 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     CommandLine {
         argv,
         defaults: vec![
-            // The relaunching parent process would ignore signals.
+            // Otherwise Gemini starts itself again, and the parent process ignores signals.
             ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
-            // A directory in the config is trusted.
+            // A directory that the config names is trusted.
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
         ],
         environment,
@@ -81,7 +81,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Returns the approval mode. There is nobody to ask, so what would need permission is refused.
+/// Returns the approval mode. No person can be asked, so a tool that would need permission is refused.
 const fn approval_mode(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Ask => "default",
@@ -103,8 +103,8 @@ const READING_TOOLS: [&str; 7] = [
 ];
 const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 
-/// Returns a policy in TOML. It is a file, because system settings require paths that belong to root, and the settings
-/// of the user and the workspace must not be changed.
+/// Returns a policy in TOML. It is passed as a separate file, because system settings require paths that belong to
+/// root, and the settings of the user and the workspace must not be changed.
 fn rules(order: &LaunchRequest<'_>) -> String {
     let agent = order.agent;
     let mut rules = String::new();
@@ -124,7 +124,7 @@ fn rules(order: &LaunchRequest<'_>) -> String {
     rules
 }
 
-/// Returns true if a tool is used without a question.
+/// Returns true if the mode allows the tool without asking.
 fn is_allowed_unasked(mode: PermissionMode, tool: &str) -> bool {
     let edits = matches!(mode, PermissionMode::AcceptEdits | PermissionMode::Delegate);
     mode == PermissionMode::BypassPermissions

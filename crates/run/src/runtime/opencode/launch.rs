@@ -36,14 +36,14 @@ fn provider(agent: &Agent) -> ProviderAccess {
     match provider_of(agent) {
         Some("anthropic") => ProviderAccess {
             address: "ANTHROPIC_BASE_URL",
-            home: "https://api.anthropic.com",
+            default_address: "https://api.anthropic.com",
             keys: &[("ANTHROPIC_API_KEY", "x-api-key", "")],
             configure,
         },
         of => ProviderAccess {
             address: "OPENAI_BASE_URL",
             // Other OpenAI-compatible providers need an explicit address, or their key would be sent to OpenAI.
-            home: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
+            default_address: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
             keys: &[("OPENAI_API_KEY", "authorization", "Bearer ")],
             configure,
         },
@@ -61,7 +61,7 @@ fn configure(settings: &mut ProxySettings<'_>) {
     let (url, key) = (format!("{}{below}", settings.proxy_address), settings.environment.get(settings.key));
     let options = json!({ "baseURL": url, "apiKey": key });
     let mut config = own_config(settings.environment);
-    lay_over(&mut config, json!({ "provider": { provider: { "options": options } } }));
+    merge(&mut config, json!({ "provider": { provider: { "options": options } } }));
     settings.environment.insert(CONFIG_VARIABLE.to_owned(), config.to_string());
 }
 
@@ -92,7 +92,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         }
     }
     let mut config = own_config(order.environment);
-    lay_over(&mut config, config_of(order));
+    merge(&mut config, config_of(order));
     let reader = Opencode { model: agent.program.model.clone(), ..Opencode::default() };
     CommandLine {
         argv,
@@ -122,8 +122,8 @@ fn config_of(order: &LaunchRequest<'_>) -> Value {
     config
 }
 
-/// Returns the permissions. There is nobody to ask, so what would need permission is refused; OpenCode itself would
-/// allow everything. Later rules win, so denials come last.
+/// Returns the permissions. No person can be asked, so a tool that would need permission is denied; OpenCode itself
+/// would allow everything. Later rules win, so denials come last.
 fn permissions(order: &LaunchRequest<'_>) -> Value {
     let agent = order.agent;
     let mut rules = Map::new();
@@ -185,12 +185,12 @@ fn server(server: &McpServer) -> Value {
     fields
 }
 
-/// Merges objects; other values are replaced.
-fn lay_over(below: &mut Value, above: Value) {
+/// Merges `above` into `below`: objects are merged, other values are replaced.
+fn merge(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
             for (key, value) in above {
-                lay_over(below.entry(key).or_insert(Value::Null), value);
+                merge(below.entry(key).or_insert(Value::Null), value);
             }
         }
         (below, above) => *below = above,

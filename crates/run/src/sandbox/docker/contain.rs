@@ -1,4 +1,4 @@
-//! `cowhand contain FOLDER`: runs the attempt in this folder in a container, and exits with its status.
+//! `cowhand contain FOLDER`: runs the attempt of this folder in a container, and exits with the container's status.
 
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder};
@@ -20,18 +20,18 @@ use super::leftover::{self, Record};
 use super::limits::LimitWatch;
 use super::{filter, frames};
 use crate::attempt::{Attempt, PROMPT_FILE};
-use crate::start::{Contained, SandboxPlan, StartSpec};
+use crate::start::{ContainerSettings, SandboxPlan, StartSpec};
 use cowhand_system::stderr;
 
 pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
 
-/// Exit code of Docker for a container that could not be run to its end.
+/// Exit code that Docker uses if the container's own exit code is unknown.
 const EXIT_LOST: u8 = 125;
-/// Exit code of shells for a command that cannot be run.
+/// Exit code that shells use for a command that cannot be run.
 const EXIT_CANNOT_START: u8 = 126;
 const EXIT_TERMINATED: u8 = 128 + 15;
 
-/// Runs the process.
+/// Runs `cowhand contain`.
 pub fn contain(folder: &Path) -> ExitCode {
     let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -58,7 +58,9 @@ impl Failure {
     fn report(self, attempt: &Attempt) -> Result<u8, String> {
         match self {
             Self::NotStarted(why) => {
-                attempt.refuse(&why).map_err(|error| format!("{why}; and that cannot be told: {error}"))?;
+                attempt
+                    .refuse(&why)
+                    .map_err(|error| format!("{why}; and the refusal cannot be written: {error}"))?;
                 Ok(EXIT_CANNOT_START)
             }
             Self::Lost(why) => Err(why),
@@ -66,7 +68,7 @@ impl Failure {
     }
 }
 
-/// Stop signals, caught from the start.
+/// Stop signals. They are caught before anything else happens.
 struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -104,9 +106,9 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
         Err(why) => Err(not_started(why.to_string())),
     };
     match leftover::end(&engine, name).await {
-        // The keeper tries again.
+        // The keeper tries to remove the container again.
         Err(error) => {
-            stderr::write_line(format!("cowhand: its container {name} is still there: {error}"));
+            stderr::write_line(format!("cowhand: the container {name} was not removed: {error}"));
         }
         Ok(_) => Record::remove(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }
@@ -114,7 +116,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
 }
 
 /// Returns the name of the container, from the fleet and the attempt.
-fn name(contained: &Contained, attempt: &Attempt) -> String {
+fn name(contained: &ContainerSettings, attempt: &Attempt) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, contained.state.as_os_str().as_encoded_bytes());
     let fleet = digest.as_ref().first_chunk().copied().map(u32::from_be_bytes).unwrap_or_default();
     format!("cowhand-{fleet:08x}-{}", attempt.name())
@@ -128,14 +130,14 @@ struct Streams {
     input: Option<(Stream, Vec<u8>)>,
 }
 
-/// Creates the container, attaches to it and starts it; none if a stop was requested.
+/// Creates the container, attaches to it and starts it. Returns none if a stop was requested.
 async fn begin(
     engine: &ContainerEngine,
     name: &str,
     attempt: &Attempt,
     start: &StartSpec,
     sandbox: &SandboxPlan,
-    contained: &Contained,
+    contained: &ContainerSettings,
     stop_signals: &mut StopSignals,
 ) -> Result<Option<Streams>, DockerError> {
     let nothing = attempt.folder().join("nothing");
@@ -178,7 +180,8 @@ async fn begin(
     Ok(Some(Streams { output, input }))
 }
 
-/// Creates the container. The name belongs to this attempt only: an existing container was left by a process that died.
+/// Creates the container. The name belongs to this attempt only, so an existing container of this name is a leftover
+/// and is removed.
 async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(), EngineError> {
     match engine.create(name, order).await {
         Err(EngineError::Refused { status: 409, .. }) => {
@@ -189,7 +192,7 @@ async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(
     }
 }
 
-/// Returns true if a mount covers `/sbin`, where Docker puts its init program, which could then not be started.
+/// Returns true if a mount covers `/sbin`, where Docker puts its init program. Then the init program cannot be started.
 fn hides_init(sandbox: &SandboxPlan) -> bool {
     let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
     sandbox.read.iter().chain(&sandbox.write).any(over)
@@ -199,7 +202,7 @@ fn own_ids() -> String {
     format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-/// Passes output, input and signals until the container has ended.
+/// Forwards output, input and signals until the container has ended.
 async fn follow(
     engine: &ContainerEngine,
     name: &str,
@@ -209,7 +212,9 @@ async fn follow(
     mut stop_signals: StopSignals,
 ) -> Result<u8, Failure> {
     let lost = |why: String| {
-        Failure::Lost(format!("what the agent says cannot be heard any more, so it was ended: {why}"))
+        Failure::Lost(format!(
+            "the connection to the container's output was lost, so the agent was ended: {why}"
+        ))
     };
     let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
@@ -218,7 +223,7 @@ async fn follow(
         loop {
             let signal = stop_signals.next().await;
             if let Err(error) = engine.signal(name, signal).await {
-                stderr::write_line(format!("cowhand: its container was not sent SIG{signal}: {error}"));
+                stderr::write_line(format!("cowhand: SIG{signal} was not sent to the container: {error}"));
             }
         }
     };
@@ -235,7 +240,7 @@ async fn follow(
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 
-/// Writes the input and keeps the connection open: closing it could close the other one.
+/// Writes the input and keeps the connection open, because closing it could close the output connection.
 async fn send_input(input: Option<(Stream, Vec<u8>)>) -> Infallible {
     if let Some((stream, prompt)) = input {
         let (mut back, mut stream) = split(stream);

@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use super::DockerError;
 use super::leftover::{ATTEMPT_LABEL, STATE_LABEL};
-use crate::start::{Contained, SandboxPlan, StartSpec, VolumeMount};
+use crate::start::{ContainerSettings, SandboxPlan, StartSpec, VolumeMount};
 
 /// Values of the specification.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContainerSpec<'a> {
     pub(super) start: &'a StartSpec,
     pub(super) sandbox: &'a SandboxPlan,
-    pub(super) contained: &'a Contained,
+    pub(super) contained: &'a ContainerSettings,
     pub(super) attempt: &'a str,
     /// Empty folder that is mounted over hidden paths.
     pub(super) nothing: &'a Path,
     pub(super) environment: &'a [(String, String)],
-    /// `user:group` of this process, as the engine maps them.
+    /// Ids `user:group` with which the container runs: those of this process as the engine maps them.
     pub(super) user: &'a str,
     /// Seccomp filter that replaces the engine's.
     pub(super) filter: Option<&'a Path>,
@@ -34,9 +34,10 @@ impl ContainerSpec<'_> {
     pub(super) fn body(&self) -> Result<Value, DockerError> {
         let (contained, caps) = (self.contained, &self.sandbox.caps);
         let mounts = self.mounts();
-        if let Some(odd) = mounts.iter().flat_map(|bound| [&bound.from, &bound.to]).find(|path| is_odd(path))
+        if let Some(odd) =
+            mounts.iter().flat_map(|bound| [&bound.from, &bound.to]).find(|path| is_unmountable(path))
         {
-            return Err(DockerError::OddName(odd.clone()));
+            return Err(DockerError::UnmountablePath(odd.clone()));
         }
         let mut labels = contained.labels.clone();
         labels.insert(STATE_LABEL.to_owned(), contained.state.to_string_lossy().into_owned());
@@ -63,7 +64,7 @@ impl ContainerSpec<'_> {
             "LogConfig": {"Type": "none"},
         });
         if let Some(bytes) = caps.memory {
-            // The limit includes swap, so there is none.
+            // The same limit for memory with swap means that no swap is available.
             (host["Memory"], host["MemorySwap"]) = (json!(bytes), json!(bytes));
         }
         if let Some(most) = caps.pids {
@@ -102,13 +103,13 @@ impl ContainerSpec<'_> {
 
     /// Returns the mounts, parents before children.
     fn mounts(&self) -> Vec<VolumeMount> {
-        let SandboxPlan { read, write, hidden, frozen, home_replacements, .. } = self.sandbox;
+        let SandboxPlan { read, write, hidden, read_only, home_replacements, .. } = self.sandbox;
         let mut mounts: BTreeMap<PathBuf, VolumeMount> = BTreeMap::new();
-        let mut put = |from: &Path, to: &Path, written: bool| {
-            mounts.insert(to.to_owned(), VolumeMount { from: from.to_owned(), to: to.to_owned(), written });
+        let mut put = |from: &Path, to: &Path, writable: bool| {
+            mounts.insert(to.to_owned(), VolumeMount { from: from.to_owned(), to: to.to_owned(), writable });
         };
         let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
-        // A path that is granted although it lies in a hidden folder.
+        // Granted paths inside a hidden folder are mounted after it.
         let meant = |path: &PathBuf| within(path, hidden);
         for path in read.iter().filter(|path| !within(path, write) && !meant(path)) {
             put(path, path, false);
@@ -119,7 +120,7 @@ impl ContainerSpec<'_> {
         for path in self.sandbox.pinned() {
             put(&path, &path, true);
         }
-        for path in frozen.iter().filter(|path| within(path, write)) {
+        for path in read_only.iter().filter(|path| within(path, write)) {
             put(path, path, false);
         }
         for path in hidden.iter().filter(|path| within(path, write) || within(path, read)) {
@@ -131,8 +132,8 @@ impl ContainerSpec<'_> {
         for (ours, theirs) in home_replacements {
             put(ours, theirs, true);
         }
-        for VolumeMount { from, to, written } in &self.contained.volumes {
-            put(from, to, *written);
+        for VolumeMount { from, to, writable } in &self.contained.volumes {
+            put(from, to, *writable);
         }
         mounts.into_values().collect()
     }
@@ -155,11 +156,11 @@ impl ContainerSpec<'_> {
 }
 
 fn mount(bound: &VolumeMount) -> Value {
-    json!({"Type": "bind", "Source": bound.from, "Target": bound.to, "ReadOnly": !bound.written})
+    json!({"Type": "bind", "Source": bound.from, "Target": bound.to, "ReadOnly": !bound.writable})
 }
 
 /// Returns true for paths that some engines cannot mount, because they parse mounts as comma-separated lists.
-fn is_odd(path: &Path) -> bool {
+fn is_unmountable(path: &Path) -> bool {
     path.to_str()
         .is_none_or(|path| path.contains(|sign: char| matches!(sign, ',' | '"') || sign.is_control()))
 }
@@ -212,12 +213,12 @@ mod tests {
     }
 
     fn sandbox() -> SandboxPlan {
-        let contained = Contained {
+        let contained = ContainerSettings {
             image: "i".into(),
             excluded_variables: vec!["PATH".into()],
             state: "/w/.state".into(),
             labels: BTreeMap::from([(STATE_LABEL.to_owned(), "a lie".to_owned())]),
-            ..Contained::default()
+            ..ContainerSettings::default()
         };
         SandboxPlan {
             kind: SandboxKind::Docker,
@@ -225,7 +226,7 @@ mod tests {
             read: paths(["/books", "/w/in", "/w/.state/private"]),
             write: paths(["/w", "/home/u/.claude"]),
             hidden: paths(["/w/.state", "/home/u/.ssh"]),
-            frozen: paths(["/w/cowhand.yaml", "/else"]),
+            read_only: paths(["/w/cowhand.yaml", "/else"]),
             container: Some(contained),
             ..SandboxPlan::default()
         }
@@ -244,7 +245,7 @@ mod tests {
                 "/books /books ro",
                 "/home/u/.claude /home/u/.claude rw",
                 "/w /w rw",
-                // No folder in this test, so a file.
+                // The path does not exist in this test, so it counts as a file.
                 "/dev/null /w/.state ro",
                 "/w/.state/private /w/.state/private ro",
                 "/w/cowhand.yaml /w/cowhand.yaml ro",
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!((&host["NetworkMode"], &host["CapDrop"]), (&json!("none"), &json!(["ALL"])));
         assert_eq!((&host["ReadonlyRootfs"], &body["User"]), (&json!(true), &json!("5:6")));
         assert_eq!((&body["Env"], &body["Entrypoint"]), (&json!(["A=b=c"]), &json!(["sh", "-c", "x"])));
-        // Nobody passes off a container as another fleet's.
+        // Labels of the config do not replace the label of the fleet.
         assert_eq!(body["Labels"][STATE_LABEL], "/w/.state");
     }
 
@@ -284,7 +285,7 @@ mod tests {
         }
         for odd in ["/a,ro=false", "/a\"", "/a\nb"] {
             let refused = body(&SandboxPlan { write: paths([odd]), ..sandbox() }).unwrap_err().to_string();
-            assert!(refused.contains("odd signs"), "{refused}");
+            assert!(refused.contains("contains a comma"), "{refused}");
         }
     }
 }

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-/// Newest API version that is used. Newer engines support it; an older one states its version.
+/// Newest API version that cowhand uses. Newer engines support it; an older engine states its own version.
 const NEWEST_API_VERSION: (u32, u32) = (1, 44);
 /// Timeout of simple requests.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,18 +31,18 @@ const ESCAPED_IN_PATHS: &AsciiSet =
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(
-        "no engine listens at {}: start Docker or Podman (`podman system service`), or say where it is by `sandbox.socket` or DOCKER_HOST",
+        "no engine listens at {}: start Docker or Podman (`podman system service`), or set its socket with `sandbox.socket` or DOCKER_HOST",
         .0.display()
     )]
-    Nobody(PathBuf),
-    #[error("{} is closed to this user; members of its group (often `docker`) may use it", .0.display())]
+    NotRunning(PathBuf),
+    #[error("this user has no access to {}; add the user to the group of this socket (often `docker`)", .0.display())]
     Closed(PathBuf),
     #[error("the engine at {} does not answer within {} s", .0.display(), .1.as_secs())]
-    Silent(PathBuf, Duration),
+    Timeout(PathBuf, Duration),
     #[error("the engine refused it ({status}): {message}")]
     Refused { status: u16, message: String },
-    #[error("the engine at {} is not understood: {why}", .socket.display())]
-    Strange { socket: PathBuf, why: String },
+    #[error("the engine at {} gave an unexpected answer: {why}", .socket.display())]
+    UnexpectedAnswer { socket: PathBuf, why: String },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,15 +66,16 @@ impl ContainerEngine {
         let answer = engine.within(SHORT_TIMEOUT, engine.send(Method::GET, "/_ping", None)).await?;
         let named = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let version = named("api-version").unwrap_or_default().to_owned();
-        let (major, minor) = parsed(&version)
-            .ok_or_else(|| engine.strange(format!("it names no version of the Docker API ({version:?})")))?;
+        let (major, minor) = parsed(&version).ok_or_else(|| {
+            engine.unexpected_answer(format!("it names no version of the Docker API ({version:?})"))
+        })?;
         engine.description = format!("{}, API {version}", named("server").unwrap_or("an engine"));
         let (major, minor) = (major, minor).min(NEWEST_API_VERSION);
         engine.version = format!("/v{major}.{minor}");
         Ok(engine)
     }
 
-    /// Returns the name and version that it states.
+    /// Returns the name and version that the engine states.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -84,7 +85,7 @@ impl ContainerEngine {
         self.description.starts_with("Libpod")
     }
 
-    /// Returns true if it runs without root, so that its root is the user.
+    /// Returns true if the engine runs without root. Then root in the container is the user outside.
     pub(super) async fn is_rootless(&self) -> Result<bool, EngineError> {
         let info = self.ask(Method::GET, "/info", None, LONG_TIMEOUT).await?;
         let options = info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -120,7 +121,9 @@ impl ContainerEngine {
     pub(super) async fn wait(&self, name: &str) -> Result<i64, EngineError> {
         let answer = self.send(Method::POST, &format!("/containers/{name}/wait"), None).await?;
         let answer = self.read(answer).await?;
-        answer["StatusCode"].as_i64().ok_or_else(|| self.strange(format!("no exit code in {answer}")))
+        answer["StatusCode"]
+            .as_i64()
+            .ok_or_else(|| self.unexpected_answer(format!("no exit code in {answer}")))
     }
 
     /// Removes a container with its volumes, and returns whether it existed.
@@ -132,7 +135,8 @@ impl ContainerEngine {
         }
     }
 
-    /// Returns the names of all containers with this label, including ended ones, and the label's value.
+    /// Returns the ids of all containers with this label and value, including ended ones, each with its value of
+    /// `value_label`.
     pub(super) async fn labelled(
         &self,
         label: &str,
@@ -143,7 +147,8 @@ impl ContainerEngine {
         let path =
             format!("/containers/json?all=true&filters={}", utf8_percent_encode(&filters, NON_ALPHANUMERIC));
         let found = self.ask(Method::GET, &path, None, SHORT_TIMEOUT).await?;
-        let found = found.as_array().ok_or_else(|| self.strange("no list of containers".to_owned()))?;
+        let found =
+            found.as_array().ok_or_else(|| self.unexpected_answer("no list of containers".to_owned()))?;
         let id_and_value = |container: &Value| {
             Some((
                 container["Id"].as_str()?.to_owned(),
@@ -153,8 +158,9 @@ impl ContainerEngine {
         Ok(found.iter().filter_map(id_and_value).collect())
     }
 
-    /// Attaches to the output or the input of a container. Each has its own connection: if nothing reads inside, Podman
-    /// loses the remaining output on a shared one. Podman sends the output to both and waits until it is read.
+    /// Attaches to the output or the input of a container. Each has its own connection, because with a shared one
+    /// Podman loses output if the container does not read its input. Podman sends the output to both connections and
+    /// waits until it is read.
     pub(super) async fn attach(
         &self,
         name: &str,
@@ -168,9 +174,10 @@ impl ContainerEngine {
         let answer = self.within(SHORT_TIMEOUT, self.send(Method::POST, &path, None)).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             self.read(answer).await?;
-            return Err(self.strange("it does not hand over what the container says".to_owned()));
+            return Err(self.unexpected_answer("it refused to attach to the container's output".to_owned()));
         }
-        let upgraded = hyper::upgrade::on(answer).await.map_err(|error| self.strange(error.to_string()))?;
+        let upgraded =
+            hyper::upgrade::on(answer).await.map_err(|error| self.unexpected_answer(error.to_string()))?;
         Ok(TokioIo::new(upgraded))
     }
 
@@ -194,7 +201,7 @@ impl ContainerEngine {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreached(&error))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.strange(error.to_string()))?;
+            .map_err(|error| self.unexpected_answer(error.to_string()))?;
         // The task ends with the answer, or with the upgraded connection.
         tokio::spawn(connection.with_upgrades());
         let mut request = Request::builder()
@@ -206,15 +213,16 @@ impl ContainerEngine {
             request = request.header(header::CONNECTION, "Upgrade").header(header::UPGRADE, "tcp");
         }
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request = request.body(Full::new(body)).map_err(|error| self.strange(error.to_string()))?;
-        sender.send_request(request).await.map_err(|error| self.strange(error.to_string()))
+        let request =
+            request.body(Full::new(body)).map_err(|error| self.unexpected_answer(error.to_string()))?;
+        sender.send_request(request).await.map_err(|error| self.unexpected_answer(error.to_string()))
     }
 
-    /// Reads an answer; null for an empty one.
+    /// Reads an answer. An empty answer is null.
     async fn read(&self, answer: Response<Incoming>) -> Result<Value, EngineError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| self.strange(error.to_string()))?.to_bytes();
+        let body = body.map_err(|error| self.unexpected_answer(error.to_string()))?.to_bytes();
         // 304 means that the state is already as requested.
         if !status.is_success() && status != StatusCode::NOT_MODIFIED {
             return Err(EngineError::Refused { status: status.as_u16(), message: refusal_message(&body) });
@@ -222,7 +230,7 @@ impl ContainerEngine {
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).map_err(|error| self.strange(error.to_string()))
+        serde_json::from_slice(&body).map_err(|error| self.unexpected_answer(error.to_string()))
     }
 
     async fn within<T>(
@@ -230,21 +238,21 @@ impl ContainerEngine {
         timeout: Duration,
         answer: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, EngineError> {
-        let silent = |_| EngineError::Silent(self.socket.clone(), timeout);
+        let silent = |_| EngineError::Timeout(self.socket.clone(), timeout);
         tokio::time::timeout(timeout, answer).await.map_err(silent)?
     }
 
     fn unreached(&self, error: &io::Error) -> EngineError {
         let socket = self.socket.clone();
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => EngineError::Nobody(socket),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => EngineError::NotRunning(socket),
             io::ErrorKind::PermissionDenied => EngineError::Closed(socket),
-            _ => EngineError::Strange { socket, why: error.to_string() },
+            _ => EngineError::UnexpectedAnswer { socket, why: error.to_string() },
         }
     }
 
-    fn strange(&self, why: String) -> EngineError {
-        EngineError::Strange { socket: self.socket.clone(), why }
+    fn unexpected_answer(&self, why: String) -> EngineError {
+        EngineError::UnexpectedAnswer { socket: self.socket.clone(), why }
     }
 }
 
@@ -253,7 +261,7 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Reads the message of a refusal: JSON, or the body.
+/// Returns the message of a refusal: `message` of its JSON, or the whole body.
 fn refusal_message(body: &[u8]) -> String {
     let message = serde_json::from_slice::<Value>(body).ok();
     let message = message.and_then(|body| body["message"].as_str().map(str::to_owned));

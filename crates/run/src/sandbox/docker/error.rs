@@ -1,14 +1,14 @@
-//! Why an agent cannot run in a container.
+//! Errors of containers.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::engine::EngineError;
 
-/// Why a container cannot be made, run or removed. The message is for people.
+/// Why a container cannot be created, run or removed. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum DockerError {
-    #[error("`sandbox.socket` has to be the whole path of a Unix socket, and not {0}")]
+    #[error("`sandbox.socket` has to be the absolute path of a Unix socket, not {0}")]
     NotAPath(String),
     #[error(
         "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files"
@@ -17,28 +17,26 @@ pub enum DockerError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(
-        "the image {0}, which counts where `docker.image` names none, is not there: build it as herdctl's documentation says, or set `docker: {{image: …}}` in the fleet file, under `defaults` or the agent's `overrides`"
+        "the default image {0} does not exist on this machine: build it as herdctl's documentation says, or set `docker: {{image: …}}` in the fleet file, under `defaults` or the agent's `overrides`"
     )]
     NoDefaultImage(String),
-    #[error(
-        "the image {0} is not there, and cowhand fetches none: `docker pull {0}` or `podman pull {0}` does"
-    )]
+    #[error("the image {0} does not exist on this machine; run `docker pull {0}` or `podman pull {0}`")]
     NoImage(String),
     #[error(
-        "Podman's seccomp filter is not there ({0}), so the kernel's keys and VSOCK cannot be kept from the agent"
+        "Podman's seccomp filter was not found at {0}, so the kernel's keys and VSOCK cannot be hidden from the agent"
     )]
     NoFilter(&'static str),
     #[error(
-        "Podman's seccomp filter is not understood, so the kernel's keys and VSOCK cannot be kept from the agent"
+        "Podman's seccomp filter has an unknown form, so the kernel's keys and VSOCK cannot be hidden from the agent"
     )]
-    StrangeFilter,
+    UnknownFilter,
     #[error("{} cannot be written: {error}", file.display())]
     FilterNotWritten { file: PathBuf, error: io::Error },
-    #[error("{} cannot be bound into a container: its name has odd signs in it", .0.display())]
-    OddName(PathBuf),
-    #[error("its container may still be there, and nobody knows its name: {}: {error}", file.display())]
+    #[error("{} cannot be bound into a container: its path contains a comma, a quote or a control character, or is not UTF-8", .0.display())]
+    UnmountablePath(PathBuf),
+    #[error("a container of the attempt may still exist, and its name is unknown: {}: {error}", file.display())]
     UnknownName { file: PathBuf, error: io::Error },
-    #[error("its container {name} may still be there: {error}")]
+    #[error("the container {name} of the attempt may still exist: {error}")]
     NotRemoved { name: String, error: EngineError },
     #[error("the container of {attempt}: {error}")]
     NotSwept { attempt: String, error: EngineError },

@@ -1,7 +1,7 @@
 //! The seccomp filter of containers.
 //!
-//! Docker's filter denies access to the kernel keyring of the user, which is the same inside and outside. Podman's does
-//! not, so Podman gets its own filter without those calls.
+//! Docker's filter denies access to the kernel keyring of the user, which is the same inside and outside. Podman's
+//! filter does not, so containers of Podman get a stricter copy of it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::DockerError;
 
-/// Podman's filter; the first existing file counts.
+/// Files of Podman's filter. The first existing file is used.
 const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
-/// `socketcall` is how 32-bit programs ask for any socket, and the mode of `openat2` is in memory, which a filter cannot read;
-/// programs use the other calls if these are missing.
+/// System calls that are removed from the filter. 32-bit programs can create any socket with `socketcall`, and the mode
+/// of `openat2` is in memory, which a filter cannot read. Programs use other calls if these are missing.
 const CLOSED_SYSCALLS: [&str; 6] = ["keyctl", "add_key", "request_key", "socket", "socketcall", "openat2"];
-/// Calls that set a mode, and the number of that argument.
+/// Calls that set a mode, and the index of the mode argument.
 const MODE_SYSCALLS: [(&str, u32); 7] = [
     ("chmod", 1),
     ("fchmod", 1),
@@ -27,7 +27,7 @@ const MODE_SYSCALLS: [(&str, u32); 7] = [
     ("mknodat", 2),
     ("creat", 1),
 ];
-/// Calls that may make a file, and the number of their flags, which the mode follows.
+/// Calls that may create a file, and the index of the flags argument. The mode is the next argument.
 const OPEN_SYSCALLS: [(&str, u32); 2] = [("open", 1), ("openat", 2)];
 
 /// Writes the filter into this folder.
@@ -44,11 +44,11 @@ pub(super) fn write(folder: &Path) -> Result<PathBuf, DockerError> {
     }
 }
 
-/// Returns the filter without the kernel's keys, and with sockets of IP, Unix and netlink for routes only.
+/// Returns the filter without calls for the kernel's keys, and only with sockets of IP, Unix and netlink routes.
 fn narrowed(filter: &[u8]) -> Result<Value, DockerError> {
-    let strange = || DockerError::StrangeFilter;
+    let strange = || DockerError::UnknownFilter;
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
-    // A filter that allows unnamed calls does not become stricter by naming fewer.
+    // If a filter allows unnamed calls, removing names does not make it stricter.
     if !filter["defaultAction"].as_str().is_some_and(|action| action.starts_with("SCMP_ACT_ERRNO")) {
         return Err(strange());
     }
@@ -57,14 +57,14 @@ fn narrowed(filter: &[u8]) -> Result<Value, DockerError> {
         names.retain(|name| !name.as_str().is_some_and(is_replaced));
     }
     let rules = filter["syscalls"].as_array_mut().ok_or_else(strange)?;
-    // A rule without names is none.
+    // A rule without names has no effect.
     rules.retain(|rule| rule["names"] != json!([]));
     rules.extend(sockets());
     rules.extend(modes());
     Ok(filter)
 }
 
-/// Returns whether the filter gets other rules for a call, or none.
+/// Returns true if the rules for a call are replaced or removed.
 fn is_replaced(name: &str) -> bool {
     let mut named = CLOSED_SYSCALLS
         .into_iter()
@@ -72,7 +72,7 @@ fn is_replaced(name: &str) -> bool {
     named.any(|named| named == name)
 }
 
-/// The rules that allow sockets. What none of them names gets the answer of the filter to unknown calls.
+/// Returns the rules that allow sockets. Other sockets get the default action of the filter.
 fn sockets() -> impl Iterator<Item = Value> {
     let is = |argument: u32, value: i32| json!({"index": argument, "value": value, "op": "SCMP_CMP_EQ"});
     let (domain, protocol) = (0, 2);
@@ -82,8 +82,8 @@ fn sockets() -> impl Iterator<Item = Value> {
     families.into_iter().chain([routes]).map(allow)
 }
 
-/// The rules that allow modes without the set-user-id and set-group-id bits. Files that the container shares with the host
-/// would keep them there.
+/// Returns the rules that allow modes without the set-user-id and set-group-id bits. A file that the container shares
+/// with the host would have these bits on the host too.
 fn modes() -> impl Iterator<Item = Value> {
     const SPECIAL: u32 = libc::S_ISUID | libc::S_ISGID;
     const MAKES_FILE: i32 = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);

@@ -15,10 +15,10 @@ use cowhand_system::remove::is_missing;
 
 /// Record in the attempt's folder, from before the container is created until it is removed.
 const CONTAINER_FILE: &str = "container";
-/// Delay before a removal is tried again when the engine reports that one is in progress.
+/// Delay before a removal is tried again if the engine reports that another removal is in progress.
 const REMOVE_RETRY_DELAY: Duration = Duration::from_millis(100);
 const MAX_REMOVE_TRIES: u32 = 100;
-/// Time after which a container that was being created is found by its labels only.
+/// Time for the engine to finish creating a container. A container that is created later is found only by its labels.
 const CREATE_GRACE: Duration = Duration::from_secs(1);
 
 /// Labels of every container, which identify its owner.
@@ -44,7 +44,8 @@ impl Record {
         }
     }
 
-    /// Reads the record; none if there is no container. If it cannot be read, there may be a container.
+    /// Reads the record, or none if there is no container. Returns an error if the record cannot be read, because there
+    /// may be a container.
     fn of(attempt: &Attempt) -> Result<Option<Self>, DockerError> {
         let read = match attempt.open(CONTAINER_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -57,11 +58,12 @@ impl Record {
 
 /// Kills and removes a container, and returns whether it existed.
 pub(super) async fn end(engine: &ContainerEngine, name: &str) -> Result<bool, EngineError> {
-    // Some engines ask before they kill, and wait. Killing an ended container fails, which is no error.
+    // The container is killed first, because some engines send a stop signal on removal and wait. An error is ignored,
+    // because the container may have ended.
     engine.signal(name, "KILL").await.ok();
     for _ in 0..MAX_REMOVE_TRIES {
         match engine.remove(name).await {
-            // Another process is removing it.
+            // Another process is removing the container.
             Err(EngineError::Refused { status: 409, .. }) => tokio::time::sleep(REMOVE_RETRY_DELAY).await,
             removed => return removed,
         }
@@ -75,7 +77,7 @@ pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
     let ended = async {
         let engine = ContainerEngine::find(&socket).await?;
         if !end(&engine, &name).await? {
-            // The process that requested it may have been killed before the engine was done.
+            // The engine may still be creating the container for a process that was killed.
             tokio::time::sleep(CREATE_GRACE).await;
             end(&engine, &name).await?;
         }
@@ -89,8 +91,8 @@ pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
 const REFUSAL_FILE: &str = "refusal";
 
 impl Attempt {
-    /// Ends the container, for synchronous callers. If the engine does not answer, the processes can be found by their
-    /// variable.
+    /// Ends the container, for synchronous callers. If the engine does not answer, the processes can still be found by
+    /// their mark.
     pub(crate) fn end_container(&self) {
         if is_missing(&self.folder().join(CONTAINER_FILE)) {
             return;
@@ -110,9 +112,9 @@ impl Attempt {
     }
 }
 
-/// Removes the containers of attempts that no keeper watches any more, and returns their number. `is_watched` is called
+/// Removes the containers of attempts that no keeper watches any more, and returns their number. `is_running` is called
 /// with the folder of each attempt.
-pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, DockerError> {
+pub async fn sweep(socket: &Path, state: &Path, is_running: fn(&Path) -> bool) -> Result<usize, DockerError> {
     let found = async {
         let engine = ContainerEngine::find(socket).await?;
         let found = engine.labelled(STATE_LABEL, &state.to_string_lossy(), ATTEMPT_LABEL).await?;
@@ -122,7 +124,7 @@ pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -
     let mut ended = 0;
     for (id, attempt) in found {
         let folder = state.join("attempts").join(&attempt);
-        let watched = tokio::task::spawn_blocking(move || is_watched(&folder)).await;
+        let watched = tokio::task::spawn_blocking(move || is_running(&folder)).await;
         if watched? {
             continue;
         }
@@ -146,7 +148,10 @@ mod tests {
         for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
             fs::write(place.join(CONTAINER_FILE), wrong).unwrap();
             let why = end_container_of(&attempt).await.unwrap_err().to_string();
-            assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
+            assert!(
+                why.contains("a container of the attempt may still exist, and its name is unknown"),
+                "{why}"
+            );
             assert!(place.join(CONTAINER_FILE).exists());
         }
     }

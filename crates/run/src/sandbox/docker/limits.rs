@@ -1,4 +1,5 @@
-//! Caps that were reached, by the kernel's counters. They disappear with the container, so they are read before.
+//! Caps that were reached, by the kernel's counters. The counters disappear with the container, so they are read while
+//! it runs.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use crate::attempt::Attempt;
 use crate::caps::{memory_reached, of_process, reached};
 use cowhand_system::stderr;
 
-/// Interval of reads.
+/// Interval between reads of the counters.
 const LIMIT_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Groups that are read, and caps that were reported.
@@ -63,7 +64,7 @@ impl<'a> LimitWatch<'a> {
             Ok(_) => {}
             Err(error) => {
                 stderr::write_line(format!(
-                    "cowhand: whether its cap on memory was reached is not known: {error}"
+                    "cowhand: cannot determine whether the cap on memory was reached: {error}"
                 ));
             }
         }

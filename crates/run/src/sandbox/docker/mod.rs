@@ -1,8 +1,9 @@
 //! Containers: the agent runs in a container of an engine with Docker's API, on a Unix socket of this machine.
 //!
-//! The engine's processes are not children of the keeper. So the keeper starts `cowhand contain` (`contain`), which makes
-//! the engine create the container, passes input and output, and exits with the container's status. The container is
-//! recorded in the attempt's folder before it is created (`leftover`), so that a later process can find and remove it.
+//! The engine's processes are not children of the keeper. So the keeper starts `cowhand contain` (`contain`), which
+//! asks the engine to create the container, forwards input and output, and exits with the container's status. The
+//! container is recorded in the attempt's folder before it is created (`leftover`), so that a later process can find
+//! and remove it.
 
 pub mod contain;
 mod container_spec;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::sandbox::{Container, DEFAULT_IMAGE};
 
-use crate::start::Contained;
+use crate::start::ContainerSettings;
 use engine::{ContainerEngine, EngineError};
 pub use error::DockerError;
 
@@ -46,13 +47,13 @@ fn default_sockets() -> impl Iterator<Item = PathBuf> {
     SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(user_folders)
 }
 
-/// Returns the existing sockets. A process that reaches one can control the machine, or everything of this user.
+/// Returns the possible sockets of engines. A process that can use one controls the machine, or all files of this user.
 pub(super) fn sockets(requested: &Container) -> impl Iterator<Item = PathBuf> {
     default_sockets().chain(socket(requested).ok())
 }
 
 /// Checks that a container could be created now: the engine answers and has the image.
-pub async fn ready(contained: &Contained) -> Result<(), DockerError> {
+pub async fn ready(contained: &ContainerSettings) -> Result<(), DockerError> {
     has_image(&contained.socket, &contained.image).await.map(|_| ())
 }
 
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(at("unix:///run/x.sock").unwrap(), Path::new("/run/x.sock"));
         for wrong in ["x.sock", "tcp://10.0.0.1:2375"] {
             assert!(
-                at(wrong).unwrap_err().to_string().contains("the whole path of a Unix socket"),
+                at(wrong).unwrap_err().to_string().contains("the absolute path of a Unix socket"),
                 "{wrong}"
             );
         }

@@ -1,5 +1,5 @@
-//! Access to the model's provider with credentials that the agent never has: its program uses this proxy as the
-//! provider, and the proxy adds the key.
+//! Access to the model's provider with a key that the agent does not have. The agent's program sends its requests to
+//! this proxy, and the proxy adds the key.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use super::ProxyError;
 use crate::attempt::{Attempt, CREDENTIALS_FILE};
 use cowhand_system::http;
 
-/// Credentials of the proxy, in a file for the keeper that is removed before the agent starts.
+/// Credentials of the proxy. They are in a file that the keeper reads and removes before the agent starts.
 #[derive(Serialize, Deserialize)]
 pub struct ProxyCredentials {
     /// Address of the provider.
@@ -32,7 +32,7 @@ impl std::fmt::Debug for ProxyCredentials {
 }
 
 impl Attempt {
-    /// Writes the credentials for the keeper; no sandbox lets the agent read them.
+    /// Writes the credentials for the keeper. No sandbox gives the agent access to this file.
     pub fn write_credentials(&self, credentials: &ProxyCredentials) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
         let file = self.create(CREDENTIALS_FILE)?;
@@ -43,7 +43,7 @@ impl Attempt {
     pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<ProxyCredentials> {
         let read = self.read(CREDENTIALS_FILE)?;
         fs::remove_file(self.folder().join(CREDENTIALS_FILE))?;
-        read.ok_or_else(|| io::Error::other("the credentials are gone"))
+        read.ok_or_else(|| io::Error::other("the credentials of the proxy were not found"))
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Gateway {
     client: reqwest::Client,
 }
 
-/// Headers of a single connection, of the proxy, or of the client.
+/// Headers that are not forwarded: those of a single connection, of the proxy, or of the client.
 const DROPPED_HEADERS: [&str; 12] = [
     "connection",
     "keep-alive",
@@ -74,10 +74,9 @@ const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", 
 impl Gateway {
     pub(super) fn new(credentials: &ProxyCredentials) -> io::Result<Self> {
         let name: HeaderName = credentials.header.parse().map_err(io::Error::other)?;
-        let mut value: HeaderValue = credentials
-            .value
-            .parse()
-            .map_err(|_| io::Error::other("the key of the provider has signs that no header can have"))?;
+        let mut value: HeaderValue = credentials.value.parse().map_err(|_| {
+            io::Error::other("the key of the provider contains characters that an HTTP header cannot contain")
+        })?;
         value.set_sensitive(true);
         let upstream = credentials.upstream.trim_end_matches('/').to_owned();
         Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })
@@ -86,7 +85,7 @@ impl Gateway {
     /// Forwards a request to the provider. Only the path comes from the agent.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        // Anything else would become part of the host name.
+        // A path without a slash would become part of the host name.
         if !path.starts_with('/') {
             return Err(ProxyError::NoPath);
         }
@@ -95,9 +94,9 @@ impl Gateway {
     }
 }
 
-/// Creates a client that connects to these addresses only, or to any.
+/// Creates a client that connects only to these addresses, or to any address without a list.
 pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, ProxyError> {
-    // The request has the user agent of its program, and its answer is passed on as it is.
+    // The client adds no user agent and no compression, because requests and answers are forwarded unchanged.
     let client = http::client().no_proxy().no_gzip();
     let client = match addresses {
         Some(addresses) => http::connect_only_to(client, addresses),
@@ -121,7 +120,7 @@ pub(super) async fn forward(
         }
     }
     headers.extend(keys.iter().map(|(name, value)| (Some(name.clone()), value.clone())));
-    // A body of unknown length where there is none confuses servers.
+    // A request without a body must not get a body of unknown length, which confuses servers.
     let has_body =
         head.headers.contains_key("content-length") || head.headers.contains_key("transfer-encoding");
     let mut asked = client.request(head.method, url).headers(headers);

@@ -1,7 +1,7 @@
 //! The only network access of a bubblewrap sandbox: a proxy with a list of allowed hosts.
 //!
-//! It runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into them; inside,
-//! `forward` connects it with programs that use TCP. Refused requests are noted in the job's output.
+//! It runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into the sandbox. Inside,
+//! `forward` passes TCP connections to that socket. Refused requests are noted in the job's output.
 
 mod gateway;
 mod reach;
@@ -36,15 +36,15 @@ const MAX_CONNECTIONS: usize = 200;
 /// Maximum number of notes about refused requests.
 const MAX_NOTES: usize = 50;
 
-/// Why a request of the agent is not passed on. The message is for the agent.
+/// Why a request of the agent is not forwarded. The message is for the agent.
 #[derive(Debug, thiserror::Error)]
 enum ProxyError {
-    #[error("it is not among `hosts` of the sandbox")]
+    #[error("it is not in `hosts` of the sandbox")]
     NotAllowed,
-    /// The address is none, cannot be found, or is not public.
+    /// The address is invalid, cannot be found, or is not public.
     #[error("{0}")]
     Address(String),
-    #[error("this is no path")]
+    #[error("the path has to begin with /")]
     NoPath,
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
@@ -67,10 +67,10 @@ impl Notes {
         let before = self.written.fetch_add(1, Ordering::Relaxed);
         let line = match before {
             0..MAX_NOTES => format!("cowhand: the sandbox refused {what}: {why}\n"),
-            MAX_NOTES => "cowhand: the sandbox refuses more than it tells\n".to_owned(),
+            MAX_NOTES => "cowhand: the sandbox refused more requests; they are not listed\n".to_owned(),
             _ => return,
         };
-        // One write, so that the line is not interleaved.
+        // The line is written in one call, so that it is not mixed with other output.
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()).ok();
     }
 }
@@ -101,8 +101,8 @@ pub fn start(
 
 const SOCKET_FILE: &str = "proxy.sock";
 
-/// Opens the socket. Its path has to be short, and a state folder may lie deep, so the path uses the folder's
-/// descriptor.
+/// Opens the socket. The path of a socket has to be short, and the path of the state folder may be long, so this uses
+/// the folder's descriptor.
 fn bind_socket(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let opened = File::open(folder)?;
     let short = format!("/proc/self/fd/{}/{SOCKET_FILE}", opened.as_raw_fd());
@@ -113,7 +113,7 @@ async fn serve(listener: UnixListener, proxy: Arc<Proxy>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        // Errors come from a broken socket, or from too many open files, which is temporary.
+        // An error means a broken socket, or too many open files, which is temporary.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
@@ -132,7 +132,7 @@ async fn connection(stream: UnixStream, proxy: Arc<Proxy>) {
         async move { Ok::<_, std::convert::Infallible>(proxy.answer(request).await) }
     });
     let served = http1::Builder::new().serve_connection(TokioIo::new(stream), answering).with_upgrades();
-    // A client that disconnects is no error.
+    // It is not an error if a client disconnects.
     served.await.ok();
 }
 
@@ -187,7 +187,7 @@ impl Proxy {
         let Some(authority) = authority.filter(|_| scheme == Some("http")) else {
             return text_response(
                 StatusCode::BAD_REQUEST,
-                "only http:// is asked for in this way; https:// takes CONNECT",
+                "only http:// is supported without CONNECT; use CONNECT for https://",
             );
         };
         let host = Host::new(bare(authority.host()), authority.port_u16().unwrap_or(80));

@@ -15,8 +15,8 @@ impl AllowedHosts {
         Self(hosts)
     }
 
-    /// Returns the addresses of a host if it may be reached, else the reason. A name may resolve only to public
-    /// addresses; a private address has to be listed itself.
+    /// Returns the addresses of an allowed host, or why the host may not be reached. A name may resolve only to public
+    /// addresses. A private address has to be listed itself, as an address or as `localhost`.
     pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, ProxyError> {
         let Some(allowed) = self.0.iter().find(|allowed| allowed.covers(host)) else {
             return Err(ProxyError::NotAllowed);
@@ -42,11 +42,11 @@ mod tests {
         let reach = AllowedHosts::new(hosts.map(|host| host.parse().unwrap()).into());
         for (host, port, expected) in [
             ("127.0.0.1", 81, Ok("127.0.0.1:81")),
-            ("127.0.0.1", 82, Err("not among")),
-            ("127.1", 81, Err("not among")),
-            ("2130706433", 81, Err("not among")),
-            ("169.254.169.254", 80, Err("not among")),
-            ("example.com", 443, Err("not among")),
+            ("127.0.0.1", 82, Err("not in `hosts`")),
+            ("127.1", 81, Err("not in `hosts`")),
+            ("2130706433", 81, Err("not in `hosts`")),
+            ("169.254.169.254", 80, Err("not in `hosts`")),
+            ("example.com", 443, Err("not in `hosts`")),
             ("1.1.1.1", 443, Ok("1.1.1.1:443")),
         ] {
             let found = reach.addresses(&Host::new(host, port)).await;
@@ -57,9 +57,9 @@ mod tests {
         }
         let local = reach.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
         assert!(local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
-        // A name that leads inside leads nowhere.
+        // A name with a private address is refused.
         let named = AllowedHosts::new(vec!["*.localhost:81".parse().unwrap()]);
         let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err().to_string();
-        assert!(refused.contains("not on the internet") || refused.contains("cannot be found"), "{refused}");
+        assert!(refused.contains("not a public address") || refused.contains("cannot be found"), "{refused}");
     }
 }

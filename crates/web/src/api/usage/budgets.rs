@@ -24,7 +24,7 @@ pub struct BudgetView {
     pub until: Timestamp,
 }
 
-/// Returns the budgets: the fleet's first, then those of the agents in the order of the files.
+/// Returns the budgets: that of the fleet first, then those of the agents in the order of the files.
 pub fn views(
     roster: &Roster,
     ledger: &SpendingLedger,
@@ -70,7 +70,7 @@ fn views_of(
                 });
             let to_number = |value: u64| match unit {
                 Unit::Usd => dollars(value),
-                #[expect(clippy::cast_precision_loss, reason = "nobody uses so many tokens that it shows")]
+                #[expect(clippy::cast_precision_loss, reason = "token counts this large do not occur")]
                 Unit::Tokens => value as f64,
             };
             let (spent, reserved) =

@@ -62,7 +62,7 @@ impl Total {
     }
 }
 
-/// Returns the sort key: the cost first; if there is none or it is unknown, the tokens.
+/// Returns the sort key: the cost. Tokens decide between equal or unknown costs.
 fn sort_key(usage: &ModelUsage) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "only for an order")]
     let tokens = usage.fresh_tokens() as f64;

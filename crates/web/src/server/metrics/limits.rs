@@ -1,4 +1,4 @@
-//! Metrics of what delays jobs: budgets, providers, and open asks.
+//! Metrics of budgets, providers and open asks, which can delay jobs.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::api::{ApiProblem, BudgetView, budget_views};
 const MAX_ASKS_COUNTED: u32 = 10_000;
 
 impl Metrics {
-    /// Writes the budgets, by agent; those of the fleet have an empty name.
+    /// Writes the budgets, by agent. Budgets of the fleet have an empty agent label.
     pub(super) async fn write_budgets(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
         let ledger = self.fleet.store().spending(&roster, now).await?;

@@ -1,8 +1,8 @@
 //! `/metrics`: the fleet in numbers, for Prometheus.
 //!
 //! Counts come from the event log, spending comes from the table of usage, and current states are read at each request.
-//! Therefore these metrics cover the whole fleet, even if several nodes share a store. Only the latency of the store
-//! and the metrics of the process are those of this node.
+//! Therefore these metrics cover the whole fleet, even if several nodes share a store. The latency of the store, the
+//! requests to work sources, the lag of the views and the metrics of the process describe only this daemon.
 
 mod limits;
 mod process;

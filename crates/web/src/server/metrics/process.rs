@@ -4,7 +4,7 @@ use std::fs;
 
 use super::text::{MetricKind, MetricsText};
 
-/// Writes the metrics; leaves them out where there is no `/proc`.
+/// Writes the metrics, or leaves them out if there is no `/proc`.
 pub(super) fn write(page: &mut MetricsText) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut MetricsText) {
     }
 }
 
-/// Returns user and system time, which come after the name in brackets, in ticks.
+/// Returns the user and system time in seconds. In `stat` they are ticks after the name in brackets.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,5 +1,5 @@
-//! Counts of events since this daemon started, from the event log. Each request reads the new events, so metrics that
-//! nobody requests cost nothing.
+//! Counts of events since this daemon started, from the event log. Each request reads the new events, so metrics cost
+//! nothing if nobody requests them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -208,7 +208,7 @@ impl Tally {
     }
 }
 
-/// Returns the seconds between two times, never negative even if a clock was set back.
+/// Returns the seconds between two times, or 0 if a clock was set back.
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

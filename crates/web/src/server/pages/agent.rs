@@ -1,4 +1,4 @@
-//! The page of an agent: its settings, schedules and jobs, and a form that gives it work.
+//! The page of an agent: its settings, schedules and jobs, and a form that triggers it.
 
 use axum::extract::{Path, State};
 use cowhand_core::job::JobRecord;

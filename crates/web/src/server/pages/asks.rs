@@ -1,4 +1,4 @@
-//! The asks of agents, on the page of the fleet and of the job, with the possible answers.
+//! The asks of agents, on the page of the fleet and the page of a job, with buttons for the answers.
 
 use cowhand_core::ask::{Answered, Ask, AskState, AskSubject, Denial};
 use maud::{Markup, html};
@@ -24,7 +24,7 @@ pub(super) fn of_job(asks: &[Ask]) -> Markup {
     layout::part("asks", "Asked", &html! { span.muted { (asks.len()) } }, &list)
 }
 
-/// Shows the uses of tools that rules denied, so that nobody was asked.
+/// Shows the uses of tools that rules denied without an ask.
 pub(super) fn denied(denials: &[Denial]) -> Markup {
     if denials.is_empty() {
         return html! {};
@@ -82,7 +82,7 @@ const fn status_of(state: &AskState) -> &'static str {
     }
 }
 
-/// Returns the input on one short line, as the heading of the folded input.
+/// Returns the input as one short line, for the heading of the folded input.
 fn summary_of(input: &serde_json::Value) -> String {
     let command = input.get("command").and_then(serde_json::Value::as_str);
     text::short(&command.map_or_else(|| input.to_string(), |command| command.replace('\n', " ")), 160)

@@ -19,7 +19,7 @@ pub(super) struct Definition {
 }
 
 impl Pages {
-    /// Reads the definition from the loaded config; it is empty if a program defined the agents.
+    /// Reads the definition from the loaded config. It is empty if the fleet was started by a program without a config.
     pub(super) async fn definition(&self, view: &ScheduleView) -> Result<Definition, ProblemPage> {
         let config = match self.client.get::<Value>("config").await {
             Ok(config) => config,
@@ -41,7 +41,7 @@ impl Pages {
     }
 }
 
-/// Keys that the page shows elsewhere.
+/// Keys that are shown in other places of the page.
 const SHOWN_ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
 
 pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {

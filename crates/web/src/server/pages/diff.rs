@@ -1,4 +1,4 @@
-//! The differences between a job and the one it came from, in prompt and output.
+//! The differences in prompt and output between a job and the job that it forks or retries.
 
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
@@ -13,14 +13,16 @@ use crate::api::{ApiProblem, segment};
 
 /// Largest number of lines of output that are compared.
 const MAX_COMPARED_LINES: usize = 2000;
-/// Time limit of a comparison: two texts with nothing in common take long.
+/// Time limit of a comparison. Texts with nothing in common take long.
 const COMPARE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
 pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> PageAnswer {
     let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let parent = job.forked_from.as_ref().or(job.retry_of.as_ref());
     let Some(parent) = parent else {
-        return Err(ApiProblem::not_found(format!("{} came from no other job", job.id)).into());
+        return Err(
+            ApiProblem::not_found(format!("{} is not a fork or a retry of another job", job.id)).into()
+        );
     };
     let parent: JobRecord = pages.client.get(&format!("jobs/{parent}")).await?;
     let prompts = [&parent, &job].map(|job| plain(job.prompt.as_deref().unwrap_or_default()));

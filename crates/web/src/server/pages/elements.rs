@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 use super::text::{Text, plain, short};
 use crate::api::segment;
 
-/// Draws the shapes of all statuses once, to be used by name.
+/// Renders the shapes of all statuses once, so that other elements can refer to them by name.
 pub(super) fn symbols() -> Markup {
     const SHAPES: [(&str, &str); 8] = [
         ("running", r#"<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3l2 1.5"/>"#),
@@ -146,7 +146,7 @@ pub(super) fn schedule_address(agent: &AgentName, name: &ScheduleName) -> String
     format!("/schedules/{}/{}", segment(agent.as_str()), segment(name.as_str()))
 }
 
-/// Links to a job, without `job-`, which is redundant in a list of jobs.
+/// Renders a link to a job. The text is the id without `job-`, which is redundant in a list of jobs.
 pub(super) fn job(id: &JobId) -> Markup {
     let text = id.as_str();
     html! { a.id href={ "/jobs/" (text) } title=(text) data-row { (text.strip_prefix("job-").unwrap_or(text)) } }

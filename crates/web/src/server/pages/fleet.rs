@@ -1,4 +1,4 @@
-//! The page of the fleet: running jobs, coming firings, failures.
+//! The page of the fleet: running jobs, next firings and failures.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, asks, budgets, elements, now, text};
 use crate::api::{
-    AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, left_sentence, segment,
+    AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, removed_agent_sentence,
+    segment,
 };
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
@@ -117,19 +118,19 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
     html! {
         div #alerts data-live {
             @if let Some(problem) = &status.daemon.store_problem {
-                p.alert { b { "Nothing is accepted" } ": " (Text(problem)) }
+                p.alert { b { "No new work is accepted" } ": " (Text(problem)) }
             }
             @if let Some(at) = status.daemon.config_refused_at {
-                p.alert { b { "The config on disk was refused " (elements::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its mistakes." }
+                p.alert { b { "The config on disk was refused " (elements::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its errors." }
             }
             @for gone in &status.gone {
-                p.alert { b { "Not in the config" } ": " (elements::agent(&gone.agent)) "; " (Text(&left_sentence(&gone.agent, Some(gone)))) "." }
+                p.alert { b { "Not in the config" } ": " (elements::agent(&gone.agent)) "; " (Text(&removed_agent_sentence(&gone.agent, Some(gone)))) "." }
             }
             @for gone in &status.gone_schedules {
                 p.alert { b { "Not in the config" } ": " (Text(&gone.sentence())) "." }
             }
-            @for skipped in &status.skipped_files { p.alert { b { "Not taken" } ": " (Text(&skipped.sentence())) } }
-            @for note in over_budget { p.alert { b { "No money: " } (Text(note)) } }
+            @for skipped in &status.skipped_files { p.alert { b { "Skipped files" } ": " (Text(&skipped.sentence())) } }
+            @for note in over_budget { p.alert { b { "Over budget: " } (Text(note)) } }
             @for parked in &status.parked {
                 p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (elements::at(parked.until)) ": " (Text(&parked.message)) }
             }
@@ -137,7 +138,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
     }
 }
 
-/// Returns the reason why a schedule does not fire although nobody turned it off.
+/// Returns why a schedule that is on does not fire.
 fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),
@@ -165,7 +166,7 @@ fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td { (elements::schedule(&schedule.agent, &schedule.schedule)) }
                         td { (elements::agent(&schedule.agent)) }
                         td {
-                            @if schedule.preparing && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "held up")) }
+                            @if schedule.preparing && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "not prepared")) }
                             @else if schedule.is_starved(now) { (elements::status_as("paused", "waits")) }
                             @else { (elements::status(schedule.status.as_str())) }
                         }

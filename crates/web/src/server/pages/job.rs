@@ -41,12 +41,13 @@ pub(super) async fn page(
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let followups = followups(&view);
-    let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_told, .. } = view;
+    let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_report, .. } =
+        view;
     let changes = pages.changes(&job).await?;
     let view = if params.view == OutputForm::Raw { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, params.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_told.as_ref(), now)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
         (prompt_part(&job))
@@ -128,7 +129,7 @@ fn head(
     }
 }
 
-/// Shows the job that it follows, its follow-ups, and a refused follow-up.
+/// Shows the job that asked for this one, its follow-ups, and a refused follow-up.
 fn followups(view: &JobView) -> Markup {
     html! {
         @if view.follows.is_some() || !view.followed_by.is_empty() {
@@ -210,13 +211,13 @@ fn position_of(window: &OutputWindow) -> String {
     }
 }
 
-/// Shows the dialog for a new job that continues from this one's session.
+/// Shows the dialog for a new job that starts with a copy of this job's session.
 fn fork(job: &JobRecord) -> Markup {
     html! {
         dialog #fork aria-labelledby="fork-title" {
             form data-post={ "/api/v1/jobs/" (job.id.as_str()) "/fork" } data-then="job" {
                 h2 #fork-title { "Fork" }
-                p.muted { "Creates a new job that continues this job's session with this prompt." }
+                p.muted { "Creates a new job with this prompt, which starts with a copy of this job's session." }
                 label for="fork-prompt" { "Prompt" }
                 textarea #fork-prompt name="prompt" rows="8" { (text::plain(job.prompt.as_deref().unwrap_or_default())) }
                 div.buttons {

@@ -36,8 +36,8 @@ pub(super) struct Frame<'a> {
     pub(super) follow: Option<&'a str>,
 }
 
-/// Builds a page. `seq` is the newest event that it shows; without one it does not follow events. `asks` is
-/// the number of open asks.
+/// Builds a page. `seq` is the number of the newest event that the page shows; without it, the page does not follow
+/// events. `asks` is the number of open asks.
 pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -69,7 +69,7 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Mark
     }
 }
 
-/// Builds a page for visitors who are not logged in: it reveals nothing about the fleet.
+/// Builds a page for visitors who are not logged in. It contains nothing about the fleet.
 pub(super) fn public_page(title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -71,7 +71,7 @@ impl Live {
     async fn next(&mut self) -> Option<Event> {
         let mut html = String::new();
         let mut line_count = 0;
-        // Wait for the first line, and only briefly for those after it.
+        // Wait for the first line without a limit, and only briefly for further lines.
         while self.end == EndEvent::NotYet && line_count < MAX_LINES_PER_EVENT {
             let next = self.lines.next();
             let line = if line_count == 0 {

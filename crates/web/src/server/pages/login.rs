@@ -1,4 +1,4 @@
-//! Login: a link that works once gives a cookie, which is a token like any other.
+//! Login: a link that works once sets a cookie with a token.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,11 +47,11 @@ pub(super) async fn log_in(
         warn!(peer = %peer.ip(), "a login link that is not valid");
         return Err(public_page(
             StatusCode::UNAUTHORIZED,
-            "This link is used up",
+            "This link is no longer valid",
             &html! {
                 p.lead { "A link works once, and for ten minutes. Run this where the fleet runs, and open the link that it prints:" }
                 pre.type-this { "cowhand dashboard" }
-                p { "If you are in already, " a href="/" { "go to the fleet" } "." }
+                p { "If you are already logged in, " a href="/" { "go to the fleet" } "." }
             },
         ));
     };
@@ -79,7 +79,7 @@ fn login_failed(problem: ApiProblem) -> Response {
     let message = problem.message.clone();
     public_page(
         problem.into_response().status(),
-        "Nobody can log in at the moment",
+        "Login is not possible now",
         &html! {
             p.lead { (Text(&message)) }
             p { "The link is not used up: open the same link again when the problem is solved, within ten minutes of its creation." }
@@ -105,14 +105,14 @@ async fn create_token(pages: &Pages) -> Result<CreatedToken, ApiProblem> {
 
 /// Builds the page for visitors without a valid cookie.
 pub(super) fn login_needed(has_token: bool) -> Response {
-    let title = if has_token { "You are no longer signed in" } else { "This fleet has a door" };
+    let title = if has_token { "You are no longer logged in" } else { "Log in to this fleet" };
     public_page(
         StatusCode::UNAUTHORIZED,
         title,
         &html! {
             p.lead { "Run this where the fleet runs, and open the link that it prints:" }
             pre.type-this { "cowhand dashboard" }
-            p.muted { "The link works once. After it, this browser is known for " (TOKEN_DAYS) " days; "
+            p.muted { "The link works once. After that, this browser stays logged in for " (TOKEN_DAYS) " days; "
                 code { "cowhand token list" } " shows it and " code { "cowhand token revoke" } " ends it." }
         },
     )

@@ -1,8 +1,8 @@
 //! The dashboard: pages for people, made only from answers of the API.
 //!
-//! Each page is one file. The server writes all of it, so that it can be read without the script. The script
-//! replaces the parts that are marked `data-live` after an event, turns times into local ones, and sends a
-//! person's decisions to the API.
+//! Each page is one file. The server renders the whole page, so that it can be read without the script. The script
+//! replaces the parts that are marked `data-live` after an event, shows times in local time, and sends a person's
+//! decisions to the API.
 
 mod agent;
 mod asks;
@@ -63,7 +63,7 @@ pub(super) struct Pages {
     client: Arc<Client>,
     access: Access,
     login: login::Login,
-    tails: tail::Tails,
+    tails: tail::TailCache,
 }
 
 impl Pages {
@@ -71,10 +71,10 @@ impl Pages {
     /// without it.
     pub(super) fn new(api: Api, access: Access, has_tls: bool) -> Self {
         let login = login::Login::new(api.logins(), has_tls);
-        Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::Tails::default() }
+        Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::TailCache::default() }
     }
 
-    /// Returns the number of the newest event: later events are new to the page.
+    /// Returns the number of the newest event. Later events are new to the page.
     async fn newest_event(&self) -> Result<i64, ApiProblem> {
         let page: Page<Event> = self.client.get("events?limit=1").await?;
         Ok(page.items.last().map_or(0, |event| event.seq))
@@ -88,7 +88,7 @@ impl Pages {
     async fn page(&self, frame: Frame<'_>, main: Markup) -> PageAnswer {
         let seq = match NEWEST_EVENT.try_get() {
             Ok(seq) => seq,
-            // The page is one that needs no login.
+            // The page needs no login.
             Err(_) => self.newest_event().await?,
         };
         let asks = self.open_asks().await?;
@@ -130,7 +130,7 @@ impl From<ApiProblem> for ProblemPage {
 impl IntoResponse for ProblemPage {
     fn into_response(self) -> Response {
         let status = self.0.clone().into_response().status();
-        let title = if self.0.code == Code::NotFound { "Not there" } else { "That did not work" };
+        let title = if self.0.code == Code::NotFound { "Not found" } else { "Error" };
         let main = html! {
             h1 { (title) }
             p.lead { (text::Text(&self.0.message)) }
@@ -185,7 +185,7 @@ async fn require_token(
     }
 }
 
-/// Adds security headers to every answer of the server: a page loads nothing from elsewhere, runs only our
+/// Adds security headers to every answer of the server. A page loads nothing from other servers, runs only cowhand's
 /// script, is shown in no frame, sends no referrer, and is not cached unless it sets its own header.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     const HEADERS: [(HeaderName, &str); 4] = [

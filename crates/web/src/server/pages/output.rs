@@ -1,4 +1,4 @@
-//! The output of a job, line by line, each type of message in its own form.
+//! The output of a job, line by line, with a form for each type of message.
 
 use cowhand_core::id::JobId;
 use cowhand_core::output::OutputMessage;
@@ -70,7 +70,7 @@ impl OutputWindow {
     }
 }
 
-/// Renders as [`render_line`] does, and shows pieces of a message until it is complete.
+/// Renders a line as [`render_line`] does, but also shows pieces of a message that is not complete.
 pub(super) fn render_partial(number: u64, line: &str, view: View) -> Markup {
     match (view, piece(line)) {
         (View::Transcript, Some(piece)) if !piece.is_empty() => {
@@ -115,7 +115,8 @@ fn message(number: u64, line: &str) -> Markup {
             let heading = OutputMessage::attempt_heading(&attempt, &extra);
             row(number, "note", timestamp, &html! { "── " (Text(&heading)) })
         }
-        // A system message with content is a line of a plain program. Without content, it is only a notification.
+        // A system message with content is a line of a command. A system message without content is only a
+        // notification.
         OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {
             Some(result) => row(number, "note", timestamp, &folded(&html! { "[result]" }, &result)),
             None => row(number, "system", timestamp, &html! { (Text(content.trim_end())) }),
@@ -142,7 +143,8 @@ fn message(number: u64, line: &str) -> Markup {
     }
 }
 
-/// Recognises the line with the result of a command. The job's result is shown above, so here it is folded.
+/// Recognises the line with the result of a command. The page shows the result of the job above the output, so this
+/// line is folded.
 fn result_line(content: &str) -> Option<String> {
     let value: Value = content.starts_with('{').then(|| serde_json::from_str(content).ok()).flatten()?;
     (value.get("type")? == "result").then(|| indented(&value))
@@ -158,7 +160,7 @@ fn row(number: u64, kind: &str, time: Option<Timestamp>, content: &Markup) -> Ma
     }
 }
 
-/// Shows a text that is closed until a reader opens it.
+/// Shows a heading and a text that is hidden until a reader opens it.
 fn folded(head: &Markup, text: &str) -> Markup {
     html! {
         @if text.is_empty() {
@@ -169,7 +171,7 @@ fn folded(head: &Markup, text: &str) -> Markup {
     }
 }
 
-/// Returns the most informative field of the input of a tool, shortened. Input that is not an object is shown whole.
+/// Returns the most informative field of a tool's input, shortened. Input that is not an object is returned as a whole.
 fn summarize_input(input: &Value) -> String {
     let text = match input {
         Value::Object(fields) => {
@@ -191,7 +193,7 @@ fn pretty(value: &Value) -> String {
     }
 }
 
-/// Joins a list of blocks that contain only text, as results often are.
+/// Joins blocks that contain only text. Results often have this form.
 fn texts(blocks: &[Value]) -> Option<String> {
     let texts: Option<Vec<&str>> = blocks.iter().map(|block| block.get("text")?.as_str()).collect();
     texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"))
@@ -201,7 +203,7 @@ fn indented(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// Shortens a line of output for a person; returns none if it has nothing of interest.
+/// Shortens a line of output for a person. Returns none if the line has nothing of interest.
 pub(super) fn summarize_line(line: &str) -> Option<String> {
     let text = match OutputMessage::read_line(line) {
         Ok(None) => return None,

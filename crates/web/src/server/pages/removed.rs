@@ -7,7 +7,7 @@ use maud::html;
 use super::layout::{Frame, Tab, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, jobs, now, query};
-use crate::api::{ApiProblem, Code, Page, RemovedSchedule, StatusView, left_sentence};
+use crate::api::{ApiProblem, Code, Page, RemovedSchedule, StatusView, removed_agent_sentence};
 use cowhand_engine::error::schedule_left;
 
 /// Builds the page. Returns `problem` if the agent or schedule has neither jobs nor firings.
@@ -52,7 +52,7 @@ fn sentence(
     let is_configured = status.agents.iter().any(|view| view.name == *agent);
     let Some(schedule) = schedule.filter(|_| is_configured) else {
         let gone = status.gone.iter().find(|gone| gone.agent == *agent);
-        return (has_jobs || gone.is_some()).then(|| left_sentence(agent, gone));
+        return (has_jobs || gone.is_some()).then(|| removed_agent_sentence(agent, gone));
     };
     let mut gone = status.gone_schedules.iter();
     let gone = gone.find(|gone| gone.agent == *agent && gone.schedule.as_str() == schedule);

@@ -73,8 +73,8 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     b { @match view.skip_note_reason {
                         Some(SkipReason::Paused) => "It has paused itself: ",
                         Some(SkipReason::UsageLimit) => "Its provider is used up: ",
-                        Some(SkipReason::Requeued) => "It is tried again: ",
-                        Some(SkipReason::OverBudget) => "No money: ",
+                        Some(SkipReason::Requeued) => "A job is tried again: ",
+                        Some(SkipReason::OverBudget) => "Over budget: ",
                         Some(SkipReason::NotDue) => "It is not due: ",
                         Some(SkipReason::Disabled) => "It is turned off: ",
                         _ => "It waits: ",
@@ -83,7 +83,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     @if let Some(until) = view.skip_until { ". That ends " (elements::due(until, now)) "." }
                 }
             }
-            @if let Some(failed) = &view.failed_attempt { p.alert { b { "A job waits for that: " } (text::Text(failed)) } }
+            @if let Some(failed) = &view.failed_attempt { p.alert { b { "A job waits for a retry: " } (text::Text(failed)) } }
             @if view.preparing {
                 p.alert {
                     b { "It is being prepared" }
@@ -139,11 +139,11 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     }
 }
 
-/// Shows the outcome of a firing, or the status of its first job if that still exists.
+/// Shows the outcome of a firing, or the status of its first job if the job still exists.
 fn outcome(firing: &FiringView) -> Markup {
     match (firing.outcome.as_str(), firing.jobs.first()) {
         ("ran", Some(job)) => elements::job_status(job.status),
-        // Its jobs were pruned.
+        // The jobs of the firing were pruned.
         ("ran", None) => elements::status_as("idle", "ran"),
         (outcome, _) => elements::status(outcome),
     }

@@ -30,8 +30,7 @@
   function put(element, text) {
     if (element.textContent !== text) element.textContent = text;
   }
-  // Time since which the daemon has not answered. Until it answers again, the page may be outdated, and its clocks
-  // stop.
+  // Time since which the daemon has not answered. Until it answers again, the page may be outdated, so its clocks stop.
   let disconnectedSince = null;
   function tick(root = document) {
     if (disconnectedSince) return;
@@ -77,7 +76,7 @@
   let isRefreshing = false;
   let refreshAgain = false;
   // The browser reports a click only if the element under the pointer is the same at press and release. So no part is
-  // replaced between the two.
+  // replaced between press and release.
   let isPressed = false;
   addEventListener('pointerdown', () => { isPressed = true; }, true);
   for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(() => { isPressed = false; }), true);
@@ -125,8 +124,7 @@
       else $('#main').append(part);
     }
   }
-  // Saves the text of form fields and which details are open, and returns a function that restores them in the new
-  // part.
+  // Saves the text of form fields and the open details, and returns a function that restores both in the new part.
   function saveInput(old) {
     const fields = $$('form[data-post] input:not([type=hidden])', old).map((field) => ({
       post: field.form.dataset.post, name: field.name, value: field.value,
@@ -161,7 +159,7 @@
     if (disconnectedSince) return;
     disconnectedSince = new Date();
     document.body.classList.add('away');
-    $('#pulse').textContent = `Not connected since ${clock.format(disconnectedSince)}: the daemon does not answer, and what is shown is from then.`;
+    $('#pulse').textContent = `Not connected since ${clock.format(disconnectedSince)}: the daemon does not answer; the page shows the state of that time.`;
     $('#pulse').hidden = false;
   }
   function showConnected() {
@@ -190,14 +188,15 @@
   }
   setInterval(() => { if (!document.hidden && $('[data-poll]')) refreshSoon(); }, 3000);
 
-  // ---- Live output: lines arrive rendered. Only the last ones stay in the page, so that scrolling stays fast.
+  // ---- Live output: lines arrive rendered. Only the last lines are kept in the page, so that scrolling remains fast.
   const MAX_LINES = 3000;
   const lines = $('#lines');
   let stream;
   let last = lines?.lastElementChild;
   const pendingParts = [];
-  // A page at its end stays at the end when lines are added. Lines get their real height only when they are visible, so
-  // the end cannot be computed while lines arrive. Therefore only an upward movement of a person unpins the page.
+  // A page that is scrolled to its end remains at the end when lines are added. Lines get their real height only when
+  // they are visible, so the end cannot be computed while lines arrive. Therefore the page is unpinned only when a
+  // person scrolls up.
   const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
   let pinned = atEnd();
   const unpin = () => { pinned = false; };
@@ -219,7 +218,7 @@
       const to = Number(message.lastEventId);
       lines.dataset.line = to;
       pendingParts.push({ text: message.data, to });
-      // Lines that would leave the page before anybody sees them are not parsed.
+      // Lines that would be removed before anybody sees them are not parsed.
       while (pendingParts.length > 1 && to - pendingParts[0].to >= MAX_LINES) pendingParts.shift();
       if (pendingParts.length === 1) requestAnimationFrame(append);
     };
@@ -273,7 +272,7 @@
   addEventListener('pageshow', () => { listen(); followOutput(); });
   addEventListener('pagehide', () => { events?.close(); events = undefined; stream?.close(); stream = undefined; });
 
-  // ---- Actions: all are sent by one function, with the header that a page of another site cannot set.
+  // ---- Actions: one function sends all of them, with the header that a page of another site cannot set.
   async function send(element, body) {
     const button = element.matches('button') ? element : $('button.primary', element);
     button.disabled = true;
@@ -284,14 +283,14 @@
         body: JSON.stringify(body),
       });
       const answer = await response.json().catch(() => ({}));
-      if (!response.ok) { say(answer.detail ?? answer.message ?? 'That did not work.'); return; }
+      if (!response.ok) { say(answer.detail ?? answer.message ?? 'The request failed.'); return; }
       if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
       say(element.dataset.said ?? 'Done.');
       refreshSoon();
     } catch {
       // The request may or may not have arrived.
       showDisconnected();
-      say('The daemon does not answer. When it is back, this page shows whether that was done.');
+      say('The daemon does not answer. When it answers again, this page shows whether the request was carried out.');
     } finally { button.disabled = false; }
   }
   function confirmAction(text) {

@@ -39,7 +39,7 @@ pub(super) async fn page(
                 @if let Some(since) = status.daemon.started_at { span { "up " (elements::elapsed(since, now)) } }
             }
         }
-        (part("tokens", "Tokens", &html! { span.muted { "who may come in" } }, &tokens_table(tokens.as_deref(), &caller, now)))
+        (part("tokens", "Tokens", &html! { span.muted { "who has access" } }, &tokens_table(tokens.as_deref(), &caller, now)))
         (part("nodes", "Nodes", &html! {}, &nodes_table(&nodes.items, now)))
         (part("config", "Config", &html! { span.muted { "as it runs, without secrets" } }, &config_text(config.as_ref())?))
     };
@@ -48,7 +48,7 @@ pub(super) async fn page(
 
 fn tokens_table(tokens: Option<&[TokenRecord]>, caller: &TokenRecord, now: Timestamp) -> Markup {
     let Some(tokens) = tokens else {
-        return html! { p.empty { "Only tokens with the scope " code { "admin" } " show the others." } };
+        return html! { p.empty { "Only tokens with the scope " code { "admin" } " can list tokens." } };
     };
     // `cowhand token list` also shows tokens that can no longer be used.
     let valid: Vec<&TokenRecord> = tokens.iter().filter(|token| token.is_valid(now)).collect();
@@ -67,7 +67,7 @@ fn tokens_table(tokens: Option<&[TokenRecord]>, caller: &TokenRecord, now: Times
                         td { @if let Some(time) = token.last_used_at { (elements::from_now(time, now)) } @else { span.muted { "never" } } }
                         td.wide { @if let Some(time) = token.expires_at { (elements::from_now(time, now)) } @else { "no end" } }
                         td.end { button.small.script data-post={ "/api/v1/tokens/" (segment(token.name.as_str())) "/revoke" }
-                            data-confirm={ "Revoke " (token.name.as_str()) "? Whoever uses it is out at once." }
+                            data-confirm={ "Revoke " (token.name.as_str()) "? Clients that use it lose access immediately." }
                             data-said={ (token.name.as_str()) " is revoked." } aria-label={ "Revoke " (token.name.as_str()) } { "Revoke" } }
                     }
                 }

@@ -1,4 +1,5 @@
-//! The length and the end of a job's output, cached so that a page that is shown again reads only new lines.
+//! The length and the last line of a job's output. They are cached, so that a page that is loaded again reads only new
+//! lines.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use super::output;
 use crate::api::ApiProblem;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tails(Arc<Mutex<HashMap<JobId, Tail>>>);
+pub(super) struct TailCache(Arc<Mutex<HashMap<JobId, Tail>>>);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tail {

@@ -1,4 +1,5 @@
-//! External text on a page. maud escapes it, and characters are removed that change how the rest of the page is shown.
+//! External text on a page. Characters that change how the rest of the page is shown are removed or replaced, and maud
+//! escapes the text.
 
 use maud::Render;
 

@@ -49,7 +49,7 @@ struct Mark {
     kind: &'static str,
     at: f64,
     until: f64,
-    /// Text before the time in the label; `after` is the text after it.
+    /// Text before the time in the label. `after` is the text after the time.
     title: String,
     time: Timestamp,
     after: String,
@@ -91,7 +91,7 @@ fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     }
 }
 
-/// Returns the marks, the oldest first, with those that are too close merged.
+/// Returns the marks, the oldest first. Marks that are too close to each other are merged.
 fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
     let past = lane.firings.iter().rev().map(|firing| mark_of_firing(firing, scale, now));
     let planned = lane.planned.iter().map(|time| Mark {
@@ -116,7 +116,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
             _ => merged.push(mark),
         }
     }
-    // The API lists only a limited number of firings, but the schedule continues.
+    // The API lists only a limited number of planned firings, so the last mark extends to the end.
     if let Some(last) = merged.last_mut().filter(|last| lane.cut && last.kind == "planned") {
         last.until = 100.0;
         last.after.push_str(", and so on");
@@ -195,7 +195,8 @@ fn draw(mark: &Mark) -> Markup {
         @if is_bar {
             rect.bar x={ (mark.at) "%" } width={ (mark.until - mark.at) "%" } y="11" height="10" rx="3" {}
         } @else {
-            // Placed by its corner: only lengths in percent can follow the width of the window.
+            // The shape is placed by the corner of an inner `svg`, because only positions in percent follow the width
+            // of the window.
             svg.at x={ (mark.at) "%" } y="16" overflow="visible" { (shape_of(mark.kind)) }
         }
     };
@@ -209,7 +210,7 @@ fn draw(mark: &Mark) -> Markup {
     }
 }
 
-/// Draws the shape of a kind; each kind has its own.
+/// Draws the shape of a kind of mark.
 fn shape_of(kind: &str) -> Markup {
     html! {
         @match kind {

@@ -67,7 +67,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Usag
             (part("by-agent", "By agent", &html! {}, &bars("Agent", &agents, measure)))
             (part("by-schedule", "By schedule", &html! {}, &bars("Schedule", &schedules, measure)))
             @if !items.is_empty() {
-                (part("by-item", "By work item", &html! { span.muted { "what each has cost in all" } }, &bars("Work item", &items, measure)))
+                (part("by-item", "By work item", &html! { span.muted { "total cost of each item" } }, &bars("Work item", &items, measure)))
             }
             (part("by-model", "By model", &html! {}, &bars("Model", &models, measure)))
         }

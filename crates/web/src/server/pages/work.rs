@@ -32,12 +32,12 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
             }
         }
         @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, &queue_names, now)) }
-        @if !done.is_empty() { (part("done", "Done lately", &html! {}, &finished(&done, now))) }
+        @if !done.is_empty() { (part("done", "Recently done", &html! {}, &finished(&done, now))) }
     };
     pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
 }
 
-/// Checks whether the result is still to be reported to the source of the job's item.
+/// Returns true if the result of the job still has to be reported to the source of its item.
 fn is_closing(items: &[ItemView], job: &JobRecord) -> bool {
     items
         .iter()
@@ -119,7 +119,7 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
             (text::short(&why.sentence(), 200))
             @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
         }
-        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.command_words()) }
+        p.muted { "To retry it: " code.any { "cowhand work retry " (view.command_words()) }
             @if let Some(TakenBy { agent, schedule }) = &why.to_trigger { ", and then " code.any { "cowhand trigger " (agent) " " (schedule.as_str()) } } }
     }
 }

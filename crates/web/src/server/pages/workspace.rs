@@ -1,4 +1,4 @@
-//! The workspace of a job, and its changes there.
+//! The workspace of a job, and the changes of the job in it.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -9,12 +9,12 @@ use super::text::{plain, short};
 use super::{Pages, elements, layout};
 use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
-/// Maximum number of lines; a longer page is slow and hard to read.
+/// Maximum number of lines of a diff on the page. A longer page is slow and hard to read.
 const MAX_DIFF_LINES: usize = 3000;
-/// Maximum length of a line; some generated files have only one long line.
+/// Maximum length of a line. Some generated files have only one long line.
 const MAX_LINE_LENGTH: usize = 1000;
 
-/// Changes of a job, as many as a page shows.
+/// The changes of a job, limited to the number of lines that the page shows.
 pub(super) struct WorkspaceDiff {
     lines: Vec<String>,
     /// Number of lines of the whole diff.
@@ -123,7 +123,8 @@ fn diff_line(line: &str, in_hunk: bool) -> Markup {
     }
 }
 
-/// Marks the lines below an `@@`: only there the first character shows whether a line was added or removed.
+/// Marks the lines after an `@@` line. Only in these lines the first character shows whether a line was added or
+/// removed.
 fn in_hunks(lines: &[String]) -> impl Iterator<Item = (&str, bool)> {
     lines.iter().scan(false, |in_hunk, line| {
         *in_hunk = !line.starts_with("diff --git ") && (*in_hunk || line.starts_with("@@"));
