@@ -255,7 +255,7 @@ mod tests {
         std::fs::create_dir(directory.join("sub")).unwrap();
         let absolute = |name: &str| directory.join(name).display().to_string();
         for (program, expected) in [
-            (absolute("plain"), "/plain is not executable; `chmod +x` makes it so"),
+            (absolute("plain"), "/plain is not executable; run `chmod +x /"),
             ("./plain".to_owned(), "/./plain is not executable"),
             (absolute("sub"), "/sub is a folder, not a program"),
             (absolute("gone"), "/gone does not exist; install it, or correct its path in the config"),
