@@ -83,6 +83,13 @@ pub struct JobFilter {
     pub after: Option<JobId>,
 }
 
+/// Returns the newest job of each of these agents that has jobs.
+pub(super) async fn newest(tx: &mut Tx<'_>, agents: &[AgentName]) -> Result<Vec<Job>, StoreError> {
+    let names =
+        serde_json::to_string(agents).map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+    tx.all(NEWEST_JOBS, args![names]).await?.iter().map(read).collect()
+}
+
 impl Store {
     /// Adds a job that no schedule fired: by hand, a fork or a retry.
     pub async fn add_job(&self, new: NewJob, now: Timestamp) -> Result<Job, StoreError> {
@@ -132,16 +139,6 @@ impl Store {
                 }
                 tx.all(list, args).await?.iter().map(read).collect()
             })
-        })
-        .await
-    }
-
-    /// Returns the newest job of each of these agents, in no order. The query needs one index lookup for each agent.
-    pub async fn newest_jobs(&self, agents: &[&AgentName]) -> Result<Vec<Job>, StoreError> {
-        let names = serde_json::to_string(agents)
-            .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
-        self.read(move |tx| {
-            Box::pin(async move { tx.all(NEWEST_JOBS, args![names]).await?.iter().map(read).collect() })
         })
         .await
     }

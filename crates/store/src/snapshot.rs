@@ -1,8 +1,8 @@
 //! The input of the planner: every schedule and every job that has not ended, at one moment.
 
 use cowhand_core::budget::{Amount, SpendingLedger};
-use cowhand_core::id::ScheduleId;
-use cowhand_core::job::{JobUsage, Outcome};
+use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
 use cowhand_core::roster::Roster;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, providers, schedules};
+use super::{Store, StoreError, jobs, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
@@ -42,6 +42,21 @@ impl Store {
         // Spending is read first. The claim of a job that starts in between reads the spending again.
         let ledger = self.spending(roster, now).await?;
         Ok(Snapshot { ledger, ..self.take_snapshot(Some(now)).await? })
+    }
+
+    /// Reads a snapshot and the newest job of each agent at one moment, so that they do not contradict each other.
+    pub async fn snapshot_and_newest_jobs(
+        &self,
+        roster: &Roster,
+        now: Timestamp,
+    ) -> Result<(Snapshot, Vec<Job>), StoreError> {
+        let ledger = self.spending(roster, now).await?;
+        let agents: Vec<AgentName> = roster.agents.iter().map(|agent| agent.name.clone()).collect();
+        let read = self.read(move |tx| {
+            Box::pin(async move { Ok((all(tx, Some(now)).await?, jobs::newest(tx, &agents).await?)) })
+        });
+        let (snapshot, newest) = read.await?;
+        Ok((Snapshot { ledger, ..snapshot }, newest))
     }
 
     /// Returns the firings of a schedule that have to be prepared now, in their order.

@@ -31,8 +31,13 @@ fn a_failed_job_is_shown_as_failed() {
     assert_eq!((firing["outcome"].as_str(), firing["job"].as_str()), (Some("ran"), Some(id)));
     assert_eq!(statuses(firing), ["failed"], "{firing:#}");
     assert_eq!(firing["jobs"][0]["exit_reason"], "error");
-    // The firing of a removed job stays in the ledger, and shows only that it ran.
+    // The firing of a removed job stays in the ledger, and shows only that it ran. Who removed it is known without a
+    // daemon, too.
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
     assert_eq!(scene.run(&["job", "delete", id]).code, Some(0));
+    let audit = scene.run(&["events", "--audit", "--json"]).stdout;
+    let deleted = audit.lines().find(|line| line.contains("job:deleted")).unwrap_or_default();
+    assert!(deleted.contains("\"by\":"), "{audit}");
     let firing = &scene.json(&["why", "a/asked"])["firings"][0];
     assert_eq!((firing["job"].as_str(), statuses(firing)), (Some(id), vec![]), "{firing:#}");
     let said = scene.run(&["why", "a/asked"]).stdout;

@@ -53,3 +53,37 @@ fn background_daemon_keeps_no_descriptor_of_its_caller() {
         assert!(ended.recv_timeout(Duration::from_mins(1)).is_ok(), "{verb}: the pipe is open: {open:?}");
     }
 }
+
+/// Each refused start prints its own reason, and not those of the others, which write to the same log.
+#[test]
+fn of_several_starts_at_once_one_succeeds_and_the_others_say_why() {
+    let scene = Scene::with("agents: []\n");
+    let starts: Vec<_> = (0..4)
+        .map(|_| {
+            let mut start = scene.command(&["start", "-d", "--no-server"]);
+            start.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let ended: Vec<_> = starts.into_iter().map(|start| start.wait_with_output().unwrap()).collect();
+    let (ready, refused): (Vec<_>, Vec<_>) = ended.into_iter().partition(|output| output.status.success());
+    assert_eq!(ready.len(), 1);
+    for output in refused {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.lines().count() == 1 && stderr.contains("is running"), "{stderr}");
+    }
+}
+
+/// A running daemon does not make up for a misspelt name of the config.
+#[test]
+fn a_config_that_does_not_exist_is_refused_while_a_daemon_runs() {
+    let scene = Scene::with("agents: []\n");
+    scene.start();
+    for arguments in [["-c", "nope.yaml", "status"], ["-c", "nope.yaml", "stop"]] {
+        let said = scene.run(&arguments);
+        assert_eq!(said.code, Some(3), "{}{}", said.stdout, said.stderr);
+        assert!(said.stderr.contains("nope.yaml does not exist"), "{}", said.stderr);
+    }
+    // The daemon continues without its own file, and can be stopped by that name.
+    fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+    assert_eq!(scene.run(&["-c", "cowhand.yaml", "stop"]).code, Some(0));
+}

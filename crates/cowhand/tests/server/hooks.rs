@@ -102,6 +102,10 @@ async fn each_delivery_gets_its_status() {
     assert_eq!(answer(scene.deliver("off", "x")).await.0, 401);
     assert_eq!(answer(scene.ask("POST", "/hooks/nobody/hook").body("x")).await.0, 404);
     assert_eq!(answer(scene.ask("GET", "/hooks/worker/hook")).await.0, 405);
+    for path in ["/hooks/worker/hook/", "/hooks/worker", "/hooks"] {
+        let (status, body) = answer(scene.ask("POST", path).body("x")).await;
+        assert_eq!((status, body["code"].as_str()), (404, Some("not_found")), "{path} {body}");
+    }
     let schedules: Vec<_> = scene.jobs().iter().map(|job| job["schedule"].clone()).collect();
     assert_eq!(schedules, ["issues", "issues", "hook", "hook", "hook", "hook"].map(Value::from));
     assert!(scene.log().contains("NOT_THERE"));

@@ -11,6 +11,7 @@ use cowhand_core::job::{
 };
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReason, WaitingFiring};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use cowhand_store::{
@@ -390,11 +391,14 @@ async fn the_newest_job_of_each_agent(db: TestDb) {
     for agent in ["a", "b", "a", "other", "b"] {
         newest.push(store.add_job(of(agent), at(0)).await.unwrap());
     }
-    let names = ["a", "b", "idle"].map(|name| name.parse().unwrap());
-    let mut found = store.newest_jobs(&names.each_ref()).await.unwrap();
+    let agents = ["a", "b", "idle"].map(|name| Agent::new(name.parse().unwrap()));
+    let roster = Roster { agents: agents.to_vec(), ..Roster::default() };
+    let (snapshot, mut found) = store.snapshot_and_newest_jobs(&roster, at(1)).await.unwrap();
     found.sort_by_key(|job| job.agent().to_string());
     assert_eq!(found, [newest[2].clone(), newest[4].clone()]);
-    assert_eq!(store.newest_jobs(&[]).await.unwrap(), []);
+    assert_eq!(snapshot.jobs.len(), newest.len());
+    let (_, found) = store.snapshot_and_newest_jobs(&Roster::default(), at(1)).await.unwrap();
+    assert_eq!(found, []);
 }
 
 /// A lost notification would make a round take a second, until the next poll finds the event. On a busy machine a few

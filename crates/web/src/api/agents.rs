@@ -126,10 +126,9 @@ pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, ApiProblem> {
 
 pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, AgentCounts), ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
-    let snapshot = api.snapshot(&roster, now).await?;
+    let (snapshot, newest) = api.store.snapshot_and_newest_jobs(&roster, now).await?;
+    let snapshot = api.with_uptime(snapshot, now).await?;
     let schedules = schedules_of(&roster, &snapshot, now);
-    let names: Vec<&AgentName> = roster.agents.iter().map(|agent| &agent.name).collect();
-    let newest = api.store.newest_jobs(&names).await?;
     let mut newest: HashMap<AgentName, Job> =
         newest.into_iter().map(|job| (job.agent().clone(), job)).collect();
     let mut views = Vec::with_capacity(roster.agents.len());

@@ -90,7 +90,6 @@ pub use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
-pub use waits::left_sentence;
 pub use waits::removed_agent_sentence;
 pub use waits::{RemovedAgent, RemovedSchedule};
 pub use work::{ClaimRequest, CompleteRequest, QueueProblem, ReleaseRequest, RetryRequest, WorkView};

@@ -160,7 +160,22 @@ pub(super) fn router(pages: Pages) -> Router {
     let without_login =
         Router::new().route("/login/{code}", get(login::log_in)).route("/assets/{name}", get(assets::serve));
     let without_login = without_login.method_not_allowed_fallback(method_not_allowed);
-    with_login.merge(without_login).layer(from_fn(require_utf8_path)).with_state(pages)
+    with_login
+        .merge(without_login)
+        .layer(from_fn(refuse_hook_paths))
+        .layer(from_fn(require_utf8_path))
+        .with_state(pages)
+}
+
+/// Refuses addresses below `/hooks` that are not the address of a webhook. Their senders are programs, so the answer is
+/// a problem document and not the login page.
+async fn refuse_hook_paths(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if path == "/hooks" || path.starts_with("/hooks/") {
+        return ApiProblem::not_found("there is no such webhook; its address is /hooks/AGENT/SCHEDULE")
+            .into_response();
+    }
+    next.run(request).await
 }
 
 /// Requires a valid token. Pages show what the scope `read` allows, and every token has at least that scope.
