@@ -20,6 +20,7 @@ use cowhand_run::attempt::Attempt;
 use cowhand_run::redact::Redactor;
 use cowhand_run::workspace::{self, WorkspaceError};
 use cowhand_system::fault;
+use cowhand_system::remove::absent_is_ok;
 
 /// File in the folder of an attempt whose diff is kept.
 const DIFFED_FILE: &str = "diffed";
@@ -101,9 +102,10 @@ async fn keep(
         };
         let written = write_whole(&state.diff(&workspace.job), &redactor.redact_bytes(&text));
         made.and(written.map_err(WorkspacesError::DiffNotKept))?;
-        // Without this file, the diff is made again before the workspace is removed.
-        let _ = fs::write(attempt.folder().join(DIFFED_FILE), "");
-        Ok::<_, WorkspacesError>(())
+        // A diff that were made again after the removal of the workspace would replace this one. The folder is gone if
+        // the attempt is lost.
+        let marked = fs::write(attempt.folder().join(DIFFED_FILE), "");
+        absent_is_ok(marked).map_err(WorkspacesError::DiffNotKept)
     })
     .await
 }
