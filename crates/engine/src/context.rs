@@ -21,6 +21,7 @@ use crate::queues;
 use crate::queues::seen_again::SeenAgain;
 use crate::state::StateFolder;
 use crate::trigger::{Registry, Wakes};
+use crate::unfinished::Unfinished;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::growth::OutputNotifier;
 use cowhand_run::watch::Watch;
@@ -80,6 +81,8 @@ pub struct Engine {
     pub listens_at: OnceLock<SocketAddr>,
     /// Lock that is held while a workspace is passed on or removed.
     pub workspaces: tokio::sync::Mutex<()>,
+    /// Workspaces whose diff or removal is tried again.
+    pub unfinished: Unfinished,
     pub config: Current,
     running: Mutex<HashMap<JobId, Running>>,
     /// Jobs with an attempt on this node that is no longer current and is being ended.
@@ -183,6 +186,7 @@ impl Engine {
             seen_by_views: AtomicI64::default(),
             listens_at: OnceLock::new(),
             workspaces: tokio::sync::Mutex::default(),
+            unfinished: Unfinished::default(),
             config: Current::new(loaded),
             running: Mutex::default(),
             orphaned: Mutex::default(),

@@ -22,4 +22,5 @@ pub mod state;
 pub mod tls;
 pub mod trace;
 pub mod trigger;
+pub mod unfinished;
 pub mod view;

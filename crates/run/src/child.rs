@@ -24,6 +24,8 @@ pub(crate) struct ChildOutput {
     pub stdout: Vec<u8>,
     /// Set if there was more output.
     pub cut: bool,
+    /// Set if its stdout could not be read to its end in time, so that an empty stdout means nothing.
+    pub unread: bool,
     /// Last bytes of stderr.
     pub stderr_end: String,
     /// Last bytes of stdout.
@@ -82,12 +84,13 @@ fn run_by(
             return Err(why);
         }
     };
-    let output =
-        stdout.and_then(|received| received.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
+    let output = stdout.and_then(|received| received.recv_timeout(OUTPUT_END_TIMEOUT).ok());
+    let unread = output.is_none();
+    let output = output.unwrap_or_default();
     let stderr_end =
         stderr.and_then(|received| received.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
     let (stderr_end, stdout_end) = (stderr_end.text(), output.end.text());
-    Ok(ChildOutput { status, stdout: output.beginning, cut: output.cut, stderr_end, stdout_end })
+    Ok(ChildOutput { status, stdout: output.beginning, cut: output.cut, unread, stderr_end, stdout_end })
 }
 
 fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, ChildError> {

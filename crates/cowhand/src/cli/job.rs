@@ -364,6 +364,9 @@ fn followups(job: &JobView) {
 fn workspace(workspace: Option<&WorkspaceView>) {
     let Some(workspace) = workspace else { return };
     print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.label()));
+    if let Some(reason) = &workspace.unfinished {
+        row("", &format!("it is kept, and tried again: {}", print::one_line(reason, 400)));
+    }
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 

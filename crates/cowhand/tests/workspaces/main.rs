@@ -5,6 +5,7 @@
 mod crash;
 mod side_by_side;
 mod trouble;
+mod unfinished;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -223,6 +223,16 @@ fn diff_shows_changes_that_agent_tries_to_hide() {
 }
 
 #[test]
+fn diff_contains_new_files_beside_one_that_was_removed_again() {
+    let script = "echo x > gone; git add gone; rm gone; echo new > made";
+    let scene = Scene::started(script, &json!({}));
+    let job = scene.run();
+    let diff = scene.diff(job["id"].as_str().unwrap());
+    assert!(diff.contains("\n+new\n") && !diff.contains("gone"), "{diff}");
+    scene.assert_clean();
+}
+
+#[test]
 fn diff_contains_forced_file_but_not_ignored_file() {
     let script = "echo '*.log' > .gitignore; echo a > a.log; echo b > b.log; git add -f a.log";
     let scene = Scene::started(script, &json!({}));

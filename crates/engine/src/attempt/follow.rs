@@ -13,7 +13,6 @@ use super::rules::Rules;
 use super::spending::ReportedUsage;
 use super::stop::Deadlines;
 use super::unwritten;
-use super::workspaces;
 use super::{AttemptTask, Stage};
 use crate::context::StopRequest;
 use crate::state::modes;
@@ -41,12 +40,13 @@ impl AttemptTask {
                     if unwritten::is_unwritten(&self.attempt()) {
                         self.write_output(rules).await;
                     }
-                    workspaces::keep_diff(&self.engine, self.job.id(), &rules.redactor).await;
+                    self.keep_diff(&rules.redactor).await;
                     return Stage::Settle(settlement);
                 }
                 Ok(next) => return next,
                 Err(error) if is_missing(self.attempt().folder()) => {
                     self.kill_marked_processes().await;
+                    self.keep_diff(&rules.redactor).await;
                     return Stage::Settle(
                         self.lost_settlement(format!("lost: its folder is gone: {error:#}")),
                     );

@@ -5,6 +5,7 @@
 
 mod channel;
 pub(crate) mod credentials;
+mod diff;
 mod follow;
 pub(crate) mod orphans;
 mod outcome;

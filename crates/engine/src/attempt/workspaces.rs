@@ -13,15 +13,15 @@ use cowhand_core::workspace::{Cleanup, IsolationKind, IsolationRules, Workspace}
 use jiff::Timestamp;
 use tracing::{info, warn};
 
+use super::diff;
 use super::session::NotContinued;
 use crate::context::Engine;
 use crate::prune::files;
 use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
-use crate::view::write_whole;
-use cowhand_run::redact::Redactor;
+use crate::secrets::redactor_over;
 use cowhand_run::workspace::{self, WorkspaceBase, WorkspaceError};
 use cowhand_store::{StoreError, StoredWorkspace, WorkspaceState};
-use cowhand_system::beneath::Root;
+use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::fault;
 
 /// The directory in which an agent works.
@@ -65,6 +65,10 @@ pub(super) async fn work_dir(
         let is_complete = stored.state != WorkspaceState::Making;
         match workspace::working_directory(&stored.workspace, &ground.below) {
             Ok(directory) if is_complete => return Ok(WorkDir { directory, needs_setup: true }),
+            // It may be intact.
+            Err(why @ WorkspaceError::NotUsable { error: NotOpened::Io(_), .. }) if is_complete => {
+                return Err(WorkspacesError::from(why).into());
+            }
             // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
@@ -149,39 +153,12 @@ pub(super) async fn take(
     })
 }
 
-/// Stores the job's diff beside its output. A failure is only logged and does not delay the job.
-pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Redactor) {
-    let workspace = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
-        Ok(Some(stored)) => stored.workspace,
-        Ok(None) => return,
-        Err(error) => return warn!(%job, "cannot keep its diff: {error}"),
-    };
-    let since = match engine.store.job(job.clone()).await {
-        Ok(found) => found.map_or(Timestamp::UNIX_EPOCH, |job| job.created_at()),
-        Err(error) => return warn!(%job, "cannot keep its diff: {error}"),
-    };
-    let (state, redactor) = (engine.home.state.clone(), redactor.clone());
-    let write = run_git(move || {
-        let scratch = state.workspaces().join(format!("{}.index", workspace.job));
-        // An empty diff would mean that nothing was changed.
-        let text = workspace::diff(&workspace, &scratch, since.into()).unwrap_or_else(|why| {
-            warn!(job = %workspace.job, "its diff cannot be made: {why}");
-            format!("# cowhand: no diff could be made: {}\n", why.to_string().replace('\n', " ")).into_bytes()
-        });
-        write_whole(&state.diff(&workspace.job), &redactor.redact_bytes(&text))
-    });
-    if let Err(error) = write.await {
-        warn!(%job, "cannot keep its diff: {error}");
-    }
-    fault::point("diffed");
-}
-
 /// Removes or keeps the workspace after an attempt, according to the agent's `cleanup`, if the job has ended.
 pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(stored)) if !stored.is_live() => keep_or_remove(engine, &stored, true).await,
         Ok(_) => {}
-        Err(error) => warn!(%job, "cannot read its workspace from the store; trying again later: {error}"),
+        Err(error) => look_later(engine, job, error),
     }
 }
 
@@ -245,9 +222,7 @@ async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_sess
     let agent = roster.agent(&stored.workspace.agent);
     let job = match engine.store.job(stored.workspace.job.clone()).await {
         Ok(job) => job,
-        Err(error) => {
-            return warn!(job = %stored.workspace.job, "cannot decide about its workspace yet: {error}");
-        }
+        Err(error) => return look_later(engine, &stored.workspace.job, error),
     };
     let schedule = job.as_ref().and_then(Job::schedule);
     let rules = agent.map(|agent| agent.isolation_of(schedule)).unwrap_or_default();
@@ -267,7 +242,51 @@ async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_sess
     }
     let state = WorkspaceState::Kept { until };
     if let Err(error) = engine.store.keep_workspace(&stored.workspace, state, now).await {
-        warn!(job = %stored.workspace.job, "cannot store that its workspace is kept; trying again later: {error}");
+        return look_later(engine, &stored.workspace.job, error);
+    }
+    let kept = diff::keep_missing(engine, &stored.workspace).await;
+    note(engine, &stored.workspace.job, kept);
+}
+
+/// Looks at a workspace again soon, because the store does not answer.
+fn look_later(engine: &Engine, job: &JobId, error: StoreError) {
+    let reason = WorkspacesError::from(error).to_string();
+    if engine.unfinished.keep(job, reason.clone()) {
+        warn!(%job, "its workspace is looked at later: {reason}");
+    }
+}
+
+/// Records whether a workspace is finished. If it is not, it stays, and the daemon tries again.
+fn note(engine: &Engine, job: &JobId, result: Result<(), WorkspacesError>) {
+    let Err(why) = result else { return engine.unfinished.finish(job) };
+    let reason = redactor_over(&engine.loaded(), None).redact(&why.to_string()).into_owned();
+    // It is tried often.
+    if engine.unfinished.keep(job, reason.clone()) {
+        warn!(%job, "its workspace is kept, and looked at again later: {reason}");
+    }
+}
+
+/// Tries again to keep the diffs and to remove the workspaces for which that failed.
+pub(crate) async fn retry(engine: Arc<Engine>) {
+    for job in engine.unfinished.jobs() {
+        let stored = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
+            Ok(Some(stored)) if !stored.is_live() => stored,
+            // It is removed, or another job uses it.
+            Ok(_) => {
+                engine.unfinished.finish(&job);
+                continue;
+            }
+            Err(error) => return warn!("cannot look at the workspaces: {error}"),
+        };
+        match stored.state {
+            WorkspaceState::Kept { .. } if stored.job_status.is_some() => {
+                let kept = diff::keep_missing(&engine, &stored.workspace).await;
+                note(&engine, &job, kept);
+            }
+            WorkspaceState::Used => settle(&engine, &stored, true).await,
+            WorkspaceState::Kept { .. } | WorkspaceState::Making => remove(&engine, &stored).await,
+            WorkspaceState::Branch => engine.unfinished.finish(&job),
+        }
     }
 }
 
@@ -286,12 +305,22 @@ async fn remove(engine: &Arc<Engine>, stored: &StoredWorkspace) {
     // Another job may have taken the workspace meanwhile.
     match engine.store.workspace_of(workspace.node.clone(), workspace.job.clone()).await {
         Ok(Some(current)) if current.workspace.path == workspace.path && !current.is_live() => {}
-        _ => return,
+        Ok(_) => return,
+        Err(error) => return look_later(engine, &workspace.job, error),
     }
-    let (store, state) = (&engine.store, &engine.home.state);
-    if let Err(why) = removal::remove(store, state, &workspace, engine.clock.now()).await {
-        warn!(job = %workspace.job, "cannot remove its workspace now; trying again later: {why}");
+    let removed = remove_with_diff_kept(engine, stored).await;
+    note(engine, &workspace.job, removed);
+}
+
+/// Removes a workspace after its diff is kept. A job that was pruned or deleted has no diff.
+async fn remove_with_diff_kept(
+    engine: &Arc<Engine>,
+    stored: &StoredWorkspace,
+) -> Result<(), WorkspacesError> {
+    if stored.job_status.is_some() && stored.state != WorkspaceState::Making {
+        diff::keep_missing(engine, &stored.workspace).await?;
     }
+    removal::remove(&engine.store, &engine.home.state, &stored.workspace, engine.clock.now()).await
 }
 
 /// Removes the workspaces of jobs that were pruned or deleted.

@@ -67,8 +67,7 @@ pub struct Daemon {
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
-    /// Time of the last sweep of workspaces and containers.
-    swept_at: Option<Timestamp>,
+    sweeping: prune::Sweeping,
     traces: Traces,
 }
 
@@ -118,7 +117,7 @@ impl Daemon {
             hooks::run_hooks(Arc::clone(&hook_engine))
         }));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
-        let swept_at = None;
+        let sweeping = prune::Sweeping::default();
         let mut daemon = Self {
             engine,
             tasks,
@@ -129,7 +128,7 @@ impl Daemon {
             views,
             triggers,
             pruning,
-            swept_at,
+            sweeping,
             traces,
         };
         daemon.recover().await?;
@@ -172,13 +171,14 @@ impl Daemon {
             };
             self.prune_if_due();
             self.sweep_if_due();
+            let retry_at = self.retry_unfinished_if_due();
             self.write_views().await;
             if state == Lifecycle::Running {
                 self.triggers.follow(&self.engine).await;
             }
             let has_jobs = !self.engine.running_jobs().is_empty();
             let heartbeat_at = self.heartbeat_at.on_clock_of(reading.now);
-            let wake_at = wake_at.into_iter().chain(has_jobs.then_some(heartbeat_at)).min();
+            let wake_at = wake_at.into_iter().chain(retry_at).chain(has_jobs.then_some(heartbeat_at)).min();
             tokio::select! {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}

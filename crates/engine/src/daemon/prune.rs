@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cowhand_core::backoff::Backoff;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
@@ -18,6 +19,31 @@ const PRUNE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 pub(super) struct Pruning {
     last: Option<Timestamp>,
     task: Option<AbortHandle>,
+}
+
+/// Pauses between two tries to finish workspaces.
+const UNFINISHED_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_secs(30));
+
+/// The sweeps of workspaces and containers.
+#[derive(Debug, Default)]
+pub(super) struct Sweeping {
+    last: Option<Timestamp>,
+    /// Set while a workspace is unfinished.
+    retries: Option<Retries>,
+}
+
+#[derive(Debug)]
+struct Retries {
+    count: u32,
+    last: Timestamp,
+    task: Option<AbortHandle>,
+}
+
+impl Retries {
+    const fn starting(now: Timestamp) -> Self {
+        Self { count: 1, last: now, task: None }
+    }
 }
 
 impl Pruning {
@@ -50,11 +76,32 @@ impl Daemon {
     /// Sweeps unneeded workspaces and containers at the start, and then as often as jobs are pruned, after the pruning.
     pub(super) fn sweep_if_due(&mut self) {
         let now = self.engine.clock.now();
-        if self.swept_at.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY) {
-            self.swept_at = Some(now);
+        if self.sweeping.last.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY) {
+            self.sweeping.last = Some(now);
             self.background.spawn(workspaces::sweep(Arc::clone(&self.engine)));
             self.background.spawn(containers::sweep(Arc::clone(&self.engine)));
         }
+    }
+
+    /// Tries again to finish workspaces, with growing pauses. Returns when that is due the next time.
+    pub(super) fn retry_unfinished_if_due(&mut self) -> Option<Timestamp> {
+        if self.engine.unfinished.is_empty() {
+            self.sweeping.retries = None;
+            return None;
+        }
+        let now = self.engine.clock.now();
+        let Retries { count, last, task } = self.sweeping.retries.get_or_insert(Retries::starting(now));
+        // The end of the task wakes the loop.
+        if task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return None;
+        }
+        let due = *last + UNFINISHED_BACKOFF.after(*count);
+        if *last <= now && now < due {
+            return Some(due);
+        }
+        (*count, *last) = (count.saturating_add(1), now);
+        *task = Some(self.background.spawn(workspaces::retry(Arc::clone(&self.engine))));
+        None
     }
 }
 

@@ -26,6 +26,12 @@ impl Fleet {
         self.store().job(job.clone()).await?.ok_or_else(|| FleetError::NoJob(job.clone()))
     }
 
+    /// Returns why the workspace of an ended job is still kept, if its diff could not be made yet, or its commits could
+    /// not be stored yet.
+    pub fn unfinished_workspace(&self, job: &JobId) -> Option<String> {
+        self.engine.unfinished.reason(job)
+    }
+
     /// Returns at most `limit` jobs, the newest first; `after` in the filter continues with older jobs.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, FleetError> {
         Ok(self.store().jobs(filter, limit).await?)

@@ -51,7 +51,7 @@ pub(crate) async fn sizes(
     Ok(tokio::task::spawn_blocking(measure).await?)
 }
 
-/// Why workspaces cannot be made or removed. The message is for people.
+/// Why workspaces cannot be made, compared or removed. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkspacesError {
     #[error(transparent)]
@@ -63,6 +63,10 @@ pub(crate) enum WorkspacesError {
     /// The thread that called git has panicked.
     #[error(transparent)]
     Thread(#[from] tokio::task::JoinError),
+    #[error("no diff could be made: {0}")]
+    DiffNotMade(WorkspaceError),
+    #[error("its diff cannot be kept: {0}")]
+    DiffNotKept(io::Error),
     #[error("cannot use {}: {error}", folder.display())]
     Folder { folder: PathBuf, error: io::Error },
     #[error("{job} is removed, but its workspace is still there until the next start: {why}")]

@@ -1,7 +1,9 @@
 //! The changes of a job: committed, uncommitted and new files, compared with the base commit of its workspace.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,6 +14,7 @@ use tracing::warn;
 use super::alternates;
 use super::error::WorkspaceError;
 use super::git::Git;
+use super::head;
 use super::hidden::{self, Attributes};
 use cowhand_system::beneath::Root;
 use cowhand_system::remove::absent_is_ok;
@@ -42,16 +45,21 @@ struct Compared {
     notes: Vec<String>,
 }
 
-/// Returns the diff. Lines that begin with `# cowhand:` state that the diff was cut, or that the agent changed git's
-/// data about the workspace. `scratch` is a file that may be written; `since` is when the job began.
+/// Returns the diff. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed git's data about
+/// the workspace. `scratch` is a file that may be written; `since` is when the job began. The error
+/// [`WorkspaceError::Gone`] is final: neither the directory nor its branch exists. After any other error, a diff may be
+/// possible later.
 pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, WorkspaceError> {
     absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
     let whole = compare_tree(workspace, scratch, since);
     // The file belongs to this function; errors are ignored.
     let _ = fs::remove_file(scratch);
-    // If the directory of the workspace is missing, only the commits are compared.
-    let Compared { mut text, cut, mut notes } =
-        whole.or_else(|why| compare_branch(workspace, &why).map_err(|_| why))?;
+    let compared = match whole {
+        // Without its directory, the commits are compared.
+        Err(why @ WorkspaceError::Gone(_)) => compare_branch(workspace, why),
+        whole => whole,
+    };
+    let Compared { mut text, cut, mut notes } = compared?;
     if cut {
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         text.truncate(end);
@@ -74,13 +82,20 @@ fn compare_tree(
     scratch: &Path,
     since: SystemTime,
 ) -> Result<Compared, WorkspaceError> {
-    if !fs::symlink_metadata(&workspace.path).is_ok_and(|found| found.is_dir()) {
-        return Err(WorkspaceError::Gone(workspace.path.clone()));
+    match fs::symlink_metadata(&workspace.path) {
+        Ok(found) if found.is_dir() => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(WorkspaceError::File { path: workspace.path.clone(), error });
+        }
+        _ => return Err(WorkspaceError::Gone(workspace.path.clone())),
     }
     let repository = common(&Git::at(&workspace.repository))?;
     let git = Git::after_agent(&workspace.repository)?.with_long_timeout();
     let git = git.with_repository(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
-    let known = agents_index(workspace, scratch);
+    let known = match agents_index(workspace, scratch) {
+        Err(why) if why.is_unrelated() => return Err(why),
+        known => known,
+    };
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
     // With a new index, every file with a filter would look changed, and every file outside a sparse checkout would
     // look deleted.
@@ -91,14 +106,16 @@ fn compare_tree(
     // New files are added to the separate index, so that the diff includes them and the workspace stays unchanged. A
     // file that cannot be read does not hide others.
     let names = scratch.with_extension("names");
-    let shown = new_files(&git, added)?;
-    // This has to run before the files are added to the index, because then they are no longer new.
+    let shown = new_files(&git, &added)?;
+    // Before they are added to the index, where none of them is new.
     let unseen = hidden::new_files(&git, &workspace.base, &shown, &scratch.with_extension("rules"))?;
     if let Some(listed) = write_names(&shown, &names)? {
         let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
-        let _ = git.run(&add);
+        // The exit code is 1 if a file cannot be read.
+        let result = git.succeeds(&add);
+        absent_is_ok(fs::remove_file(&names)).map_err(WorkspaceError::file(&names))?;
+        result?;
     }
-    absent_is_ok(fs::remove_file(&names)).map_err(WorkspaceError::file(&names))?;
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
     let (text, cut) =
@@ -148,11 +165,16 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
     listed
 }
 
-/// Returns new files that are not ignored and new files of the agent's index, without nested repositories.
-fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, WorkspaceError> {
+/// Returns new files that are not ignored, and those of the agent's index, without other repositories.
+fn new_files(git: &Git, added: &[u8]) -> Result<Vec<u8>, WorkspaceError> {
     let others = git.run_limited(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
     let mut listed = whole_names(others);
-    listed.extend(added);
+    // Git refuses the whole list if the agent has removed one of them again.
+    let exists = |name: &&[u8]| {
+        let path = git.tree().zip(name.strip_suffix(b"\0"));
+        path.is_some_and(|(tree, name)| fs::symlink_metadata(tree.join(OsStr::from_bytes(name))).is_ok())
+    };
+    listed.extend(added.split_inclusive(|byte| *byte == 0).filter(exists).flatten());
     let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
     Ok(files.flatten().copied().collect())
 }
@@ -190,8 +212,12 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
     if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
-fn compare_branch(workspace: &Workspace, why: &WorkspaceError) -> Result<Compared, WorkspaceError> {
+/// Compares the commits of a workspace that is gone, for this reason, with its base.
+fn compare_branch(workspace: &Workspace, why: WorkspaceError) -> Result<Compared, WorkspaceError> {
     let git = Git::at(&workspace.repository);
+    if !git.succeeds(&["show-ref", "--verify", "--quiet", &head(&workspace.branch)])? {
+        return Err(why);
+    }
     let compared = [workspace.base.as_str(), &workspace.branch, "--"];
     let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);
     let (text, cut) =

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::shortage;
 use cowhand_core::workspace::IsolationKind;
 use cowhand_system::beneath::NotOpened;
 
@@ -19,6 +20,8 @@ pub enum WorkspaceError {
     /// Message of git, or its exit status.
     #[error("{0}")]
     Git(String),
+    #[error("the output of git {0} was not read to its end")]
+    GitUnread(String),
     #[error("the git config of {} is too long", .0.display())]
     ConfigTooLong(PathBuf),
     #[error("cannot make a {} of {}: {why}", kind.as_str(), directory.display())]
@@ -41,6 +44,10 @@ pub enum WorkspaceError {
     Outside { path: PathBuf, folder: PathBuf },
     #[error("cannot remove {}: {error}", path.display())]
     NotRemoved { path: PathBuf, error: io::Error },
+    #[error("its commits cannot be stored in {}: {why}", repository.display())]
+    NotStored { repository: PathBuf, why: Box<Self> },
+    #[error("it does not exist")]
+    RepositoryMissing,
     #[error("cannot read {}: {error}", path.display())]
     NotReadable { path: PathBuf, error: NotOpened },
     #[error("{}: {error}", path.display())]
@@ -60,5 +67,17 @@ impl WorkspaceError {
     pub(super) fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::File { path, error }
+    }
+
+    /// Returns true if git or a file could not be used at all, so that the error says nothing about the workspace.
+    pub(super) fn is_unrelated(&self) -> bool {
+        matches!(
+            self,
+            Self::GitNotStarted { .. }
+                | Self::GitTookTooLong { .. }
+                | Self::GitStopped
+                | Self::GitUnread(_)
+                | Self::File { .. }
+        ) || shortage::is_named_in(&self.to_string())
     }
 }

@@ -64,6 +64,10 @@ impl Git {
         if answer.cut {
             return Err(WorkspaceError::ConfigTooLong(directory.to_owned()));
         }
+        // Without a filter, the exit code is 1.
+        if !matches!(answer.status.code(), Some(0 | 1)) {
+            return Err(WorkspaceError::Git(error_message(&["config"], &answer)));
+        }
         let settings = disabling_settings(&String::from_utf8_lossy(&answer.stdout));
         Ok(Self { settings, ..git })
     }
@@ -126,6 +130,17 @@ impl Git {
         }
     }
 
+    /// Returns the output of a query, or none if git clearly answers that there is nothing: exit code 1 without a
+    /// message. Every other failure is an error.
+    pub(super) fn find(&self, arguments: &[&str]) -> Result<Option<String>, WorkspaceError> {
+        let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;
+        match ran.status.code() {
+            Some(0) => Ok(Some(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned())),
+            Some(1) if ran.stderr_end.trim().is_empty() => Ok(None),
+            _ => Err(WorkspaceError::Git(error_message(arguments, &ran))),
+        }
+    }
+
     fn execute(&self, arguments: &[&str], max_stdout_bytes: usize) -> Result<ChildOutput, WorkspaceError> {
         let mut command = Command::new("git");
         command
@@ -154,16 +169,15 @@ impl Git {
         }
         command.args(arguments).current_dir(&self.directory);
         let bounds = Bounds { timeout: Some(self.timeout), max_stdout_bytes, stop: &AtomicBool::new(false) };
-        child::run(&mut command, &bounds).map_err(|why| match why {
+        let verb = || arguments.first().copied().unwrap_or_default().to_owned();
+        let ran = child::run(&mut command, &bounds).map_err(|why| match why {
             ChildError::CannotStart(error) => {
                 WorkspaceError::GitNotStarted { directory: self.directory.clone(), error }
             }
-            ChildError::TimedOut(limit) => {
-                let command = arguments.first().copied().unwrap_or_default().to_owned();
-                WorkspaceError::GitTookTooLong { command, limit }
-            }
+            ChildError::TimedOut(limit) => WorkspaceError::GitTookTooLong { command: verb(), limit },
             ChildError::Stopped => WorkspaceError::GitStopped,
-        })
+        })?;
+        if ran.unread { Err(WorkspaceError::GitUnread(verb())) } else { Ok(ran) }
     }
 }
 

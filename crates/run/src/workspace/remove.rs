@@ -14,7 +14,7 @@ use super::error::WorkspaceError;
 use super::git::Git;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::{absent_is_ok, is_missing};
 
 /// The part of a workspace that remains after its directory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +31,12 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, Wor
     if path.parent() != Some(folder) {
         return Err(WorkspaceError::Outside { path: path.clone(), folder: folder.to_owned() });
     }
-    // If the repository is missing, there is no record of the worktree to remove.
-    let known = workspace.repository.is_dir();
-    if known && workspace.kind == IsolationKind::Clone {
+    if workspace.kind == IsolationKind::Clone {
         copy_commits_back(workspace)?;
     }
-    remove_all(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
-    if !known {
+    discard(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
+    // A missing repository has no record of the worktree.
+    if is_missing(&workspace.repository) {
         return Ok(RemainingPart::Nothing);
     }
     if workspace.kind == IsolationKind::Worktree {
@@ -48,14 +47,22 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, Wor
 
 /// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed.
 pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, WorkspaceError> {
-    if !workspace.repository.is_dir() {
-        return Ok(true);
+    // The repository may come back, with its branch.
+    if is_missing(&workspace.repository) {
+        return Ok(false);
     }
     Ok(drop_branch(workspace)? == RemainingPart::Nothing)
 }
 
-/// Copies commits that exist only in a clone to a branch of the original repository.
+/// Copies the commits of a clone that are nowhere else into a branch of the original repository. If git cannot tell
+/// whether there are any, that is an error, and the clone stays.
 fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    match is_directory(&workspace.path) {
+        Ok(true) => {}
+        // Its agent removed it, or an earlier removal was interrupted.
+        Ok(false) => return Ok(()),
+        Err(error) => return Err(WorkspaceError::File { path: workspace.path.clone(), error }),
+    }
     match outside_reference(&workspace.path) {
         Ok(None) => {}
         // A fetch would copy commits of a repository that the agent may not read.
@@ -66,14 +73,34 @@ fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
         }
         Err(error) => return Err(WorkspaceError::NotReadable { path: workspace.path.clone(), error }),
     }
-    let Ok(clone) = Git::after_agent(&workspace.path) else { return Ok(()) };
-    // An incomplete or damaged clone has nothing to copy.
-    let Ok(tip) = clone.run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else { return Ok(()) };
-    let own =
-        ["rev-list", "--ignore-missing", "-n", "1", &tip, "--not", &workspace.base, "--remotes", "--tags"];
-    let own = clone.run(&own);
-    if own.is_ok_and(|own| own.is_empty()) {
-        return Ok(());
+    let stored = if has_commits(workspace)? { store_commits(workspace) } else { Ok(()) };
+    stored.map_err(|why| WorkspaceError::NotStored {
+        repository: workspace.repository.clone(),
+        why: Box::new(why),
+    })
+}
+
+/// Returns true if a clone has commits that the original repository may not have.
+fn has_commits(workspace: &Workspace) -> Result<bool, WorkspaceError> {
+    let folder = workspace.path.join(".git");
+    // An incomplete clone, from before its agent started, has nothing to copy.
+    if ["HEAD", "objects", "refs"].iter().any(|part| is_missing(&folder.join(part))) {
+        return Ok(false);
+    }
+    // Git would search the folders above for a repository.
+    let clone = Git::after_agent(&workspace.path)?.with_repository(folder, workspace.path.clone());
+    let Some(tip) = clone.find(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])? else {
+        return Ok(false);
+    };
+    let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
+    let own = [own.as_slice(), &["--not", &workspace.base, "--remotes", "--tags"]].concat();
+    // If the agent removed its base, the fetch finds out.
+    Ok(!clone.run(&own).is_ok_and(|own| own == "0"))
+}
+
+fn store_commits(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    if is_missing(&workspace.repository) {
+        return Err(WorkspaceError::RepositoryMissing);
     }
     let (source, target) =
         (workspace.path.to_string_lossy(), format!("+HEAD:{}", branch_ref(&workspace.branch)));
@@ -101,9 +128,15 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
         }
     }
     let alternates = ["objects/info/alternates", "objects/info/http-alternates"];
-    let found =
-        alternates.into_iter().find(|file| !matches!(git.file(Path::new(file)), Err(NotOpened::Missing)));
-    Ok(found.map(|file| format!(".git/{file}")))
+    for file in alternates {
+        match git.file(Path::new(file)) {
+            Err(NotOpened::Missing) => {}
+            // It may be missing.
+            Err(error @ NotOpened::Io(_)) => return Err(error),
+            Ok(_) | Err(_) => return Ok(Some(format!(".git/{file}"))),
+        }
+    }
+    Ok(None)
 }
 
 fn holds_link(folder: &Root) -> Result<bool, NotOpened> {
@@ -136,10 +169,9 @@ fn drop_branch(workspace: &Workspace) -> Result<RemainingPart, WorkspaceError> {
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;
     let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
-    // A ref without its commit, which any agent could have written, has no commits.
-    let own =
-        git.run(&[["rev-list", "--ignore-missing", "-n", "1", &tip].as_slice(), &elsewhere].concat())?;
-    if !own.is_empty() {
+    // A dangling ref, which any agent could have written, contains no commits.
+    let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
+    if git.run(&[own.as_slice(), &elsewhere].concat())? != "0" {
         return Ok(RemainingPart::Branch);
     }
     // The branch is removed only if it still has the same tip.
@@ -147,7 +179,26 @@ fn drop_branch(workspace: &Workspace) -> Result<RemainingPart, WorkspaceError> {
     Ok(RemainingPart::Nothing)
 }
 
-/// Removes a folder without following links, even if the agent has changed the modes of folders.
+/// Removes the directory of a workspace. It is renamed first, so that a removal that was interrupted leaves no damaged
+/// workspace, of which nobody could say whether its commits are stored.
+fn discard(path: &Path) -> io::Result<()> {
+    let mut removed = path.as_os_str().to_owned();
+    removed.push(".removed");
+    let removed = Path::new(&removed);
+    remove_all(removed)?;
+    absent_is_ok(fs::rename(path, removed))?;
+    remove_all(removed)
+}
+
+/// Returns true if a directory is at this path, without following a link.
+fn is_directory(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => Ok(found?.is_dir()),
+    }
+}
+
+/// Removes a folder without following links. The agent may have changed modes.
 fn remove_all(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -214,7 +214,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let denials = api.store.denials_of(job.id().clone()).await?;
     let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
-    let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
+    let workspace = api.workspace(job.id()).await?;
     let waits = waits::of_job(&api, &job).await?;
     let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
     let cancellation = api.store.cancellation_of(&job).await?;

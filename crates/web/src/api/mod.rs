@@ -47,6 +47,7 @@ use axum::Router;
 use axum::http::Method;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get};
+use cowhand_core::id::JobId;
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::Snapshot;
 use cowhand_core::roster::Roster;
@@ -263,6 +264,16 @@ impl Api {
 
     pub fn job_socket(&self) -> std::io::Result<std::path::PathBuf> {
         cowhand_engine::state::job_socket(&self.state)
+    }
+
+    /// Returns the workspace of a job on any machine, also if only its branch is left.
+    async fn workspace(&self, job: &JobId) -> Result<Option<WorkspaceView>, ApiProblem> {
+        let unfinished = match &self.side {
+            Side::Daemon(fleet) => fleet.unfinished_workspace(job),
+            Side::Alone { .. } => None,
+        };
+        let stored = self.store.workspace_anywhere(job.clone()).await?;
+        Ok(stored.map(|stored| WorkspaceView::new(stored, unfinished)))
     }
 
     /// Returns the fleet of the daemon, or a problem if no daemon runs.

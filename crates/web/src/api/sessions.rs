@@ -1,5 +1,6 @@
 //! The session and the changes of a job, from which a person can continue.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use axum::Json;
@@ -14,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::find;
-use super::{Api, ApiProblem};
+use super::{Api, ApiProblem, WorkspacePhase, WorkspaceView};
 use cowhand_run::runtime::description;
 
 /// Session that a person can continue.
@@ -67,14 +68,25 @@ pub(super) async fn diff(
     let job = find(&api, &id).await?;
     match tokio::fs::read(api.state.diff(job.id())).await {
         Ok(text) => Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            let workspace = api.workspace(job.id()).await?;
             let why = if matches!(job.status(), JobStatus::Pending | JobStatus::Running) {
-                "it has not ended"
+                "it has not ended".to_owned()
             } else {
-                "it had no workspace of its own, its agent was never started, or it ran on another machine"
+                workspace.as_ref().and_then(no_diff_yet).unwrap_or_else(|| {
+                    "it had no workspace of its own, its agent was never started, or it ran on another machine"
+                        .to_owned()
+                })
             };
             Err(ApiProblem::not_found(format!("there is no diff of {}: {why}", job.id())))
         }
         Err(error) => Err(ApiProblem::unavailable(format!("cannot read the diff of {}: {error}", job.id()))),
     }
+}
+
+/// Explains why an ended job has no diff yet, if its workspace is kept for it.
+fn no_diff_yet(workspace: &WorkspaceView) -> Option<String> {
+    let is_kept_for_it = workspace.unfinished.is_some() || workspace.state == WorkspacePhase::Ended;
+    let reason = workspace.unfinished.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    is_kept_for_it.then(|| format!("it is not made yet, and the workspace is kept until then{reason}"))
 }

@@ -23,6 +23,10 @@ pub struct WorkspaceView {
     /// Time until which it is kept for a session that may continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_until: Option<Timestamp>,
+    /// Why it is kept although its job has ended: its diff could not be made yet, or its commits could not be stored
+    /// in the repository yet. The daemon tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,17 +35,21 @@ pub enum WorkspacePhase {
     /// It is being created and may be incomplete.
     Making,
     Used,
-    /// Its job has ended.
+    /// Its job has ended, and it is not decided yet whether it is kept.
+    Ended,
+    /// Its job has ended, and it is kept.
     Kept,
     /// The directory is removed; the branch has commits that are nowhere else.
     Branch,
 }
 
-impl From<StoredWorkspace> for WorkspaceView {
-    fn from(stored: StoredWorkspace) -> Self {
+impl WorkspaceView {
+    pub(super) fn new(stored: StoredWorkspace, unfinished: Option<String>) -> Self {
+        let is_live = stored.is_live();
         let (state, keep_until) = match stored.state {
             WorkspaceState::Making => (WorkspacePhase::Making, None),
-            WorkspaceState::Used => (WorkspacePhase::Used, None),
+            WorkspaceState::Used if is_live => (WorkspacePhase::Used, None),
+            WorkspaceState::Used => (WorkspacePhase::Ended, None),
             WorkspaceState::Kept { until } => (WorkspacePhase::Kept, until),
             WorkspaceState::Branch => (WorkspacePhase::Branch, None),
         };
@@ -54,6 +62,7 @@ impl From<StoredWorkspace> for WorkspaceView {
             branch: workspace.branch,
             base: workspace.base,
             keep_until,
+            unfinished: unfinished.filter(|_| state != WorkspacePhase::Branch),
         }
     }
 }
@@ -64,6 +73,7 @@ impl WorkspacePhase {
         match self {
             Self::Making => "being created",
             Self::Used => "in use",
+            Self::Ended => "its job has ended",
             Self::Kept => "kept",
             Self::Branch => "removed; its branch has commits that exist nowhere else",
         }

@@ -54,9 +54,9 @@ pub(super) fn is_changing(job: &JobRecord, workspace: Option<&WorkspaceView>, no
         None => {
             is_running && job.run_started_at.is_some_and(|since| now.duration_since(since) < CREATION_TIME)
         }
-        Some(WorkspacePhase::Making) => true,
-        Some(WorkspacePhase::Used) => !is_running && job.status != JobStatus::Pending,
-        Some(WorkspacePhase::Kept | WorkspacePhase::Branch) => false,
+        Some(WorkspacePhase::Making | WorkspacePhase::Ended) => true,
+        Some(WorkspacePhase::Used | WorkspacePhase::Branch) => false,
+        Some(WorkspacePhase::Kept) => workspace.is_some_and(|workspace| workspace.unfinished.is_some()),
     }
 }
 
@@ -75,6 +75,7 @@ pub(super) fn part(
         }
         @match changes {
             Some(changes) => (diff(job, changes)),
+            None if workspace.is_some_and(|workspace| workspace.unfinished.is_some()) => p.empty { "There is no diff yet." },
             None if !matches!(status, JobStatus::Pending | JobStatus::Running) => p.empty { "There is no diff: its agent was never started, or it ran on another machine." },
             None => p.empty { "Its changes are shown after it has ended." },
         }
@@ -88,6 +89,7 @@ fn facts(workspace: &WorkspaceView) -> Markup {
             div { dt { "Kind" } dd { (workspace.kind.as_str()) } }
             div { dt { "State" } dd { (workspace.state.label())
                 @if let Some(until) = workspace.keep_until { " until " (elements::at(until)) } } }
+            @if let Some(reason) = &workspace.unfinished { div { dt { "Unfinished" } dd { (short(reason, 1000)) } } }
             div { dt { "Branch" } dd { code.any { (short(&workspace.branch, 200)) } } }
             div { dt { "Base" } dd { code.any { (short(&workspace.base, 12)) } } }
             div { dt { "Folder" } dd { code.any { (short(&workspace.path.to_string_lossy(), 400)) } span.muted { " on " (short(&workspace.node, 60)) } } }
@@ -171,6 +173,7 @@ mod tests {
             base: "0".to_owned(),
             state: WorkspacePhase::Kept,
             keep_until: None,
+            unfinished: None,
         };
         for (status, expected) in [
             (JobStatus::Running, "Its changes are shown after it has ended."),
@@ -179,6 +182,10 @@ mod tests {
             let page = part((&job, status), Some(&workspace), None).into_string();
             assert!(page.contains(expected), "{status}: {page}");
         }
+        let unfinished = Some("no diff could be made: git <b>".to_owned());
+        let workspace = WorkspaceView { state: WorkspacePhase::Ended, unfinished, ..workspace };
+        let page = part((&job, JobStatus::Completed), Some(&workspace), None).into_string();
+        assert!(page.contains("There is no diff yet.") && page.contains("git &lt;b&gt;"), "{page}");
     }
 
     #[test]

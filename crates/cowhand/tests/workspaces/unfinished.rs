@@ -1,0 +1,216 @@
+//! Workspaces whose diff cannot be made or kept, or whose commits cannot be stored, when their job ends.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use cowhand_testing::postgres::Postgres;
+use rustix::process::{Signal, kill_process, test_kill_process};
+use serde_json::{Value, json};
+
+use super::{Scene, status_and_error, wait_until};
+
+/// Script that leaves a commit and an uncommitted file, and ends on request.
+const WORK: &str = "echo changed >> README; git add -A; git commit -qm work; echo loose > loose; touch $SCENE/ready; \
+    while [ ! -e $SCENE/go ]; do sleep 0.05; done";
+
+impl Scene {
+    /// Starts a job and waits until its agent has done its work.
+    fn working(&self) -> String {
+        let id = self.trigger();
+        wait_until("the agent to work", || self.root.join("ready").exists().then_some(()));
+        id
+    }
+
+    fn let_agent_end(&self) {
+        fs::write(self.root.join("go"), "").unwrap();
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.root.join(".cowhand/daemon.log")).unwrap()
+    }
+
+    /// Waits until the job has completed and its workspace is kept; returns the reason.
+    fn kept_because(&self, id: &str) -> String {
+        assert_eq!(status_and_error(&self.finished(id)), ["completed", "", ""]);
+        let reason = wait_until("the reason why the workspace is kept", || {
+            self.job(id)["workspace"]["unfinished"].as_str().map(str::to_owned)
+        });
+        assert!(self.root.join(".cowhand/workspaces").join(id).join("loose").exists(), "{reason}");
+        let shown = self.command(&["job", id]).output().unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains("(its job has ended) it is kept, and tried again: "), "{shown}");
+        assert!(self.log().contains("its workspace is kept, and looked at again later: "), "{}", self.log());
+        reason
+    }
+
+    /// Returns what `job --diff` prints, on stdout or stderr.
+    fn said_of_diff(&self, id: &str) -> String {
+        let said = self.command(&["job", id, "--diff"]).output().unwrap();
+        String::from_utf8([said.stdout, said.stderr].concat()).unwrap()
+    }
+
+    /// Waits until the workspace is removed; then the diff is kept and the commit is stored.
+    fn assert_finished(&self, id: &str) {
+        wait_until("the workspace to be removed", || self.workspaces().is_empty().then_some(()));
+        wait_until("the branch to be all that is left", || {
+            (self.job(id)["workspace"]["state"] == "branch").then_some(())
+        });
+        assert_eq!(self.branches(), [format!("cowhand/coder/{id}")]);
+        assert_eq!(self.git(&["log", "-1", "--format=%s", &format!("cowhand/coder/{id}")]), "work");
+        let diff = self.diff(id);
+        assert!(diff.contains("\n+changed\n") && diff.contains("\n+loose\n"), "{diff}");
+    }
+}
+
+#[test]
+fn workspace_is_kept_while_its_repository_is_away() {
+    for (kind, is_killed) in [("clone", false), ("clone", true), ("worktree", false)] {
+        let scene = Scene::started(WORK, &json!({"isolation": kind}));
+        let id = scene.working();
+        let away = scene.root.join("away");
+        if is_killed {
+            let daemon = scene.daemon().unwrap();
+            kill_process(daemon, Signal::KILL).unwrap();
+            wait_until("the daemon to be dead", || test_kill_process(daemon).is_err().then_some(()));
+        }
+        fs::rename(scene.repository(), &away).unwrap();
+        scene.let_agent_end();
+        if is_killed {
+            scene.start();
+        }
+        let reason = scene.kept_because(&id);
+        assert!(reason.starts_with("no diff could be made: "), "{kind} {reason}");
+        let diff = scene.said_of_diff(&id);
+        assert!(diff.contains("the workspace is kept until one can be made"), "{kind} {diff}");
+        fs::rename(&away, scene.repository()).unwrap();
+        scene.assert_finished(&id);
+    }
+}
+
+/// The diff is kept, and only then the repository is missing.
+#[test]
+fn clone_with_commits_outlives_a_missing_repository() {
+    let script = format!("{WORK}; exit 1");
+    let scene = Scene::started(&script, &json!({"isolation": "clone"}));
+    let id = scene.working();
+    scene.let_agent_end();
+    scene.finished(&id);
+    wait_until("it to be kept", || (scene.job(&id)["workspace"]["state"] == "kept").then_some(()));
+    let away = scene.root.join("away");
+    fs::rename(scene.repository(), &away).unwrap();
+    assert!(scene.command(&["job", "delete", &id]).output().unwrap().status.success());
+    wait_until("the reason in the log", || {
+        let log = scene.log();
+        log.contains("its commits cannot be stored in ").then_some(())
+    });
+    assert_eq!(scene.workspaces().len(), 1);
+    fs::rename(&away, scene.repository()).unwrap();
+    wait_until("the workspace to be removed", || scene.workspaces().is_empty().then_some(()));
+    assert_eq!(scene.branches(), [format!("cowhand/coder/{id}")]);
+}
+
+/// A folder of programs with a `git` that can be made to fail.
+struct FailingGit {
+    folder: PathBuf,
+}
+
+impl FailingGit {
+    fn new(scene: &Scene) -> Self {
+        let folder = scene.root.join("bin");
+        fs::create_dir(&folder).unwrap();
+        for tool in ["sh", "touch", "sleep", "env"] {
+            symlink(format!("/bin/{tool}"), folder.join(tool)).unwrap();
+        }
+        let path = std::env::var("PATH").unwrap();
+        let flag = folder.join("fails");
+        let script = format!(
+            "#!/bin/sh\n[ -e '{}' ] && exit 128\nexec env PATH='{path}' git \"$@\"\n",
+            flag.display()
+        );
+        fs::write(folder.join("git"), script).unwrap();
+        fs::set_permissions(folder.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+        Self { folder }
+    }
+
+    fn fail(&self, is_missing: bool) {
+        if is_missing {
+            fs::rename(self.folder.join("git"), self.folder.join("other")).unwrap();
+        } else {
+            fs::write(self.folder.join("fails"), "").unwrap();
+        }
+    }
+
+    fn work_again(&self, is_missing: bool) {
+        if is_missing {
+            fs::rename(self.folder.join("other"), self.folder.join("git")).unwrap();
+        } else {
+            fs::remove_file(self.folder.join("fails")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn workspace_is_kept_while_git_fails() {
+    for (kind, is_missing, says) in [
+        ("clone", false, "ended with exit status: 128"),
+        ("clone", true, "cannot run git"),
+        ("worktree", false, "ended with exit status: 128"),
+    ] {
+        let scene = Scene::new(WORK, &json!({"isolation": kind}));
+        let git = FailingGit::new(&scene);
+        scene.start_with(&[("PATH", git.folder.to_str().unwrap())]);
+        let id = scene.working();
+        git.fail(is_missing);
+        scene.let_agent_end();
+        let reason = scene.kept_because(&id);
+        assert!(reason.contains(says), "{kind} {reason}");
+        let diff = scene.said_of_diff(&id);
+        assert!(diff.contains(says), "{kind} {diff}");
+        git.work_again(is_missing);
+        scene.assert_finished(&id);
+    }
+}
+
+#[test]
+fn workspace_is_kept_while_its_diff_cannot_be_written() {
+    let scene = Scene::started(WORK, &json!({}));
+    let id = scene.working();
+    let (jobs, away) = (scene.root.join(".cowhand/jobs"), scene.root.join("jobs"));
+    fs::rename(&jobs, &away).unwrap();
+    fs::write(&jobs, "no folder").unwrap();
+    scene.let_agent_end();
+    let reason = scene.kept_because(&id);
+    assert!(reason.starts_with("its diff cannot be kept: Not a directory"), "{reason}");
+    let diff = scene.said_of_diff(&id).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(diff.contains("it is not made yet, and the workspace is kept until then: its diff"), "{diff}");
+    fs::remove_file(&jobs).unwrap();
+    fs::rename(&away, &jobs).unwrap();
+    scene.assert_finished(&id);
+}
+
+#[test]
+fn diff_is_made_after_store_was_away() {
+    for kind in ["worktree", "shared"] {
+        let mut server = Postgres::start();
+        let scene = Scene::new(WORK, &json!({"isolation": kind}));
+        let config = scene.root.join("cowhand.yaml");
+        let mut fleet: Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+        fleet["store"] = server.url().into();
+        fs::write(&config, fleet.to_string()).unwrap();
+        scene.start();
+        let id = scene.working();
+        server.stop();
+        scene.let_agent_end();
+        wait_until("the end of the agent to be seen", || {
+            scene.log().contains("its outcome is not stored yet").then_some(())
+        });
+        server.start_again();
+        assert_eq!(status_and_error(&scene.finished(&id)), ["completed", "", ""]);
+        let is_told = scene.log().contains("its diff is not kept");
+        assert_eq!(is_told, kind == "worktree", "{}", scene.log());
+        if kind == "worktree" {
+            scene.assert_finished(&id);
+        }
+    }
+}
