@@ -10,8 +10,8 @@ use super::process::StopSignal;
 use super::runtime::Reader;
 use super::runtime::description::OWN_PROGRAM;
 
-/// Command that the keeper runs. The environment is not stored, since it may contain secrets: the keeper inherits it
-/// and passes it on.
+/// Command that the keeper runs. The environment is not stored, since the keeper inherits it and passes it on; only the
+/// secrets in it are, for redaction (`Attempt::write_secrets`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartSpec {
     pub argv: Vec<String>,

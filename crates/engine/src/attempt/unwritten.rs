@@ -57,7 +57,7 @@ impl AttemptTask {
     /// Tries again to write the output of an ended attempt to the job's JSONL.
     pub(super) async fn write_up(&self, rules: &Rules) {
         let (attempt, state, redactor) =
-            (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
+            (self.attempt(), self.engine.home.state.clone(), self.redactor(rules));
         let now = self.now();
         let result =
             cowhand_system::blocking::run_blocking(move || write_up(&attempt, &state, &redactor, now)).await;

@@ -89,6 +89,7 @@ struct HookCall<'a> {
     job: &'a Job,
     taken: &'a TakenHook,
     context: Value,
+    redactor: &'a Redactor,
 }
 
 impl HookCall<'_> {
@@ -123,8 +124,9 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResu
     if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
         return HookResult::skipped(format!("`when: {path}` does not hold"));
     }
-    let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
-    call.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
+    let redactor = redactor.and(secrets::of_hook(hook));
+    let call = HookCall { engine, loaded: &loaded, agent, job, taken, context, redactor: &redactor };
+    call.go(hook).await.redacted(&redactor)
 }
 
 impl HookCall<'_> {
