@@ -10,7 +10,8 @@ use super::{Api, ApiProblem};
 /// are now.
 pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, ApiProblem> {
     let config = api.daemon()?.config();
-    config
-        .map(Json)
-        .ok_or_else(|| ApiProblem::not_found("this fleet was given its agents; there is no config"))
+    let mut config =
+        config.ok_or_else(|| ApiProblem::not_found("this fleet was given its agents; there is no config"))?;
+    api.redactor().redact_config(&mut config);
+    Ok(Json(config))
 }
