@@ -19,6 +19,7 @@ use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
+use crate::secrets::redactor;
 use crate::state::StateFolder;
 use crate::trigger::{Registry, Wakes};
 use crate::unfinished::Unfinished;
@@ -208,7 +209,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn set_roster(&self, loaded: Loaded) {
+    /// Replaces the config. Secrets of the old one stay known, because texts and running agents have them.
+    pub(crate) fn set_roster(&self, mut loaded: Loaded) {
+        loaded.earlier_secrets.extend_from_slice(redactor(&self.loaded()).secrets());
         self.config.set(loaded);
     }
 

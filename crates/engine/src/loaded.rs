@@ -25,6 +25,9 @@ pub struct Loaded {
     pub named: Vec<String>,
     /// Directories in which agents in a sandbox may write.
     pub writable: Vec<PathBuf>,
+    /// Secrets of earlier configs of this daemon, and those with which an earlier daemon started attempts that it left.
+    /// They are in texts and in running agents. They are only in memory.
+    pub earlier_secrets: Vec<String>,
     /// The redactor for the secrets of the fleet, made at its first use by `secrets::redactor`.
     pub redactor: OnceLock<Arc<Redactor>>,
 }

@@ -45,6 +45,8 @@ pub(super) const CAPS_FILE: &str = "caps";
 pub(super) const CREDENTIALS_FILE: &str = "credentials";
 const HOOK_SUFFIX: &str = "hook";
 const RESUMED_FILE: &str = "resumed";
+/// Secrets that the processes were given.
+const SECRETS_FILE: &str = "secrets.json";
 
 /// Text and session that are known before the agent starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -159,13 +161,31 @@ impl Attempt {
         remove_folder(&self.private())
     }
 
+    /// Writes the secrets that the processes are given, before the launch. A later daemon reads their output, and its
+    /// config may have other values by then. The file is synced, because output can outlive a power failure.
+    pub fn write_secrets(&self, secrets: &[String]) -> io::Result<()> {
+        if secrets.is_empty() {
+            return Ok(());
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.write_synced(SECRETS_FILE, &secrets)
+    }
+
+    /// Returns the secrets that the processes were given; none if the attempt is settled, or if an earlier version
+    /// started it.
+    pub fn secrets(&self) -> io::Result<Vec<String>> {
+        Ok(self.read(SECRETS_FILE)?.unwrap_or_default())
+    }
+
     /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. The
-    /// checkpoints are removed too, because text that was held back may be a part of a secret.
+    /// checkpoints are removed too, because text that was held back may be a part of a secret. The secrets are removed
+    /// last, because they are needed as long as there is output.
     pub fn remove_output(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
         absent_is_ok(fs::remove_file(self.folder.join("index")))?;
         absent_is_ok(fs::remove_file(self.stdout()))?;
-        absent_is_ok(fs::remove_file(self.stderr()))
+        absent_is_ok(fs::remove_file(self.stderr()))?;
+        absent_is_ok(fs::remove_file(self.folder.join(SECRETS_FILE)))
     }
 
     /// Creates the folder and starts the keeper.

@@ -2,11 +2,13 @@
 
 mod advice;
 mod bare;
+mod lines;
 mod texts;
 mod token;
 mod unescaped;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -16,37 +18,49 @@ use serde_json::Value;
 
 pub use advice::with_placeholders;
 use bare::Bare;
+use lines::Following;
+pub use lines::OpenSecret;
 use unescaped::Unescaped;
 
 /// Minimum length of a secret. Masking a shorter one would mask ordinary text.
 const MIN_SECRET_BYTES: usize = 6;
-/// Minimum length of a line that is masked by itself, for secrets of several lines such as keys.
-const MIN_SECRET_LINE_BYTES: usize = 16;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Redactor {
+    /// The secrets as they were given.
     secrets: Vec<String>,
+    /// All texts to search: secrets, their lines, and both with JSON escapes.
+    patterns: Vec<String>,
     /// Search automaton, or none if there is nothing to redact.
     finder: Option<AhoCorasick>,
+    following: Following,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").field("secrets", &self.secrets.len()).finish_non_exhaustive()
+    }
 }
 
 impl Redactor {
-    pub fn of(secrets: Vec<String>) -> Self {
-        let mut all = Vec::new();
-        for secret in secrets {
-            let lines = secret.lines().map(str::trim);
-            all.extend(lines.filter(|line| line.len() >= MIN_SECRET_LINE_BYTES).map(str::to_owned));
-            all.push(secret.trim().to_owned());
+    pub fn of(mut secrets: Vec<String>) -> Self {
+        secrets.retain(|secret| secret.trim().len() >= MIN_SECRET_BYTES);
+        secrets.sort();
+        secrets.dedup();
+        let mut patterns = Vec::new();
+        for secret in &secrets {
+            patterns.extend(lines::specific_lines(secret).map(str::to_owned));
+            patterns.push(secret.trim().to_owned());
         }
         // The secrets as they appear inside JSON that cannot be parsed.
-        let escaped: Vec<_> = all.iter().map(|secret| escaped(secret)).collect();
-        all.extend(escaped);
-        all.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
-        all.sort();
-        all.dedup();
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&all);
-        let finder = finder.ok().filter(|_| !all.is_empty());
-        Self { secrets: all, finder }
+        let escaped: Vec<_> = patterns.iter().map(|secret| escaped(secret)).collect();
+        patterns.extend(escaped);
+        patterns.sort();
+        patterns.dedup();
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns);
+        let finder = finder.ok().filter(|_| !patterns.is_empty());
+        let following = Following::of(&secrets);
+        Self { secrets, patterns, finder, following }
     }
 
     /// Adds secrets.
@@ -55,6 +69,24 @@ impl Redactor {
         let mut secrets = self.secrets;
         secrets.extend(more);
         Self::of(secrets)
+    }
+
+    /// Returns the secrets that it masks.
+    pub fn secrets(&self) -> &[String] {
+        &self.secrets
+    }
+
+    /// Returns the secrets that are in one of the texts, also with JSON escapes.
+    pub fn secrets_in<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let mut left: Vec<&String> = self.secrets.iter().collect();
+        for text in texts {
+            let unescaped = Unescaped::of(text.as_bytes());
+            let layers: Vec<_> = unescaped.texts().map(|(_, text)| String::from_utf8_lossy(text)).collect();
+            let is_in =
+                |secret: &str| text.contains(secret) || layers.iter().any(|text| text.contains(secret));
+            left.retain(|secret| !is_in(secret.trim()));
+        }
+        self.secrets.iter().filter(|secret| !left.contains(secret)).cloned().collect()
     }
 
     /// Masks every known secret and every token of cowhand in a text, even if it contains colour codes or invisible
@@ -98,8 +130,12 @@ impl Redactor {
 
     /// Finds secrets, and tokens where there is no secret.
     fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
-        let secrets = self.finder.iter().flat_map(|finder| finder.find_iter(text));
-        let mut found: Vec<Range<usize>> = secrets.map(|secret| secret.range()).collect();
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for secret in self.finder.iter().flat_map(|finder| finder.find_iter(text)) {
+            found.push(secret.range());
+            let pattern = &self.patterns[secret.pattern().as_usize()];
+            self.following.add_after(pattern, text, secret.end(), &mut found);
+        }
         let tokens = token::find(text);
         if !tokens.is_empty() {
             let is_free = |token: &Range<usize>| {
@@ -134,7 +170,7 @@ impl Redactor {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
             (1..most).rev().find(|length| text.ends_with(&secret[..*length]))
         };
-        text.len() - self.secrets.iter().filter_map(unfinished).max().unwrap_or(0)
+        text.len() - self.patterns.iter().filter_map(unfinished).max().unwrap_or(0)
     }
 
     /// Redacts a file that may be binary.
@@ -167,6 +203,16 @@ impl Redactor {
                 }
             }
             _ => self.redact(line),
+        }
+    }
+
+    /// Redacts a line of output after the line before it, with which a secret of several lines may have begun.
+    pub fn redact_next_line<'a>(&self, line: &'a str, open: &mut OpenSecret) -> Cow<'a, str> {
+        match self.following.next(line, open) {
+            Some(Range { start, end }) => {
+                Cow::Owned(format!("{}{MASK}{}", &line[..start], self.redact(&line[end..])))
+            }
+            None => self.redact_line(line),
         }
     }
 
@@ -340,6 +386,14 @@ mod tests {
         assert_eq!(completed, Outcome::Completed { summary: Some("a ***".to_owned()) });
         let Outcome::Failed { error, summary, .. } = failed else { panic!("{failed:?}") };
         assert_eq!((error.message.as_str(), summary.as_deref()), ("no ***", Some("a ***")));
+    }
+
+    #[test]
+    fn secrets_in_texts_are_found() {
+        let redactor = redactor(&["pa\"ss-word", "other-secret", "first\nsecond line\n"]);
+        let texts = [r#"{"a":"{\"b\":\"pa\\\"ss-word\"}"}"#, "it is first\nsecond line", "an other secret"];
+        assert_eq!(redactor.secrets_in(texts), ["first\nsecond line\n", "pa\"ss-word"]);
+        assert_eq!(redactor.and(["another-one".to_owned()]).secrets().len(), 4);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::process::StopSignal;
 use super::runtime::Reader;
 use super::runtime::description::OWN_PROGRAM;
 
-/// Command that the keeper runs. The environment is not stored, because it may contain secrets. The keeper inherits it
-/// and passes it on.
+/// Command that the keeper runs. The keeper inherits the environment and passes it on. It is not stored, except for the
+/// secrets in it, which redaction needs (`Attempt::write_secrets`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartSpec {
     pub argv: Vec<String>,

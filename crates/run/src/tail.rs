@@ -29,7 +29,7 @@ use jiff::Timestamp;
 
 use super::ending::Ending;
 use super::runtime::{Finish, Reader, system};
-use crate::redact::Redactor;
+use crate::redact::{OpenSecret, Redactor};
 use index::{Checkpoint, Index};
 use stream::Stream;
 
@@ -75,6 +75,8 @@ pub struct Tailer {
     redactor: Redactor,
     stdout: Stream,
     stderr: Stream,
+    /// What the last line of each stream has of a secret of several lines.
+    open_secrets: OpenSecrets,
     jsonl: File,
     index: Index,
     /// Size of the JSONL.
@@ -87,6 +89,12 @@ pub struct Tailer {
     failed: bool,
     /// Set if the last call ended before the end of the raw files.
     behind: bool,
+}
+
+#[derive(Debug, Default)]
+struct OpenSecrets {
+    stdout: OpenSecret,
+    stderr: OpenSecret,
 }
 
 /// Messages that are not written yet.
@@ -131,6 +139,7 @@ impl Tailer {
         Ok(Self {
             stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
             stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_LINE_BYTES),
+            open_secrets: OpenSecrets::default(),
             reader,
             redactor,
             initial_reader,
@@ -160,6 +169,12 @@ impl Tailer {
         self.behind = !self.read_new(now, on_message)?;
         self.failed = false;
         Ok(())
+    }
+
+    /// Sets the redactor of the lines that are read from now on.
+    pub fn set_redactor(&mut self, redactor: Redactor) {
+        self.reader.set_redactor(&redactor);
+        self.redactor = redactor;
     }
 
     /// Returns true if the last [`Self::advance`] did not read everything.
@@ -336,7 +351,11 @@ impl Tailer {
     }
 
     fn read_line(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
-        let line = self.redactor.redact_line(line);
+        let open = match source {
+            Source::Stdout => &mut self.open_secrets.stdout,
+            Source::Stderr => &mut self.open_secrets.stderr,
+        };
+        let line = self.redactor.redact_next_line(line, open);
         let messages = match source {
             Source::Stdout => self.reader.read(&line),
             Source::Stderr => vec![self.reader.read_stderr(&line)],

@@ -1,5 +1,6 @@
 //! `cowhand config`: checks the config, shows it as resolved, and prints its schema.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -49,7 +50,7 @@ impl ConfigVerb {
 }
 
 fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let (loaded, base) = load(config)?;
+    let ConfigOnDisk { config: loaded, base, .. } = load(config)?;
     if json {
         print::line(format!("{:#}", report::as_json(&loaded, &base)));
         return if loaded.errors() > 0 { Err(Failure::reported(Exit::Config)) } else { Ok(()) };
@@ -65,11 +66,12 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 }
 
 fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let (loaded, base) = load(config)?;
+    let ConfigOnDisk { config: mut loaded, variables, base, location } = load(config)?;
     if loaded.errors() > 0 {
         print::stderr(&with_config_option(&report::render(&loaded, &base, true)));
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
     }
+    location.redactor(&loaded, &variables).redact_config(&mut loaded.shown);
     if json {
         print::line(format!("{:#}", loaded.shown));
         return Ok(());
@@ -80,19 +82,27 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loads the config that `-c` names, or the one found from the current directory. Also returns that
-/// directory, to which shown paths are relative.
-fn load(config: Option<&Path>) -> Result<(LoadedConfig, PathBuf), Failure> {
+/// A config from its files.
+struct ConfigOnDisk {
+    config: LoadedConfig,
+    variables: HashMap<String, String>,
+    /// The current directory, to which shown paths are relative.
+    base: PathBuf,
+    location: FleetLocation,
+}
+
+/// Loads the config that `-c` names, or the one found from the current directory.
+fn load(config: Option<&Path>) -> Result<ConfigOnDisk, Failure> {
     let current_dir = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
     let found =
         config::find(config, &current_dir).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     let location = FleetLocation::of(found.file);
-    let config::FromDisk { loaded, notes, .. } = config::load(&location.config);
+    let config::FromDisk { loaded, notes, variables, .. } = config::load(&location.config);
     location.note(found.note);
     if location.runs_other_file().is_some() {
         print::note(format!("this is about {}", location.config.display()));
     }
     notes.iter().for_each(print::note);
-    Ok((loaded, current_dir))
+    Ok(ConfigOnDisk { config: loaded, variables, base: current_dir, location })
 }

@@ -1,10 +1,12 @@
 //! Finds the fleet of a verb, and connects to its daemon or store.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cowhand_core::config::LoadedConfig;
 use tempfile::TempDir;
 
 use super::advice::config_argument;
@@ -15,6 +17,7 @@ use cowhand_engine::daemon::refuse_without_store;
 use cowhand_engine::error::FleetError;
 use cowhand_engine::secrets::redactor_without_daemon;
 use cowhand_engine::state::StateFolder;
+use cowhand_run::redact::Redactor;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::clock::Clock;
@@ -190,15 +193,20 @@ impl FleetLocation {
         let address = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
         let store = Store::open(&address).await.map(|store| store.with_clock(Clock::System));
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-        let client = {
-            let base = self.config.parent().unwrap_or(Path::new(""));
-            let context =
-                SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
-            let redactor = redactor_without_daemon(&loaded.roster, &variables, &context);
-            let sources = WorkSources::new(Arc::default(), context);
-            Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor))
-        };
+        let redactor = self.redactor(&loaded, &variables);
+        let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
+        let client = Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor));
         Ok(Connection { client, location: self, _empty_folder: empty })
+    }
+
+    /// Returns the redactor for the secrets of a config from its files.
+    pub(super) fn redactor(&self, loaded: &LoadedConfig, variables: &HashMap<String, String>) -> Redactor {
+        redactor_without_daemon(loaded, variables, &self.source_context(loaded, variables), &self.state)
+    }
+
+    fn source_context(&self, loaded: &LoadedConfig, variables: &HashMap<String, String>) -> SourceContext {
+        let base = self.config.parent().unwrap_or(Path::new(""));
+        SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster))
     }
 }
 

@@ -99,6 +99,23 @@ fn process_environment_overrides_env_file() {
     assert!(shown.contains(r#""interval": "2h""#), "{shown}");
 }
 
+/// A secret need not come from a variable to be known: the same text can be in several places.
+#[test]
+fn show_masks_known_secrets_everywhere() {
+    let secret = "key-ABCDEF-canary";
+    let agent = format!(
+        "agents:\n  - name: a\n    env: {{SERVICE_KEY: {secret}}}\n    default_prompt: \"use {secret}\"\n    \
+         system_prompt: \"{secret} opens it\"\n    runtime: command\n    command: [echo, \"{secret}\"]\n    \
+         schedules: {{s: {{type: manual, prompt: \"use {secret} and canary-env-file\"}}}}\n"
+    );
+    let directory = directory(&[("cowhand.yaml", &agent), (".env", "OTHER_TOKEN=canary-env-file\n")]);
+    for arguments in [&["config", "show"][..], &["config", "show", "--json"]] {
+        let shown = cowhand(directory.path(), arguments, &[]);
+        assert!(shown.starts_with("exit: 0") && shown.contains("use *** and ***"), "{shown}");
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+}
+
 #[test]
 fn show() {
     let directory = fleet();

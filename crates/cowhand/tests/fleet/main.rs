@@ -38,6 +38,7 @@ mod reports;
 mod restart;
 mod restored;
 mod rights;
+mod rotated;
 mod same_id;
 mod schedules;
 mod skipped_files;

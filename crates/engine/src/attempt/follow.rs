@@ -1,5 +1,6 @@
 //! Follows a launched attempt: reads its output, its usage and its limits until it ends.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::stop::Deadlines;
 use super::unwritten;
 use super::{AttemptTask, Stage};
 use crate::context::StopRequest;
+use crate::loaded::Loaded;
 use crate::state::modes;
 use crate::view::output::OutputLog;
 use cowhand_run::attempt::Attempt;
@@ -40,7 +42,7 @@ impl AttemptTask {
                     if unwritten::is_unwritten(&self.attempt()) {
                         self.write_output(rules).await;
                     }
-                    self.keep_diff(&rules.redactor).await;
+                    self.keep_diff(&self.redactor(rules)).await;
                     return Stage::Settle(settlement);
                 }
                 Ok(next) => return next,
@@ -116,7 +118,7 @@ impl AttemptTask {
             if attempt.began()? {
                 output.tail.begin(self.now())?;
             }
-            output = self.advance(output).await?;
+            output = self.advance(output, rules).await?;
             fault::point("looked");
             self.store_session_id(&output.tail, &mut session).await;
             let breach = self.record_usage(&mut output.tail, &mut reported).await;
@@ -158,9 +160,10 @@ impl AttemptTask {
         let files = TailFiles { previous_ending: self.previous_failure(files.attempt).await, ..files };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
-        let tail = Tailer::open(files, reader, rules.redactor.clone(), self.now())?;
+        let config = self.engine.loaded();
+        let tail = Tailer::open(files, reader, self.redactor(rules), self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
-        Ok(Output { tail, log })
+        Ok(Output { tail, log, config })
     }
 
     /// Reads the rest of the output of an attempt whose processes have ended, and decides what follows.
@@ -176,7 +179,7 @@ impl AttemptTask {
         if self.stopped.is_none() && self.is_session_missing(rules) {
             return Ok(Stage::StartWithoutSession);
         }
-        let Some(mut output) = self.read_rest(output).await? else { return Ok(Stage::Leave) };
+        let Some(mut output) = self.read_rest(output, rules).await? else { return Ok(Stage::Leave) };
         let finish = output.tail.finish(ending, self.now(), &mut |_| {})?;
         output.log(&self.job);
         fault::point("read");
@@ -188,7 +191,7 @@ impl AttemptTask {
     /// Reads the rest of the output of an ended attempt. Returns `None` if the daemon stops meanwhile: the next start
     /// reads on, and nothing is lost. If the job is cancelled, a long rest is left out, because the caller of the
     /// cancellation waits.
-    async fn read_rest(&self, mut output: Output) -> anyhow::Result<Option<Output>> {
+    async fn read_rest(&self, mut output: Output, rules: &Rules) -> anyhow::Result<Option<Output>> {
         let mut advances = 0;
         while output.tail.is_behind() {
             let stop_request = *self.stop_requests.borrow();
@@ -203,7 +206,7 @@ impl AttemptTask {
                 self.engine.growth.notify(self.job.id());
                 break;
             }
-            output = self.advance(output).await?;
+            output = self.advance(output, rules).await?;
             advances += 1;
         }
         Ok(Some(output))
@@ -220,7 +223,13 @@ impl AttemptTask {
     }
 
     /// Reads new output on a blocking thread, because that may take a while.
-    async fn advance(&self, mut output: Output) -> anyhow::Result<Output> {
+    async fn advance(&self, mut output: Output, rules: &Rules) -> anyhow::Result<Output> {
+        let config = self.engine.loaded();
+        // A new config may have new secrets, which the agent can read.
+        if !Arc::ptr_eq(&config, &output.config) {
+            output.config = config;
+            output.tail.set_redactor(self.redactor(rules));
+        }
         let (now, job, growth) = (self.now(), self.job.clone(), self.engine.growth.clone());
         run_blocking(move || {
             let mut grew = false;
@@ -274,6 +283,8 @@ impl AttemptTask {
 struct Output {
     tail: Tailer,
     log: Option<OutputLog>,
+    /// The config whose secrets are masked.
+    config: Arc<Loaded>,
 }
 
 impl Output {

@@ -31,6 +31,8 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::context::{Engine, StopRequest};
+use crate::secrets::kept::{self, GivenTexts};
+use crate::secrets::redactor_over;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::shortage;
 use cowhand_system::closed::{advice, closed_folder};
@@ -146,6 +148,14 @@ impl AttemptTask {
                              {error}");
             }
         }
+        let given = GivenTexts {
+            arguments: &launch.start.argv,
+            environment: &launch.environment,
+            files: &launch.files,
+            input: prompt,
+        };
+        let secrets = redactor_over(&self.engine.loaded(), Some(agent));
+        kept::keep(&attempt, &secrets, &given).map_err(CannotStart::PrivateFiles)?;
         let program = &self.engine.program;
         let launched =
             attempt.launch_with_notes(prelude, program, &launch.start, prompt, &launch.environment);

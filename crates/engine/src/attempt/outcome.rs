@@ -117,7 +117,7 @@ impl AttemptTask {
             writable: &self.engine.loaded().writable,
         };
         let mut metadata = metadata::read(&locations, self.job.id())?;
-        rules.redactor.redact_value(&mut metadata);
+        self.redactor(rules).redact_value(&mut metadata);
         Some(metadata)
     }
 

@@ -72,7 +72,7 @@ impl AttemptTask {
         let mut agent = rules.agent.clone();
         agent.directory.clone_from(&work_dir.directory);
         agent.budget = self.allowance().await.unwrap_or_default();
-        refuse_secret_in_argument(&agent, &rules.redactor)?;
+        refuse_secret_in_argument(&agent, &self.redactor(rules))?;
         let launch = self.with_channel(&agent, &start.session)?;
         let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
         let launch = launch.ready().await.map_err(CannotStart::Launch)?;

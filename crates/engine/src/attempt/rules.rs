@@ -6,7 +6,6 @@ use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::roster::Agent;
 
 use super::AttemptTask;
-use crate::loaded::Loaded;
 use crate::secrets::redactor_over;
 use cowhand_run::redact::Redactor;
 
@@ -18,12 +17,10 @@ pub(super) struct Rules {
     pub(super) timeout: Timeout,
     pub(super) idle_timeout: Timeout,
     pub(super) output_to_file: bool,
-    /// Redactor for all output of the attempt.
-    pub(super) redactor: Redactor,
 }
 
 impl Rules {
-    fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
+    fn of(agent: &Agent, job: &Job) -> Self {
         let schedule = agent.restrictions(job).schedule();
         Self {
             retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
@@ -33,7 +30,6 @@ impl Rules {
             breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: Agent { isolation: agent.isolation_of(job.schedule()), ..agent.clone() },
-            redactor: redactor_over(loaded, Some(agent)),
         }
     }
 }
@@ -46,8 +42,13 @@ impl AttemptTask {
         let removed_agent = || Agent::new(self.job.agent().clone());
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(removed_agent);
         let fallback = self.fallback.and_then(|number| agent.fallback(number));
-        let mut rules = Rules::of(&loaded, &fallback.unwrap_or(agent), &self.job);
-        rules.redactor = rules.redactor.with_secrets([self.token()]);
-        rules
+        let agent = fallback.unwrap_or(agent);
+        Rules::of(&agent, &self.job)
+    }
+
+    /// Returns the redactor for everything that comes from the attempt. The config may change while the attempt is
+    /// prepared and while it runs, so this is not a part of the rules.
+    pub(super) fn redactor(&self, rules: &Rules) -> Redactor {
+        redactor_over(&self.engine.loaded(), Some(&rules.agent)).with_secrets([self.token()])
     }
 }

@@ -41,7 +41,7 @@ impl AttemptTask {
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
-        rules.redactor.redact_outcome(&mut settlement.outcome);
+        self.redactor(rules).redact_outcome(&mut settlement.outcome);
         let (mut pause, mut deadline) = (FIRST_SETTLE_PAUSE, None);
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
@@ -79,10 +79,11 @@ impl AttemptTask {
     /// Requeues the job, because its attempt never began. After too many requeues the job fails. If the store knows
     /// that the attempt began, the attempt is settled as lost.
     pub(super) async fn requeue(&self, why: NotBegun, rules: &Rules) {
+        let redacted = |reason: String| self.redactor(rules).redact(&reason).into_owned();
         let why = match why {
             NotBegun::Interrupted => NotBegun::Interrupted,
-            NotBegun::Shortage(reason) => NotBegun::Shortage(rules.redactor.redact(&reason).into_owned()),
-            NotBegun::Failed(reason) => NotBegun::Failed(rules.redactor.redact(&reason).into_owned()),
+            NotBegun::Shortage(reason) => NotBegun::Shortage(redacted(reason)),
+            NotBegun::Failed(reason) => NotBegun::Failed(redacted(reason)),
         };
         if let Some(reason) = why.reason() {
             warn!(job = %self.job.id(), "it could not be started: {reason}");

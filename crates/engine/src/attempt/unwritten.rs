@@ -64,7 +64,7 @@ impl AttemptTask {
     /// Tries again to write the output of an ended attempt to the job's JSONL.
     pub(super) async fn write_output(&self, rules: &Rules) {
         let (attempt, state, redactor) =
-            (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
+            (self.attempt(), self.engine.home.state.clone(), self.redactor(rules));
         let now = self.now();
         let result =
             cowhand_system::blocking::run_blocking(move || write_output(&attempt, &state, &redactor, now))

@@ -41,7 +41,7 @@ use crate::herdctl::Import;
 use crate::job_token::JobKey;
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
-use crate::secrets::redactor_over;
+use crate::secrets::{kept, redactor_over};
 use crate::state::StateFolder;
 use crate::trace::Traces;
 use crate::trigger::Registry;
@@ -74,7 +74,7 @@ pub struct Daemon {
 impl Daemon {
     /// Locks the state folder, opens the store and recovers running attempts.
     pub async fn open(
-        loaded: Loaded,
+        mut loaded: Loaded,
         state: StateFolder,
         clock: Clock,
         program: PathBuf,
@@ -101,6 +101,7 @@ impl Daemon {
         let started = clock.reading();
         let (uptime, presence) = uptime::begin(&store, &node, started).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
+        loaded.earlier_secrets = kept::of_attempts(&state);
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;

@@ -486,8 +486,8 @@ impl SourceInputs {
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
         let named = secrets::named::variables(&roster, shown.as_ref());
-        let (roster, redactor) = (Arc::new(roster), OnceLock::new());
-        Loaded { roster, variables, sources, shown, files, named, writable, redactor }
+        let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());
+        Loaded { roster, variables, sources, shown, files, named, writable, earlier_secrets, redactor }
     }
 }
 

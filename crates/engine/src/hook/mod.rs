@@ -89,6 +89,7 @@ struct HookCall<'a> {
     job: &'a Job,
     taken: &'a TakenHook,
     context: Value,
+    redactor: &'a Redactor,
 }
 
 impl HookCall<'_> {
@@ -123,8 +124,9 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> HookResu
     if let Some(path) = hook.when.as_deref().filter(|path| !is_truthy(&context, path)) {
         return HookResult::skipped(format!("`when: {path}` is not true"));
     }
-    let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
-    call.run_action(hook).await.redacted(&redactor.with_secrets(secrets::of_hook(hook)))
+    let redactor = redactor.with_secrets(secrets::of_hook(hook));
+    let call = HookCall { engine, loaded: &loaded, agent, job, taken, context, redactor: &redactor };
+    call.run_action(hook).await.redacted(&redactor)
 }
 
 impl HookCall<'_> {

@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::{HookCall, HookResult};
 use crate::context::Engine;
+use crate::secrets::kept::{self, GivenTexts};
 use crate::state::modes;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
@@ -72,10 +73,15 @@ pub(super) async fn run(
         limits: Some(KeeperLimits { lifetime_ms: to_millis(timeout), output_bytes: OUTPUT_BYTES }),
         sandbox: None,
     };
+    let files = [(COMMAND.to_owned(), format!("{command}\n"))];
+    let context = call.context.to_string();
+    let given =
+        GivenTexts { arguments: &start.argv, environment: &environment, files: &files, input: &context };
     let launched = attempt
         .clear()
-        .and_then(|()| attempt.write_private(&[(COMMAND.to_owned(), format!("{command}\n"))]))
-        .and_then(|()| attempt.launch(&engine.program, &start, &call.context.to_string(), &environment));
+        .and_then(|()| attempt.write_private(&files))
+        .and_then(|()| kept::keep(&attempt, call.redactor, &given))
+        .and_then(|()| attempt.launch(&engine.program, &start, &context, &environment));
     let mut keeper = launched.map_err(|error| not_launched(&error))?;
     fault::point("hook_launched");
     // This thread reaps the keeper when it ends, however long that takes.

@@ -1,16 +1,18 @@
 //! The secrets of a fleet, which are masked in everything that is stored or shown.
 
+pub(crate) mod kept;
 pub mod named;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cowhand_core::config::looks_secret;
+use cowhand_core::config::{LoadedConfig, looks_secret};
 use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::trigger::TriggerKind;
 
 use crate::loaded::Loaded;
+use crate::state::StateFolder;
 use cowhand_run::redact::Redactor;
 use cowhand_work::SourceContext;
 
@@ -19,8 +21,8 @@ use cowhand_work::SourceContext;
 /// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is an additional agent, which need
 /// not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
-    let Loaded { roster, variables, sources, named, .. } = loaded;
-    redactor_of(&SecretPlaces { roster, variables, context: sources.context(), named }, agent)
+    let Loaded { roster, variables, sources, named, earlier_secrets: earlier, .. } = loaded;
+    redactor_of(&SecretPlaces { roster, variables, context: sources.context(), named, earlier }, agent)
 }
 
 /// Returns the redactor for all agents of the config, which is made once.
@@ -28,15 +30,17 @@ pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
     Arc::clone(loaded.redactor.get_or_init(|| Arc::new(redactor_over(loaded, None))))
 }
 
-/// Returns the redactor for a fleet without a running daemon.
+/// Returns the redactor for a fleet without a running daemon. Its agents may run.
 #[expect(clippy::implicit_hasher, reason = "the variables come from one place, which uses the default")]
 pub fn redactor_without_daemon(
-    roster: &Roster,
+    loaded: &LoadedConfig,
     variables: &HashMap<String, String>,
     context: &SourceContext,
+    state: &StateFolder,
 ) -> Redactor {
-    let named = named::variables(roster, None);
-    redactor_of(&SecretPlaces { roster, variables, context, named: &named }, None)
+    let roster = &loaded.roster;
+    let (named, earlier) = (named::variables(roster, Some(&loaded.shown)), kept::of_attempts(state));
+    redactor_of(&SecretPlaces { roster, variables, context, named: &named, earlier: &earlier }, None)
 }
 
 /// The places that contain or name secrets of a fleet.
@@ -46,6 +50,8 @@ struct SecretPlaces<'a> {
     context: &'a SourceContext,
     /// The variables that the config names as secrets.
     named: &'a [String],
+    /// Values that were secrets earlier.
+    earlier: &'a [String],
 }
 
 fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
@@ -67,7 +73,8 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
     let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
     let traces = traces.flat_map(|value| value_and_words(value));
     let sent = agents().flat_map(secrets_sent_by);
-    Redactor::of(variables.chain(sent).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
+    let configured = variables.chain(sent).chain(of_schedules).chain(named).chain(store).chain(traces);
+    Redactor::of(configured.chain(fleet.earlier.iter().cloned()).collect())
 }
 
 /// Returns the variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.

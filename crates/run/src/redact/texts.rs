@@ -31,6 +31,9 @@ const FREE_TEXT_KEYS: [&str; 17] = [
 /// Keys whose sentences cowhand writes. They may contain a command with an id that contains a secret.
 const ADVICE_KEYS: [&str; 5] = ["message", "last_error", "note", "why", "detail"];
 
+/// Keys of a config whose values are names.
+const CONFIG_NAME_KEYS: [&str; 3] = ["name", "type", "runtime"];
+
 impl Redactor {
     /// Redacts a view that is written as JSON. Returns none if there is nothing to redact.
     pub fn redact_json(&self, json: &[u8]) -> Option<Vec<u8>> {
@@ -59,6 +62,22 @@ impl Redactor {
                 changed | redacted
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+    }
+
+    /// Masks every known secret in the values of a config, which people write. Names and types stay, because other parts
+    /// of the config and other pages refer to them.
+    pub fn redact_config(&self, config: &mut Value) {
+        match config {
+            Value::String(_) => {
+                self.redact_value(config);
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_config(item)),
+            Value::Object(fields) => {
+                let texts = fields.iter_mut().filter(|(key, _)| !CONFIG_NAME_KEYS.contains(&key.as_str()));
+                texts.for_each(|(_, field)| self.redact_config(field));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
@@ -102,6 +121,17 @@ mod tests {
             "given_up": {"reason": "a ***"}, "skipped": {"reason": "canary"}});
         assert_eq!(view, expected);
         assert!(!redactor.redact_view(&mut view));
+    }
+
+    #[test]
+    fn values_of_a_config_are_masked() {
+        let redactor = Redactor::of(vec!["canary".to_owned(), "1234567".to_owned()]);
+        let mut config = json!({"agents": [{"name": "canary", "command": ["feed", "a canary"], "limit": 1_234_567,
+            "schedules": {"canary": {"type": "manual", "prompt": "Feed the canary."}}}]});
+        redactor.redact_config(&mut config);
+        let expected = json!({"agents": [{"name": "canary", "command": ["feed", "a ***"], "limit": 1_234_567,
+            "schedules": {"canary": {"type": "manual", "prompt": "Feed the ***."}}}]});
+        assert_eq!(config, expected);
     }
 
     #[test]

@@ -470,3 +470,19 @@ fn an_agent_cannot_forge_lines_of_cowhand() {
         assert_eq!(content["content"], format!("attempt {number}"), "nothing of it is lost");
     }
 }
+
+/// Each line of a stream is masked by itself, and the other stream may come between two lines.
+#[test]
+fn secrets_of_several_lines_are_masked() {
+    let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nFG=\n-----END KEY-----";
+    let secrets = vec!["line-one-secret\nline-two-secret".to_owned(), key.to_owned()];
+    let place = Place::new();
+    let mut tail = Tailer::open(place.files(), Reader::command(), Redactor::of(secrets), now()).unwrap();
+    place.write("stdout", "it is line-one-secret\nline-two-secret\nAAAABBBBCCCCDDDDEEEE\n");
+    place.write("stderr", "FG=\n");
+    tail.advance(now(), &mut quiet).unwrap();
+    place.append("stdout", "FG=\nFG=\n");
+    tail.advance(now(), &mut quiet).unwrap();
+    let expected = [text("it is ***"), text("***"), text("***"), stderr("FG="), text("***"), text("FG=")];
+    assert_eq!(place.messages(), expected);
+}

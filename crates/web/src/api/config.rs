@@ -10,7 +10,8 @@ use super::{Api, ApiProblem};
 /// the files as they are now.
 pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, ApiProblem> {
     let config = api.daemon()?.config();
-    config
-        .map(Json)
-        .ok_or_else(|| ApiProblem::not_found("this fleet was started by a program without a config file"))
+    let mut config = config
+        .ok_or_else(|| ApiProblem::not_found("this fleet was started by a program without a config file"))?;
+    api.redactor().redact_config(&mut config);
+    Ok(Json(config))
 }
