@@ -352,8 +352,16 @@ impl ScheduleRecord {
         (self.polled_at, self.fill) = (Some(now), false);
     }
 
-    /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from now.
+    /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from then.
     pub fn looked(&mut self, at: Moment) {
+        if self
+            .counted_from
+            .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
+        {
+            // It ended before what is recorded already: its end was noticed late.
+            self.last_run_at = self.last_run_at.max(Some(at.wall));
+            return;
+        }
         self.last_run_at = Some(at.wall);
         self.counted_from = Some(at);
     }

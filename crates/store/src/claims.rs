@@ -260,7 +260,7 @@ impl Store {
                     return Ok(RequeueOutcome::TooOften);
                 }
                 jobs::save(tx, &job).await?;
-                record_backoff(tx, &job, now).await?;
+                record_backoff(tx, &job, tx.moment(now)).await?;
                 tx.execute(END_LEASE, args![id.as_str()]).await?;
                 tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
                 let reason = why.reason().map(str::to_owned);
@@ -330,16 +330,9 @@ async fn settle(
     if !jobs::is_current_epoch(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement {
-        outcome,
-        usage: reported_usage,
-        silent,
-        metadata,
-        breaker,
-        used_no_tool,
-        limit,
-        ended_at,
-    } = settlement;
+    let end = job.attempt_end(settlement.ended(), tx.moment(now));
+    let Settlement { outcome, usage: reported_usage, silent, metadata, breaker, used_no_tool, limit, .. } =
+        settlement;
     let usage = budgets::end(tx, &job, reported_usage, silent, &outcome).await?;
     if let Some(usage) = &usage {
         job.spend(usage)?;
@@ -356,10 +349,10 @@ async fn settle(
     };
     match &parked {
         Some(_) => job.park()?,
-        None => job.settle_ended(outcome.clone(), &retry, ended_at.unwrap_or(now), now)?,
+        None => job.settle_ended(outcome.clone(), &retry, end)?,
     }
     jobs::save(tx, &job).await?;
-    record_backoff(tx, &job, now).await?;
+    record_backoff(tx, &job, end.counted_from).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let outcome_json = jobs::to_json(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, outcome_json]).await?;
@@ -368,7 +361,7 @@ async fn settle(
     }
     asks::attempt_ended(tx, &job, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
-        apply_job_end(tx, &job, &outcome, metadata.as_ref(), breaker, now).await?;
+        apply_job_end(tx, &job, &outcome, metadata.as_ref(), breaker, (end.counted_from, now)).await?;
     }
     let fact = match parked {
         Some(Parked { provider, until, message, .. }) => {
@@ -381,9 +374,9 @@ async fn settle(
 }
 
 /// Records when a job began to wait for its next attempt.
-async fn record_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
+async fn record_backoff(tx: &mut Tx<'_>, job: &Job, from: Moment) -> Result<(), StoreError> {
     if matches!(job.state(), JobState::Pending { not_before: Some(_) }) {
-        tx.execute(BACK_OFF, args![job.id().as_str(), now, tx.moment(now).boot]).await?;
+        tx.execute(BACK_OFF, args![job.id().as_str(), from.wall, from.boot]).await?;
     }
     Ok(())
 }
@@ -489,18 +482,19 @@ async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreEr
     Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
-/// Updates everything that depends on the end of a job: its work item, its hooks and its schedule.
+/// Updates everything that depends on the end of a job: its work item, its hooks and its schedule. `ended` is the end from
+/// which the schedule counts.
 pub(super) async fn apply_job_end(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,
     metadata: Option<&Value>,
     breaker: Option<Breaker>,
-    now: Timestamp,
+    (ended, now): (Moment, Timestamp),
 ) -> Result<(), StoreError> {
     outbox::job_ended(tx, job, outcome, now).await?;
     hooks::job_ended(tx, job, outcome, metadata, now).await?;
-    update_schedule(tx, job, outcome, breaker, now).await
+    update_schedule(tx, job, outcome, breaker, (ended, now)).await
 }
 
 /// Updates the schedule after the end of a job that its trigger fired. Jobs by hand do not change it.
@@ -509,27 +503,26 @@ async fn update_schedule(
     job: &Job,
     outcome: &Outcome,
     breaker: Option<Breaker>,
-    now: Timestamp,
+    (ended, now): (Moment, Timestamp),
 ) -> Result<(), StoreError> {
     let row = jobs::stored_columns(tx, job.id()).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
     if row.get::<i64>("by_trigger")? == 1 {
         let mut schedule = schedules::lock(tx, id).await?;
-        let at = tx.moment(now);
         match outcome {
-            Outcome::Failed { error, .. } => schedule.failed(at, error.message.clone()),
-            Outcome::Completed { .. } => schedule.succeeded(at),
+            Outcome::Failed { error, .. } => schedule.failed(ended, error.message.clone()),
+            Outcome::Completed { .. } => schedule.succeeded(ended),
             // A cancelled job proves neither success nor failure.
-            Outcome::Cancelled { .. } => schedule.looked(at),
+            Outcome::Cancelled { .. } => schedule.looked(ended),
         }
         schedule.fill |= job.work_item().is_some();
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
         let empty = row.get::<i64>("acted")? == 0;
         let run = Run { outcome, empty, microdollars };
-        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.breaker_state, run, now));
+        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.breaker_state, run, ended.wall));
         if let Some(pause) = pause
-            && schedule.pause(pause.clone(), at)
+            && schedule.pause(pause.clone(), ended)
         {
             let fact = Fact::SchedulePaused { reason: pause.reason, until: pause.until };
             schedules::record(tx, &schedule, fact, now);

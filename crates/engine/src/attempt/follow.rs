@@ -306,5 +306,5 @@ fn start_shortage(ending: &Ending) -> Option<NotBegun> {
 
 /// Returns the ending of an attempt whose agent and keeper are gone without a record; its last output decides.
 fn lost_ending(at: Timestamp) -> Ending {
-    Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
+    Ending { at, boot: None, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
 }
