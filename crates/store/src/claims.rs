@@ -20,16 +20,19 @@ use super::agent_lock::lock_agent;
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::{
-    Store, StoreError, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions, snapshot,
-    usage,
+    Store, StoreError, adoptions, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions,
+    snapshot, usage,
 };
 
 statements! {
     // These repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes: the places of
     // running jobs (`AgentPlaces`), and those that a new job finds taken (`ReadyJobs`). The jobs in front include those
     // that their schedule holds, which the planner does not count: the new job then waits for the next plan.
-    RUNNING_OF_AGENT = same "select count(*) as taken from jobs where agent = $1 and status = 'running'";
-    IN_FRONT = same "select count(*) as taken from jobs where agent = $1 and status in ('pending', 'running') \
+    // A job that ran when a schedule of this agent adopted its schedule takes a place here, too.
+    RUNNING_OF_AGENT = same "select count(*) as taken from jobs where status = 'running' \
+        and (agent = $1 or schedule_id in (select id from schedules where agent = $1))";
+    IN_FRONT = same "select count(*) as taken from jobs where status in ('pending', 'running') \
+        and (agent = $1 or schedule_id in (select id from schedules where agent = $1)) \
         and (not_before is null or not_before <= $2)";
     REQUEUED_AND_WAITING = same "select requeued from jobs where agent = $1 and status = 'pending' and not_before > $2 \
         and requeued is not null";
@@ -263,6 +266,7 @@ impl Store {
                 record_backoff(tx, &job, tx.moment(now)).await?;
                 tx.execute(END_LEASE, args![id.as_str()]).await?;
                 tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
+                adoptions::free_waiting_job(tx, &job, tx.moment(now)).await?;
                 let reason = why.reason().map(str::to_owned);
                 jobs::record(tx, &job, Fact::JobRequeued { attempt: job.attempts(), reason }, now);
                 Ok(RequeueOutcome::Done(job))
@@ -362,6 +366,8 @@ async fn settle(
     asks::attempt_ended(tx, &job, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
         apply_job_end(tx, &job, &outcome, metadata.as_ref(), breaker, (end.counted_from, now)).await?;
+    } else {
+        adoptions::free_waiting_job(tx, &job, end.counted_from).await?;
     }
     let fact = match parked {
         Some(Parked { provider, until, message, .. }) => {
