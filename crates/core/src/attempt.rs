@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::breaker::Breaker;
 use crate::job::{JobUsage, Outcome};
+use crate::moment::{BootTime, Moment};
 
 /// Data that is stored when an attempt has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,16 @@ pub struct Settlement {
     pub limit: Option<UsageLimit>,
     /// Time at which the agent ended, if known. The attempt can be settled much later.
     pub ended_at: Option<Timestamp>,
+    /// The boot clock at that time, if it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_boot: Option<BootTime>,
+}
+
+impl Settlement {
+    /// Returns when the agent ended, if that is known.
+    pub fn ended(&self) -> Option<Moment> {
+        Some(Moment { wall: self.ended_at?, boot: self.ended_boot })
+    }
 }
 
 impl From<Outcome> for Settlement {
@@ -38,6 +49,7 @@ impl From<Outcome> for Settlement {
             used_no_tool: false,
             limit: None,
             ended_at: None,
+            ended_boot: None,
         }
     }
 }

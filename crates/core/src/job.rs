@@ -23,6 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, JobId, ScheduleName};
+use crate::moment::Moment;
 use crate::policy::Retry;
 use crate::word::written_as;
 use crate::work::WorkItem;
@@ -129,6 +130,15 @@ pub enum FailReason {
     Error,
     Timeout,
     MaxTurns,
+}
+
+/// End of an attempt. It can be settled much later, and the clock can be set in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptEnd {
+    /// The end by the clock of the attempt: never before its start.
+    pub recorded_at: Timestamp,
+    /// The end by the clocks as they are set now, from which intervals, pauses and backoffs count.
+    pub counted_from: Moment,
 }
 
 /// Failure of a job, for people and for `retry.on`.
@@ -382,20 +392,27 @@ impl Job {
         retry: &Retry,
         now: Timestamp,
     ) -> Result<(), JobChangeRefused> {
-        self.settle_at(outcome, retry, now, now)
+        let end = self.attempt_end(None, now.into());
+        self.settle_ended(outcome, retry, end)
     }
 
-    /// Settles the running attempt like [`Self::settle`], with an end in the past. The end is never before the start,
-    /// even if the clock was set meanwhile.
-    pub fn settle_at(
+    /// Returns the end of the running attempt, which is settled at `now` and ended at `ended`, if that is known.
+    pub fn attempt_end(&self, ended: Option<Moment>, now: Moment) -> AttemptEnd {
+        let began = if let JobState::Running { since } = self.state { since } else { now.wall };
+        let ended = ended.unwrap_or(now);
+        AttemptEnd {
+            recorded_at: ended.wall.max(began).min(now.wall),
+            counted_from: ended.noticed_at(now, began),
+        }
+    }
+
+    /// Settles the running attempt like [`Self::settle`], with an end in the past. A backoff counts from that end.
+    pub fn settle_ended(
         &mut self,
         outcome: Outcome,
         retry: &Retry,
-        ended: Timestamp,
-        now: Timestamp,
+        end: AttemptEnd,
     ) -> Result<(), JobChangeRefused> {
-        let since = if let JobState::Running { since } = self.state { since } else { now };
-        let ended = ended.max(since).min(now);
         let wait = match outcome {
             // Attempts that reached a limit of their provider, or never began, do not count for the retry policy.
             Outcome::Failed { .. } => {
@@ -404,9 +421,9 @@ impl Job {
             }
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
         };
-        match wait.and_then(|wait| now.checked_add(wait).ok()) {
+        match wait.and_then(|wait| end.counted_from.wall.checked_add(wait).ok()) {
             Some(not_before) => self.back_off(not_before)?,
-            None => self.end(outcome, ended)?,
+            None => self.end(outcome, end.recorded_at)?,
         }
         self.requeued.begun();
         Ok(())

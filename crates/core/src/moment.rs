@@ -8,10 +8,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// A reading of the boot clock. It is stored as `BOOT-ID:MICROSECONDS`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct BootTime {
     boot: Uuid,
     microseconds: i64,
@@ -52,6 +54,20 @@ impl FromStr for BootTime {
         let parts = text.rsplit_once(':');
         let parsed = parts.and_then(|(boot, time)| Some(Self::new(boot.parse().ok()?, time.parse().ok()?)));
         parsed.ok_or_else(|| NotABootTime(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for BootTime {
+    type Error = NotABootTime;
+
+    fn try_from(text: String) -> Result<Self, NotABootTime> {
+        text.parse()
+    }
+}
+
+impl From<BootTime> for String {
+    fn from(time: BootTime) -> Self {
+        time.to_string()
     }
 }
 
@@ -106,8 +122,21 @@ impl Moment {
         self.on_clock_of(now).checked_add(length).unwrap_or(Timestamp::MAX)
     }
 
-    /// Returns by how much the wall clock was set between `earlier` and this moment; none across boots, or without a
-    /// boot clock.
+    /// Returns when something ended that began at `began`, recorded this moment as its end, and is noticed at `now`: on
+    /// the clocks of `now`, and never after it. Where the boot clock does not know this moment, the wall clock has to
+    /// place it between `began` and `now`. If it does not, it was set meanwhile, and the end counts as just now.
+    #[must_use]
+    pub fn noticed_at(self, now: Self, began: Timestamp) -> Self {
+        match now.by_boot_clock(self) {
+            Some(ago) if ago.is_negative() => now,
+            Some(_) => Self { wall: self.on_clock_of(now).min(now.wall), ..self },
+            None if self.wall < began || self.wall > now.wall => now,
+            None => now.plus(self.wall.duration_since(now.wall)),
+        }
+    }
+
+    /// Returns by how much the wall clock was set between `earlier` and this moment; none if the boot clock does not
+    /// know it.
     pub fn step_since(self, earlier: Self) -> Option<SignedDuration> {
         Some(self.wall.duration_since(earlier.wall) - self.by_boot_clock(earlier)?)
     }
@@ -160,6 +189,25 @@ mod tests {
             ("another boot, set back", moment(410, Some((OTHER, 5))), 410),
         ] {
             assert_eq!(start.end_of(length, now).as_second(), end, "{case}");
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_noticed_later_is_never_in_the_future() {
+        let began = Timestamp::from_second(900).unwrap();
+        let ended = moment(1_000, Some((BOOT, 50)));
+        for (case, ended, now, expected) in [
+            ("no step", ended, moment(1_300, Some((BOOT, 350))), moment(1_000, Some((BOOT, 50)))),
+            ("set back", ended, moment(400, Some((BOOT, 350))), moment(100, Some((BOOT, 50)))),
+            ("set forward", ended, moment(9_000, Some((BOOT, 350))), moment(8_700, Some((BOOT, 50)))),
+            ("later than now", ended, moment(1_300, Some((BOOT, 40))), moment(1_300, Some((BOOT, 40)))),
+            ("another boot", ended, moment(1_300, Some((OTHER, 20))), moment(1_000, Some((OTHER, -280)))),
+            ("another boot, set back", ended, moment(950, Some((OTHER, 20))), moment(950, Some((OTHER, 20)))),
+            ("by an older keeper", moment(1_000, None), moment(1_300, Some((BOOT, 350))), ended),
+            ("before its start", moment(800, None), moment(1_300, None), moment(1_300, None)),
+            ("no boot clock", ended, moment(1_300, None), moment(1_000, None)),
+        ] {
+            assert_eq!(ended.noticed_at(now, began), expected, "{case}");
         }
     }
 

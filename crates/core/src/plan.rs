@@ -211,7 +211,7 @@ pub enum Action {
     Prepare { schedule: ScheduleId, key: FiringKey },
     /// Record that the schedule is due but has to wait. Returned once, because the record stores it.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
-    /// End the pause of the breaker, because its time has passed.
+    /// End the pause of the breaker, because its time has passed, also if the schedule was disabled during it.
     Resume { schedule: ScheduleId },
     /// Finish the schedule, because its `end_at` has passed.
     Finish { schedule: ScheduleId },

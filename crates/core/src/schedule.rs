@@ -49,6 +49,8 @@ pub struct ScheduleRecord {
     pub waiting: Option<WaitingFiring>,
     /// Results of its last jobs, for its breaker.
     pub breaker_state: BreakerState,
+    /// End of a pause during which a person disabled it; none after that time. Jobs that it has accepted wait for it.
+    pub off_pause: Option<Timestamp>,
     /// End of a pause on the boot clock.
     pub pause_boot: Option<BootTime>,
     /// Time since which the config has it with `enabled: false` or not at all; none while the config has it enabled.
@@ -207,19 +209,22 @@ impl ScheduleRecord {
                 self.counted_from = self.counted_from.map(|_| now);
                 // Places that became free while it was off are filled when it is due.
                 (self.polled_at, self.fill) = (self.polled_at.map(|_| now), false);
-                self.breaker_state = BreakerState::default();
+                (self.breaker_state, self.off_pause) = (BreakerState::default(), None);
                 true
             }
         }
     }
 
-    /// Disables the schedule. Running jobs continue, and the rest of the record is kept.
+    /// Disables the schedule. Running jobs continue, and the rest of the record is kept, including the end of a pause.
     pub fn disable(&mut self, why: DisabledBy) -> bool {
         if self.is_done() {
             return false;
         }
         let off = ScheduleState::Disabled { why };
         let changed = self.state != off;
+        if let ScheduleState::Paused { until, .. } = self.state {
+            self.off_pause = Some(until);
+        }
         self.state = off;
         self.waiting = None;
         changed
@@ -235,29 +240,45 @@ impl ScheduleRecord {
         on
     }
 
-    /// Pauses the schedule for its breaker. Applies only to an active schedule.
+    /// Pauses the schedule for its breaker, and returns whether it was active. One that a person disabled stays disabled,
+    /// and the jobs that it has accepted wait for the end of the pause.
     pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
         let on = self.state == ScheduleState::Active;
-        if on {
+        if on || self.is_off() {
             self.pause_boot = now.boot.map(|boot| boot.plus(pause.until.duration_since(now.wall)));
+        }
+        if on {
             self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
             self.waiting = None;
+        } else if self.is_off() {
+            self.off_pause = Some(pause.until);
         }
         on
     }
 
-    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused.
+    const fn is_off(&self) -> bool {
+        matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
+    }
+
+    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A pause also ends for a
+    /// schedule that a person disabled during it.
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
-        let ScheduleState::Paused { until, .. } = self.state else { return None };
+        let until = match self.state {
+            ScheduleState::Paused { until, .. } => until,
+            _ => self.off_pause.filter(|_| self.is_off())?,
+        };
         Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
     }
 
-    /// Ends the pause if its time has passed; the next job is the probe. Due times during the pause are not made up.
+    /// Ends the pause if its time has passed; the next job is the probe. Due times during the pause are not made up. A
+    /// schedule that a person disabled stays disabled.
     pub fn resume(&mut self, now: Moment) -> bool {
         let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
         if over {
-            self.state = ScheduleState::Active;
-            self.armed_at = now.wall;
+            if !self.is_off() {
+                self.state = ScheduleState::Active;
+            }
+            (self.armed_at, self.off_pause) = (now.wall, None);
         }
         over
     }
@@ -275,7 +296,13 @@ impl ScheduleRecord {
     /// Checks whether a firing has to wait for the end of the pause. A firing from outside is not dropped because of a
     /// pause: it is prepared afterwards. Firings by the clock are not made up.
     pub fn holds_back(&self, key: &FiringKey) -> bool {
-        matches!(self.state, ScheduleState::Paused { .. }) && !key.is_by_clock() && !key.is_by_hand()
+        let is_paused = matches!(self.state, ScheduleState::Paused { .. }) || self.has_off_pause();
+        is_paused && !key.is_by_clock() && !key.is_by_hand()
+    }
+
+    /// Checks whether a person disabled it during a pause that has not ended.
+    pub fn has_off_pause(&self) -> bool {
+        self.is_off() && self.off_pause.is_some()
     }
 
     /// Reopens the schedule because its `end_at` is in the future again. Due times in between are not made up.
@@ -318,7 +345,7 @@ impl ScheduleRecord {
 
     /// Resets the breaker state, and ends a pause, because a job by hand succeeded.
     pub fn reset_breaker(&mut self, now: Timestamp) -> bool {
-        self.breaker_state = BreakerState::default();
+        (self.breaker_state, self.off_pause) = (BreakerState::default(), None);
         let paused = matches!(self.state, ScheduleState::Paused { .. });
         if paused {
             self.state = ScheduleState::Active;
@@ -352,8 +379,16 @@ impl ScheduleRecord {
         (self.polled_at, self.fill) = (Some(now), false);
     }
 
-    /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from now.
+    /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from then.
     pub fn record_look(&mut self, at: Moment) {
+        if self
+            .counted_from
+            .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
+        {
+            // It ended before what is recorded already: its end was noticed late.
+            self.last_run_at = self.last_run_at.max(Some(at.wall));
+            return;
+        }
         self.last_run_at = Some(at.wall);
         self.counted_from = Some(at);
     }

@@ -1,17 +1,30 @@
 //! How an attempt's process ended, as the keeper writes it to a file.
 
 use cowhand_core::job::Termination;
+use cowhand_core::moment::BootTime;
+use cowhand_system::clock::Clock;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     pub at: Timestamp,
+    /// The boot clock at that time; none from a keeper of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootTime>,
     pub status: ExitStatus,
     /// Whether the process ended by itself after a stop request or was killed; none without a stop request.
     pub stopped: Option<Termination>,
     /// Number of processes that outlived the agent and were ended.
     pub leftovers: u32,
+}
+
+impl Ending {
+    /// Returns the ending of a process that ends now.
+    pub(crate) fn now(status: ExitStatus, stopped: Option<Termination>, leftovers: u32) -> Self {
+        let now = Clock::System.moment();
+        Self { at: now.wall, boot: now.boot, status, stopped, leftovers }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

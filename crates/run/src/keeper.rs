@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use cowhand_core::job::Termination;
 use cowhand_core::sandbox::SandboxKind;
-use jiff::Timestamp;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -130,12 +129,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         Ok(None) => {
             end_all(&groups).await?;
             groups.remove();
-            return Ok(Ending {
-                at: Timestamp::now(),
-                status: ExitStatus::Lost,
-                stopped: None,
-                leftovers: 0,
-            });
+            return Ok(Ending::now(ExitStatus::Lost, None, 0));
         }
         Err(error) => {
             end_all(&groups).await?;
@@ -242,7 +236,7 @@ async fn end_all(groups: &Groups) -> io::Result<()> {
 
 fn not_started(message: String) -> Ending {
     let status = ExitStatus::StartFailed { message };
-    Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 }
+    Ending::now(status, None, 0)
 }
 
 /// Starts the agent and records its process. Returns none if it was started and had to be ended at once. After an error
@@ -416,7 +410,7 @@ impl Watch {
 
     fn ending(self) -> io::Result<Ending> {
         let status = self.status.ok_or_else(|| io::Error::other("it ended without a status"))?;
-        Ok(Ending { at: Timestamp::now(), status, stopped: self.stopped, leftovers: self.leftovers })
+        Ok(Ending::now(status, self.stopped, self.leftovers))
     }
 }
 

@@ -57,6 +57,7 @@ impl Sample {
         let failed = self.result().is_none_or(|result| result["is_error"] == true);
         let ending = Ending {
             at: "2026-11-15T06:30:00Z".parse().unwrap(),
+            boot: None,
             status: ExitStatus::Code { code: i32::from(failed) },
             stopped: None,
             leftovers: 0,

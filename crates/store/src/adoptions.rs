@@ -3,13 +3,15 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::job::Job;
+use cowhand_core::moment::Moment;
 use cowhand_core::roster::{FormerName, Roster};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
 use jiff::Timestamp;
 
 use super::database::db::{Arg, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, cursors, schedules};
+use super::{Store, StoreError, cursors, jobs, schedules};
 
 statements! {
     HAS_FIRED = same "select key from firings where schedule_id = $1 and key not like 'manual:%' limit 1";
@@ -26,9 +28,11 @@ statements! {
     MOVE_SIGHTINGS = same "update sightings set schedule_id = $2 where schedule_id = $1 \
         and item not in (select item from sightings where schedule_id = $2)";
     DROP_SIGHTINGS = same "delete from sightings where schedule_id = $1";
-    MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1 and agent = $3";
-    // Jobs of another agent keep their agent and do not block this schedule.
+    // Running jobs of another agent keep their agent. The schedule counts from their end, and does not run beside them.
+    MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1 and (agent = $3 or status = 'running')";
+    // Other jobs of another agent do not block this schedule: they may wait for their agent forever.
     FREE_JOBS = same "update jobs set schedule_id = null where schedule_id = $1";
+    FREE_JOB = same "update jobs set schedule_id = null where id = $1";
     // This also renames jobs that have only the name of the schedule: retries and follow-ups.
     RENAME_JOBS = same "update jobs set schedule = $3 where agent = $1 and schedule = $2";
     RENAME_ITEMS = same "update items set schedule = $3 where agent = $1 and schedule = $2";
@@ -109,6 +113,24 @@ async fn adopt(
     Ok(())
 }
 
+/// Removes a job from a schedule of another agent, which adopted the job's schedule while the job ran. Its attempt ended
+/// at `ended`, and it waits for the next one under its old name, perhaps forever. Called with the job locked.
+pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) -> Result<(), StoreError> {
+    let Some(row) = jobs::stored_columns(tx, job.id()).await? else { return Ok(()) };
+    let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
+    let is_of_another_agent = |record: ScheduleRecord| record.agent != *job.agent();
+    if !schedules::get(tx, id).await?.is_some_and(is_of_another_agent) {
+        return Ok(());
+    }
+    tx.execute(FREE_JOB, args![job.id().as_str()]).await?;
+    if row.get::<i64>("by_trigger")? == 1 {
+        let mut schedule = schedules::lock(tx, id).await?;
+        schedule.counts_from(ended);
+        schedules::save(tx, &schedule).await?;
+    }
+    Ok(())
+}
+
 /// Returns the record of the adopting schedule. If that schedule has not fired yet, it takes over the former record;
 /// otherwise it continues after the latest occurrence of both. A schedule in the state `error` becomes active again.
 fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
@@ -117,6 +139,9 @@ fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> Sched
             generation: current.generation.max(old.generation),
             interval_count: current.interval_count.max(old.interval_count),
             fill_count: current.fill_count.max(old.fill_count),
+            last_due: current.last_due.max(old.last_due),
+            last_run_at: current.last_run_at.max(old.last_run_at),
+            counted_from: later(current.counted_from, old.counted_from),
             ..current
         }
     } else {
@@ -126,6 +151,13 @@ fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> Sched
         merged.state = ScheduleState::Active;
     }
     merged
+}
+
+fn later(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.since(one).is_positive() { other } else { one }),
+        (one, other) => one.or(other),
+    }
 }
 
 /// Moves firings, sightings and jobs to the new schedule, and removes those that the new schedule already has.

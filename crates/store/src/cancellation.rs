@@ -82,8 +82,9 @@ impl Store {
                     Termination::NotStarted
                 };
                 jobs::save(tx, &job).await?;
-                claims::apply_job_end(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
-                jobs::record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
+                let (outcome, ended) = (Outcome::Cancelled { how }, tx.moment(now));
+                claims::apply_job_end(tx, &job, &outcome, None, None, (ended, now)).await?;
+                jobs::record(tx, &job, Fact::of_settled(&job, &outcome), now);
                 Ok(CancelOutcome::Done(job))
             })
         })

@@ -20,8 +20,8 @@ use super::agent_lock::lock_agent;
 use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::{
-    Store, StoreError, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions, snapshot,
-    usage,
+    Store, StoreError, adoptions, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions,
+    snapshot, usage,
 };
 
 statements! {
@@ -29,8 +29,11 @@ statements! {
     // the places of running jobs (`AgentPlaces`), and the places that are taken before a new job (`ReadyJobs`). The
     // second count includes jobs with a hold on their schedule, which the planner does not count. In that case the new
     // job waits for the next plan.
-    RUNNING_OF_AGENT = same "select count(*) as taken from jobs where agent = $1 and status = 'running'";
-    IN_FRONT = same "select count(*) as taken from jobs where agent = $1 and status in ('pending', 'running') \
+    // A job that ran when a schedule of this agent adopted its schedule takes a place here, too.
+    RUNNING_OF_AGENT = same "select count(*) as taken from jobs where status = 'running' \
+        and (agent = $1 or schedule_id in (select id from schedules where agent = $1))";
+    IN_FRONT = same "select count(*) as taken from jobs where status in ('pending', 'running') \
+        and (agent = $1 or schedule_id in (select id from schedules where agent = $1)) \
         and (not_before is null or not_before <= $2)";
     REQUEUED_AND_WAITING = same "select requeued from jobs where agent = $1 and status = 'pending' and not_before > $2 \
         and requeued is not null";
@@ -262,9 +265,10 @@ impl Store {
                     return Ok(RequeueOutcome::TooOften);
                 }
                 jobs::save(tx, &job).await?;
-                record_backoff(tx, &job, now).await?;
+                record_backoff(tx, &job, tx.moment(now)).await?;
                 tx.execute(END_LEASE, args![id.as_str()]).await?;
                 tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
+                adoptions::free_waiting_job(tx, &job, tx.moment(now)).await?;
                 let reason = why.reason().map(str::to_owned);
                 jobs::record(tx, &job, Fact::JobRequeued { attempt: job.attempts(), reason }, now);
                 Ok(RequeueOutcome::Done(job))
@@ -333,16 +337,9 @@ async fn settle(
     if !jobs::is_current_epoch(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement {
-        outcome,
-        usage: reported_usage,
-        silent,
-        metadata,
-        breaker,
-        used_no_tool,
-        limit,
-        ended_at,
-    } = settlement;
+    let end = job.attempt_end(settlement.ended(), tx.moment(now));
+    let Settlement { outcome, usage: reported_usage, silent, metadata, breaker, used_no_tool, limit, .. } =
+        settlement;
     let usage = budgets::end(tx, &job, reported_usage, silent, &outcome).await?;
     if let Some(usage) = &usage {
         job.spend(usage)?;
@@ -359,10 +356,10 @@ async fn settle(
     };
     match &parked {
         Some(_) => job.park()?,
-        None => job.settle_at(outcome.clone(), &retry, ended_at.unwrap_or(now), now)?,
+        None => job.settle_ended(outcome.clone(), &retry, end)?,
     }
     jobs::save(tx, &job).await?;
-    record_backoff(tx, &job, now).await?;
+    record_backoff(tx, &job, end.counted_from).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let outcome_json = jobs::to_json(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, outcome_json]).await?;
@@ -371,7 +368,9 @@ async fn settle(
     }
     asks::attempt_ended(tx, &job, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
-        apply_job_end(tx, &job, &outcome, metadata.as_ref(), breaker, now).await?;
+        apply_job_end(tx, &job, &outcome, metadata.as_ref(), breaker, (end.counted_from, now)).await?;
+    } else {
+        adoptions::free_waiting_job(tx, &job, end.counted_from).await?;
     }
     let fact = match parked {
         Some(Parked { provider, until, message, .. }) => {
@@ -384,9 +383,9 @@ async fn settle(
 }
 
 /// Records the time at which a job began to wait for its next attempt.
-async fn record_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
+async fn record_backoff(tx: &mut Tx<'_>, job: &Job, from: Moment) -> Result<(), StoreError> {
     if matches!(job.state(), JobState::Pending { not_before: Some(_) }) {
-        tx.execute(BACK_OFF, args![job.id().as_str(), now, tx.moment(now).boot]).await?;
+        tx.execute(BACK_OFF, args![job.id().as_str(), from.wall, from.boot]).await?;
     }
     Ok(())
 }
@@ -493,18 +492,19 @@ async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreEr
     Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
-/// Updates everything that depends on the end of a job: its work item, its hooks and its schedule.
+/// Updates everything that depends on the end of a job: its work item, its hooks and its schedule. `ended` is the end from
+/// which the schedule counts.
 pub(super) async fn apply_job_end(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,
     metadata: Option<&Value>,
     breaker: Option<Breaker>,
-    now: Timestamp,
+    (ended, now): (Moment, Timestamp),
 ) -> Result<(), StoreError> {
     outbox::job_ended(tx, job, outcome, now).await?;
     hooks::job_ended(tx, job, outcome, metadata, now).await?;
-    update_schedule(tx, job, outcome, breaker, now).await
+    update_schedule(tx, job, outcome, breaker, (ended, now)).await
 }
 
 /// Updates the schedule after the end of a job. A job by hand changes only the `fill` of the schedule, and ends its
@@ -514,27 +514,26 @@ async fn update_schedule(
     job: &Job,
     outcome: &Outcome,
     breaker: Option<Breaker>,
-    now: Timestamp,
+    (ended, now): (Moment, Timestamp),
 ) -> Result<(), StoreError> {
     let row = jobs::stored_columns(tx, job.id()).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
     if row.get::<i64>("by_trigger")? == 1 {
         let mut schedule = schedules::lock(tx, id).await?;
-        let at = tx.moment(now);
         match outcome {
-            Outcome::Failed { error, .. } => schedule.record_failure(at, error.message.clone()),
-            Outcome::Completed { .. } => schedule.record_success(at),
+            Outcome::Failed { error, .. } => schedule.record_failure(ended, error.message.clone()),
+            Outcome::Completed { .. } => schedule.record_success(ended),
             // A cancelled job proves neither success nor failure.
-            Outcome::Cancelled { .. } => schedule.record_look(at),
+            Outcome::Cancelled { .. } => schedule.record_look(ended),
         }
         schedule.fill |= job.work_item().is_some();
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
         let empty = row.get::<i64>("acted")? == 0;
         let run = FinishedJob { outcome, empty, microdollars };
-        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.breaker_state, run, now));
+        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.breaker_state, run, ended.wall));
         if let Some(pause) = pause
-            && schedule.pause(pause.clone(), at)
+            && schedule.pause(pause.clone(), ended)
         {
             let fact = Fact::SchedulePaused { reason: pause.reason, until: pause.until };
             schedules::record(tx, &schedule, fact, now);

@@ -59,9 +59,23 @@ impl Store {
         .await
     }
 
-    /// Ends the pause of a schedule, and returns whether it was paused.
+    /// Ends the pause of its breaker, and returns whether it was paused. A schedule that was disabled during the pause
+    /// stays disabled, so this is no event.
     pub async fn resume(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
-        self.change(id, now, |schedule, now| schedule.resume(now).then_some(Fact::ScheduleResumed)).await
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut schedule = lock(tx, id).await?;
+                let was_paused = schedule.resume(tx.moment(now));
+                if was_paused {
+                    save(tx, &schedule).await?;
+                }
+                if was_paused && schedule.state == ScheduleState::Active {
+                    record(tx, &schedule, Fact::ScheduleResumed, now);
+                }
+                Ok(was_paused)
+            })
+        })
+        .await
     }
 
     /// Finishes a schedule whose `end_at` has passed, and returns whether it was active.
@@ -209,7 +223,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
     let (state, why, paused_until) = match &schedule.state {
         // The column `finished` distinguishes these two states.
         ScheduleState::Active | ScheduleState::Finished => ("active", None, None),
-        ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), None),
+        ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), schedule.off_pause),
         ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),
         // A paused schedule is enabled.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
@@ -266,6 +280,7 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         "error" => ScheduleState::Error { reason: row.get("state_why")? },
         other => return Err(row.unreadable("state", other)),
     };
+    let is_disabled = matches!(state, ScheduleState::Disabled { .. });
     Ok(ScheduleRecord {
         id: row.parse("id")?,
         agent: row.parse("agent")?,
@@ -287,6 +302,7 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| WaitingFiring { due, reason }),
         breaker_state: row.json_opt("fuse")?.unwrap_or_default(),
         counted_from: row.moment_opt("counted_from", "counted_boot")?,
+        off_pause: row.time_opt("paused_until")?.filter(|_| is_disabled),
         pause_boot: row.parse_opt("pause_boot")?,
         absent_since: row.time_opt("absent_since")?,
     })

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::turn::PlaceTurn;
 use super::{Holds, LiveJob, LiveState, ScheduleHold, Snapshot};
 use crate::budget::OverBudget;
+use crate::id::ScheduleId;
 use crate::provider::ProviderWait;
 use crate::roster::{Agent, Schedule};
 
@@ -80,10 +81,13 @@ impl AgentPlaces {
         self.taken = self.taken.saturating_add(more);
     }
 
-    /// Counts the places that running jobs take.
+    /// Counts the places that running jobs take. A job that ran when a schedule of this agent adopted its schedule takes
+    /// a place here, too.
     pub(super) fn of_running(agent: &Agent, snapshot: &Snapshot) -> Self {
-        let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent.name);
-        let taken = of_agent.filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+        let has_schedule = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
+        let is_of_agent = |job: &&LiveJob| job.agent == agent.name || job.schedule.is_some_and(has_schedule);
+        let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
+        let taken = running.filter(is_of_agent).count();
         Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
     }
 }

@@ -1,5 +1,6 @@
 //! Jobs that have to wait for their schedule. While a schedule is paused none of its jobs starts, and after the pause
-//! one probe starts first. Jobs whose schedule was removed from the config wait too, because its restrictions were
+//! one probe starts first. If the schedule is disabled during its pause, jobs that the clock fired wait until it is
+//! enabled; those that it accepted from outside wait for the pause and the probe as before. Jobs whose schedule was removed from the config wait too, because its restrictions were
 //! removed with it.
 
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use super::{LiveJob, LiveState, Preparing, Snapshot};
 use crate::id::{JobId, ScheduleId};
 use crate::roster::{Agent, Schedule};
 use crate::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason};
+use crate::trigger::Driver;
 
 /// Reason why a job of a schedule may not start yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +22,11 @@ pub enum ScheduleHold<'a> {
     },
     /// The pause is over, and this job is the probe.
     Probe(&'a JobId),
-    /// The schedule was disabled during its pause.
+    /// The schedule was disabled during its pause, which has not ended.
+    PausedOff {
+        until: Timestamp,
+    },
+    /// The schedule was disabled during its pause, and the clock fired the job.
     Off,
     /// The schedule is not in the config.
     Removed,
@@ -29,14 +35,14 @@ pub enum ScheduleHold<'a> {
 impl ScheduleHold<'_> {
     pub const fn reason(self) -> SkipReason {
         match self {
-            Self::Paused { .. } | Self::Probe(_) => SkipReason::Paused,
+            Self::Paused { .. } | Self::PausedOff { .. } | Self::Probe(_) => SkipReason::Paused,
             Self::Off | Self::Removed => SkipReason::Disabled,
         }
     }
 
     pub const fn until(self) -> Option<Timestamp> {
         match self {
-            Self::Paused { until, .. } => Some(until),
+            Self::Paused { until, .. } | Self::PausedOff { until } => Some(until),
             Self::Probe(_) | Self::Off | Self::Removed => None,
         }
     }
@@ -45,6 +51,7 @@ impl ScheduleHold<'_> {
         match self {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
+            Self::PausedOff { .. } => "its schedule had paused itself before it was disabled".to_owned(),
             Self::Off => "its schedule was disabled during its pause".to_owned(),
             Self::Removed => {
                 "its schedule is no longer in the config, so the restrictions of the job are not known; restore the \
@@ -85,10 +92,22 @@ impl Snapshot {
         let record = self.schedules.get(&schedule.id)?;
         match &record.state {
             ScheduleState::Paused { reason, until } => Some(ScheduleHold::Paused { reason, until: *until }),
-            ScheduleState::Disabled { why: DisabledBy::Person } if record.breaker_state.pauses > 0 => {
+            ScheduleState::Active | ScheduleState::Disabled { why: DisabledBy::Person }
+                if record.breaker_state.pauses == 0 =>
+            {
+                None
+            }
+            ScheduleState::Disabled { why: DisabledBy::Person }
+                if schedule.trigger.driver() == Driver::Clock =>
+            {
                 Some(ScheduleHold::Off)
             }
-            ScheduleState::Active if record.breaker_state.pauses > 0 && schedule.breaker.is_on() => {
+            ScheduleState::Disabled { why: DisabledBy::Person } if record.has_off_pause() => {
+                record.off_pause.map(|until| ScheduleHold::PausedOff { until })
+            }
+            ScheduleState::Active | ScheduleState::Disabled { why: DisabledBy::Person }
+                if schedule.breaker.is_on() =>
+            {
                 self.probe(schedule, record, now).map(ScheduleHold::Probe)
             }
             ScheduleState::Active

@@ -32,6 +32,7 @@ impl ScheduleRecord {
             run_error: None,
             waiting: None,
             breaker_state: BreakerState::default(),
+            off_pause: None,
             pause_boot: None,
             absent_since: (!schedule.enabled).then_some(now),
         }
@@ -48,7 +49,7 @@ impl ScheduleRecord {
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
         self.waiting = None;
-        self.breaker_state = BreakerState::default();
+        (self.breaker_state, self.off_pause) = (BreakerState::default(), None);
         if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
             self.state = ScheduleState::Active;
         }

@@ -238,6 +238,32 @@ fn agent_that_ended_without_daemon_is_settled_at_start() {
 }
 
 #[test]
+fn interval_counts_from_the_end_of_a_job_that_ended_without_daemon() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done']
+    schedules: {s: {type: interval, interval: 1h}}
+",
+    );
+    scene.start();
+    wait_until("its job to be up", || scene.root.join("pid").exists().then_some(()));
+    let job = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    scene.go();
+    let ending = scene.root.join(format!(".cowhand/attempts/{job}.1/ending.json"));
+    wait_until("its keeper to record the end", || ending.exists().then_some(()));
+    scene.start();
+    wait_until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let finished = time(&scene.job(&job)["finished_at"]);
+    let shown = scene.json(&["schedule", "show", "a/s"]);
+    assert_eq!(time(&shown["last_run_at"]), finished);
+    assert_eq!(time(&shown["next_run_at"]), finished + jiff::SignedDuration::from_hours(1));
+}
+
+#[test]
 fn stop_waits_for_jobs_or_cancels_them() {
     let scene = Scene::started();
     let (first, _) = scene.waiting_job();

@@ -371,6 +371,35 @@ async fn deliveries_during_pause_wait_for_its_end() {
     assert_eq!(answer(scene.github("hook", "d5", "issues", BODY)).await.0, 404);
 }
 
+/// A schedule that is turned off during its pause runs what it had accepted, one probe at a time.
+#[tokio::test]
+async fn deliveries_accepted_before_disable_run_after_the_pause() {
+    let mut scene = Scene::of(&fragile("1h"));
+    assert_eq!(answer(scene.github("hook", "d1", "issues", BODY)).await.0, 202);
+    pause(&scene);
+    for id in ["d2", "d3", "d4"] {
+        assert_eq!(answer(scene.github("hook", id, "issues", BODY)).await.0, 202);
+    }
+    assert_eq!(scene.run(&["schedule", "disable", "worker/hook"]).0, 0);
+    let statuses = |scene: &Scene| -> Vec<String> {
+        scene.jobs().iter().map(|job| job["status"].as_str().unwrap().to_owned()).collect()
+    };
+    let said = scene.run(&["why", "worker/hook"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected =
+        "3 waiting jobs of it will not start yet: its schedule had paused itself before it was turned off";
+    assert!(said.contains(expected), "{said}");
+    pass_the_pause(&mut scene).await;
+    scene.until("the first probe has failed", || {
+        statuses(&scene) == ["failed", "failed", "pending", "pending"]
+    });
+    std::fs::write(scene.path("mended"), "").unwrap();
+    pass_the_pause(&mut scene).await;
+    scene.until("all are done", || statuses(&scene) == ["failed", "failed", "completed", "completed"]);
+    let shown: Value =
+        serde_json::from_str(&scene.run(&["schedule", "show", "worker/hook", "--json"]).1).unwrap();
+    assert_eq!(shown["status"], "disabled");
+}
+
 /// A delivery that is not prepared yet waits for the end of the pause, and is shown so.
 #[tokio::test]
 async fn delivery_during_pause_is_not_shown_as_being_prepared() {

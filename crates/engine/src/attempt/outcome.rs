@@ -53,6 +53,7 @@ impl AttemptTask {
         }
         let limit = self.limit(rules, &outcome, resets_at);
         let silent = self.reports_usage_at_end() && !matches!(outcome, Outcome::Completed { .. });
+        let is_known = ending.status != ExitStatus::Lost;
         Some(Settlement {
             outcome,
             usage,
@@ -61,7 +62,8 @@ impl AttemptTask {
             breaker: None,
             used_no_tool,
             limit,
-            ended_at: (ending.status != ExitStatus::Lost).then_some(ending.at),
+            ended_at: is_known.then_some(ending.at),
+            ended_boot: ending.boot.filter(|_| is_known),
         })
     }
 

@@ -42,7 +42,11 @@ impl AttemptTask {
         }
         let kept = fs::read(file(&attempt)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         warn!(job = %self.job.id(), "it was settled before, and the store does not know it; was a backup restored?");
-        Some(kept.unwrap_or_else(|| Settlement { ended_at: Some(ending.at), ..lost(lost_message(&ending)) }))
+        Some(kept.unwrap_or_else(|| Settlement {
+            ended_at: Some(ending.at),
+            ended_boot: ending.boot,
+            ..lost(lost_message(&ending))
+        }))
     }
 }
 

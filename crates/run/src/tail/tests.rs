@@ -71,7 +71,7 @@ fn now() -> Timestamp {
 }
 
 fn exited(code: i32) -> Ending {
-    Ending { at: now(), status: ExitStatus::Code { code }, stopped: None, leftovers: 0 }
+    Ending { at: now(), boot: None, status: ExitStatus::Code { code }, stopped: None, leftovers: 0 }
 }
 
 fn quiet(_: Appended<'_>) {}

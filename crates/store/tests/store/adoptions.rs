@@ -1,9 +1,11 @@
 //! The history that a schedule takes over from its former name.
 
 use cowhand_core::id::ScheduleId;
-use cowhand_core::job::{JobStatus, NewJob, Outcome};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
+use cowhand_core::plan::{Action, LiveState, plan};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, FormerName, Roster, Schedule};
+use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::Occurrence;
 use cowhand_store::{Decision, Fired, NewFiring, Store};
 
@@ -13,6 +15,9 @@ use crate::{HOURLY, TestDb, at, new_job, on_both, roster};
 on_both! {
     a_schedule_that_fired_continues_after_both_histories,
     jobs_of_another_agent_hold_nothing_up,
+    running_jobs_of_another_agent_are_waited_for,
+    a_running_job_that_is_tried_again_stays_with_its_agent,
+    a_schedule_that_fired_counts_from_the_later_run,
     jobs_can_end_during_an_adoption,
     an_adopted_schedule_keeps_its_cursor,
 }
@@ -79,6 +84,88 @@ async fn jobs_of_another_agent_hold_nothing_up(db: TestDb) {
         [(job.id(), JobStatus::Pending)],
         "the firing is told with its job, which has not run"
     );
+}
+
+/// Returns the firings that the plan of an agent with a new name makes, as `key outcome`.
+async fn firings(store: &Store, roster: &Roster, second: i64) -> Vec<String> {
+    let snapshot = store.snapshot_of(roster, at(second)).await.unwrap();
+    let plan = plan(at(second), roster, &snapshot);
+    let fired = plan.actions.into_iter().filter_map(|action| match action {
+        Action::Fire { key, outcome, .. } => {
+            let reason = outcome.skip_reason().map_or("", SkipReason::as_str);
+            Some(format!("{key} {} {reason}", outcome.as_str()).trim_end().to_owned())
+        }
+        _ => None,
+    });
+    fired.collect()
+}
+
+async fn running_jobs_of_another_agent_are_waited_for(db: TestDb) {
+    let store = db.open().await;
+    let old = roster(&[EVERY, HOURLY]);
+    store.load_schedules(old.clone(), at(0)).await.unwrap();
+    let Fired::Recorded(Some(job)) = fire_interval(&store, id_of(&old), 1).await else { panic!("a job") };
+    let (job, epoch) = claim(&store, &job, 1).await;
+    let new = roster_with_adoption("other", "s0", EVERY, ("coder", "s0"));
+    store.load_schedules(new.clone(), at(100)).await.unwrap();
+    assert_eq!(firings(&store, &new, 100).await, [""; 0], "its job runs");
+    let done = Outcome::Completed { summary: None };
+    store.settle(job.id().clone(), epoch, done, Retry::default(), at(110)).await.unwrap();
+    let record = store.schedule(id_of(&new)).await.unwrap().unwrap();
+    assert_eq!(record.last_run_at, Some(at(110)));
+    assert_eq!(firings(&store, &new, 169).await, [""; 0], "it counts from the end of the job");
+    assert_eq!(firings(&store, &new, 170).await, ["interval:2 ran"]);
+
+    let hourly = old.agents[0].schedules[1].id;
+    let (job, epoch) = claim(&store, &fire(&store, hourly, 3_600).await, 3_600).await;
+    let new = roster_with_adoption("other", "s1", HOURLY, ("coder", "s1"));
+    store.load_schedules(new.clone(), at(3_601)).await.unwrap();
+    let snapshot = store.snapshot().await.unwrap();
+    assert_eq!((snapshot.jobs[0].agent.as_str(), snapshot.jobs[0].schedule), ("coder", Some(id_of(&new))));
+    let due = firings(&store, &new, 7_200).await;
+    assert!(due.len() == 1 && due[0].ends_with("skipped already_running"), "{due:?}");
+    let done = Outcome::Completed { summary: None };
+    store.settle(job.id().clone(), epoch, done, Retry::default(), at(7_300)).await.unwrap();
+    let due = firings(&store, &new, 10_800).await;
+    assert!(due.last().unwrap().ends_with(" ran"), "{due:?}");
+}
+
+/// Its agent may never come back, so the schedule does not wait for its next attempt.
+async fn a_running_job_that_is_tried_again_stays_with_its_agent(db: TestDb) {
+    let store = db.open().await;
+    let old = roster(&[EVERY]);
+    store.load_schedules(old.clone(), at(0)).await.unwrap();
+    let Fired::Recorded(Some(job)) = fire_interval(&store, id_of(&old), 1).await else { panic!("a job") };
+    let (job, epoch) = claim(&store, &job, 1).await;
+    let new = roster_with_adoption("other", "s0", EVERY, ("coder", "s0"));
+    store.load_schedules(new.clone(), at(100)).await.unwrap();
+    let error = JobError { kind: ErrorKind::Exit, message: "exit code 1".to_owned() };
+    let failed = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+    let retry = Retry { max_attempts: 2, ..Retry::default() };
+    store.settle(job.id().clone(), epoch, failed, retry, at(110)).await.unwrap();
+    let snapshot = store.snapshot().await.unwrap();
+    assert!(matches!(snapshot.jobs[0].state, LiveState::Pending { .. }), "{:?}", snapshot.jobs);
+    assert_eq!((snapshot.jobs[0].agent.as_str(), snapshot.jobs[0].schedule), ("coder", None));
+    assert_eq!(firings(&store, &new, 169).await, [""; 0], "it counts from the end of the attempt");
+    assert_eq!(firings(&store, &new, 170).await, ["interval:2 ran"]);
+}
+
+async fn a_schedule_that_fired_counts_from_the_later_run(db: TestDb) {
+    let store = db.open().await;
+    let old = roster(&[EVERY]);
+    store.load_schedules(old.clone(), at(0)).await.unwrap();
+    let Fired::Recorded(Some(job)) = fire_interval(&store, id_of(&old), 1).await else { panic!("a job") };
+    let (job, epoch) = claim(&store, &job, 1).await;
+    // The former name is wrong at first, so the schedule begins anew.
+    let new = roster_with_adoption("coder", "new", EVERY, ("coder", "nobody"));
+    store.load_schedules(new.clone(), at(10)).await.unwrap();
+    fire_interval(&store, id_of(&new), 1).await;
+    let done = Outcome::Completed { summary: None };
+    store.settle(job.id().clone(), epoch, done, Retry::default(), at(30)).await.unwrap();
+    let new = roster_with_adoption("coder", "new", EVERY, ("coder", "s0"));
+    store.load_schedules(new.clone(), at(31)).await.unwrap();
+    let record = store.schedule(id_of(&new)).await.unwrap().unwrap();
+    assert_eq!((record.last_run_at, record.counted_from), (Some(at(30)), Some(at(30).into())));
 }
 
 /// Both transactions take locks in the same order, so they do not deadlock.

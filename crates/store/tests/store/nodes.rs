@@ -1,21 +1,26 @@
 //! Nodes: the start of their daemons, and the steps of their clocks.
 
+use cowhand_core::attempt::Settlement;
+use cowhand_core::breaker::Breaker;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobState, Outcome};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
+use cowhand_core::schedule::ScheduleState;
 use cowhand_store::{Claim, NodeJoined, Settled, Store};
 use cowhand_system::clock::Clock;
 use jiff::SignedDuration;
 
-use crate::conformance::event_types;
-use crate::{TestDb, at, hand_job, on_both};
+use crate::conformance::{event_types, fire};
+use crate::{HOURLY, TestDb, at, hand_job, on_both, roster};
 
 on_both! {
     a_clock_step_between_two_daemons_is_recorded_once,
     the_oldest_running_daemon_is_found,
     a_lease_does_not_depend_on_the_wall_clock,
     a_clock_step_back_does_not_lengthen_waits,
+    waits_count_from_the_end_of_an_attempt,
 }
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -113,4 +118,52 @@ async fn a_clock_step_back_does_not_lengthen_waits(db: TestDb) {
     assert_eq!(state().await.state, AskState::Open, "set back");
     clock.set(at(-99_400));
     assert!(matches!(state().await.state, AskState::Expired { .. }));
+}
+
+/// A daemon that was away settles an attempt long after its end.
+async fn waits_count_from_the_end_of_an_attempt(db: TestDb) {
+    let (store, clock) = with_clock(&db).await;
+    let roster = roster(&[HOURLY]);
+    let id = roster.agents[0].schedules[0].id;
+    store.load_schedules(roster, at(0)).await.unwrap();
+    let run = async |start: i64, keeper_reads_boot_clock: bool, retry: &Retry| {
+        clock.set(at(start));
+        let job = fire(&store, id, start).await.id().clone();
+        let claim = store.claim(job.clone(), 1, "node-a".into(), HOUR, at(start)).await.unwrap();
+        let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+        clock.set(at(start + 10));
+        let ended = clock.moment();
+        clock.set(at(start + 600));
+        let error = JobError { kind: ErrorKind::Exit, message: "exit code 1".to_owned() };
+        let failed = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        let settlement = Settlement {
+            breaker: Some(Breaker { failures: 1, ..Breaker::default() }),
+            ended_at: Some(ended.wall),
+            ended_boot: ended.boot.filter(|_| keeper_reads_boot_clock),
+            ..failed.into()
+        };
+        store.settle(job.clone(), epoch, settlement, retry.clone(), clock.now()).await.unwrap();
+        (ended, store.job(job).await.unwrap().unwrap())
+    };
+
+    let retry = Retry { max_attempts: 2, ..Retry::default() };
+    let (ended, job) = run(100, true, &retry).await;
+    let JobState::Pending { not_before: Some(until) } = *job.state() else { panic!("{job:?}") };
+    assert!(until > ended.wall && until < clock.now(), "the backoff is over: {until}");
+    store.cancel(job.id().clone(), clock.now()).await.unwrap();
+
+    for (start, keeper_reads_boot_clock) in [(2_000, true), (4_000, false)] {
+        let (ended, job) = run(start, keeper_reads_boot_clock, &Retry::default()).await;
+        assert!(matches!(job.state(), JobState::Ended { at, .. } if *at == ended.wall), "{job:?}");
+        let record = store.schedule(id).await.unwrap().unwrap();
+        assert_eq!((record.last_run_at, record.counted_from), (Some(ended.wall), Some(ended)));
+        let ScheduleState::Paused { until, .. } = record.state else { panic!("{record:?}") };
+        assert_eq!(until, ended.wall + SignedDuration::from_mins(15));
+        assert_eq!(record.pause_ends(clock.moment()), Some(until));
+        clock.step(at(start + 90_000));
+        let ends = store.schedule(id).await.unwrap().unwrap().pause_ends(clock.moment());
+        assert_eq!(ends, Some(at(start + 90_000 - 590 + 900)), "on the clock that was set");
+        clock.step(at(start + 600));
+        assert!(store.enable(id, clock.now()).await.unwrap());
+    }
 }

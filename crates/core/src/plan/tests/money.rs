@@ -118,12 +118,25 @@ fn jobs_wait_for_the_pause_and_then_for_the_probe() {
         scene.record().armed_at = at("09:45");
         scene
     };
+    let began_late = |mut scene: Scene| {
+        scene.snapshot.jobs[0].began_at = Some(at("10:30"));
+        scene
+    };
     let later = LiveState::Pending { not_before: Some(at("10:20")) };
     let two = [("clock", PENDING), ("clock", PENDING)];
     let mut other = paused(&two);
     other.add("other", OFTEN);
-    let mut off = paused(&two);
-    off.record().disable(DisabledBy::Person);
+    let off = |mut scene: Scene| {
+        scene.record().disable(DisabledBy::Person);
+        scene
+    };
+    let off_and_over = |scene: Scene| {
+        let mut scene = off(scene);
+        assert!(scene.record().resume(at("10:30").into()));
+        scene
+    };
+    let mut by_clock = off(Scene::new(OFTEN).last_run("09:00").job("clock", PENDING));
+    by_clock.record().breaker_state.pauses = 1;
     let mut without = over(&two);
     without.roster.agents[0].schedules[0].breaker.failures = 0;
     let mut gone = paused(&two);
@@ -158,7 +171,16 @@ fn jobs_wait_for_the_pause_and_then_for_the_probe() {
             "10:00",
             "start 2 | wake 10:20",
         ),
-        ("turned off meanwhile", off, "11:00", ""),
+        ("turned off meanwhile", off(paused(&two)), "10:00", "wake 10:30"),
+        ("turned off until its pause is over", off(paused(&two)), "10:30", "resume"),
+        ("turned off, one goes first", off_and_over(paused(&two)), "10:30", "start 1"),
+        (
+            "turned off, and is waited for",
+            off_and_over(began_late(paused(&[("clock", RUNNING), ("clock", PENDING)]))),
+            "10:40",
+            "",
+        ),
+        ("turned off, of what the clock fired", by_clock, "11:00", ""),
         ("the breaker was taken away", without, "10:00", "start 1 | start 2"),
         ("the schedule was taken away", gone, "10:00", ""),
     ]);
@@ -169,6 +191,10 @@ fn jobs_wait_for_the_pause_and_then_for_the_probe() {
 
 #[test]
 fn a_delivery_is_not_prepared_during_a_pause() {
+    let off = |mut scene: Scene| {
+        scene.record().disable(DisabledBy::Person);
+        scene
+    };
     let scene = |key: &str, paused: bool| {
         let mut scene = Scene::new(r#"{"type":"webhook"}"#);
         let (schedule, key) = (scene.record().id, FiringKey::stored(key.to_owned()));
@@ -181,6 +207,7 @@ fn a_delivery_is_not_prepared_during_a_pause() {
     check([
         ("no pause", scene("webhook:7", false), "10:00", "prepare webhook:7"),
         ("a delivery", scene("webhook:7", true), "10:00", "wake 10:30"),
+        ("a delivery, turned off meanwhile", off(scene("webhook:7", true)), "10:00", "wake 10:30"),
         ("a person's wish", scene("manual:7", true), "10:00", "prepare manual:7 | wake 10:30"),
         ("what the clock fired is let go", scene("cron:7", true), "10:00", "prepare cron:7 | wake 10:30"),
     ]);
