@@ -41,6 +41,10 @@ impl ConfigSchema {
         &self.fleet["$defs"]["Agent"]
     }
 
+    pub(super) fn schedule(&self) -> &Value {
+        &self.fleet["$defs"]["Schedule"]
+    }
+
     pub(super) fn pattern(&self, pattern: &str) -> Option<&Regex> {
         self.patterns.get(pattern)
     }

@@ -62,13 +62,6 @@ pub(super) struct Checked {
     pub unsound: Vec<String>,
 }
 
-impl Checked {
-    /// Checks whether nothing is missing below any of the pointers for which `counts` holds.
-    pub(super) fn is_sound(&self, counts: impl Fn(&str) -> bool) -> bool {
-        !self.unsound.iter().any(|pointer| counts(pointer))
-    }
-}
-
 /// Checks a tree. Also renames aliases and marks short forms in it, so that layers which use different names or forms can
 /// be merged.
 pub(super) fn check(
