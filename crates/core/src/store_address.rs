@@ -2,7 +2,7 @@
 //!
 //! The library that connects is not part of core. A test in the store crate compares its answers with these.
 
-use std::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 
 /// Values of `sslmode`.
 const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
@@ -11,9 +11,13 @@ const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-c
 /// may contain some of the password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoreAddressError {
-    #[error("this address names a user or a port, but no host; for example postgres://USER:PASSWORD@HOST/DATABASE")]
+    #[error(
+        "this address names a user or a port, but no host; for example postgres://USER:PASSWORD@HOST/DATABASE"
+    )]
     NoHost,
-    #[error("the host of this address is not an IPv6 address; for example postgres://USER@[::1]:5432/DATABASE")]
+    #[error(
+        "the host of this address is not an IPv6 address; for example postgres://USER@[::1]:5432/DATABASE"
+    )]
     Ipv6,
     #[error(
         "the port of this address is not a number up to 65535; in a password, `/` is written %2F, `?` %3F and `#` %23"
@@ -39,7 +43,8 @@ pub fn check_store_address(address: &str) -> Result<(), StoreAddressError> {
     let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = place.split_once('/').unwrap_or((place, ""));
-    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let (user, host) =
+        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     check_host(host, user.is_some())?;
     if [user.unwrap_or_default(), database].into_iter().any(|part| decoded(part).is_none()) {
         return Err(StoreAddressError::Encoding);
@@ -65,7 +70,11 @@ fn check_host(host: &str, has_user: bool) -> Result<(), StoreAddressError> {
     }
     let is_port =
         |port: &str| port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    if port.is_none_or(|port| port.is_empty() || is_port(port)) { Ok(()) } else { Err(StoreAddressError::Port) }
+    if port.is_none_or(|port| port.is_empty() || is_port(port)) {
+        Ok(())
+    } else {
+        Err(StoreAddressError::Port)
+    }
 }
 
 fn check_parameter(parameter: &str) -> Result<(), StoreAddressError> {

@@ -171,7 +171,9 @@ mod tests {
         let is_a = |schema: &Value, kind: &str| {
             let schema = SCHEMA.follow(schema);
             schema.get("type").is_some_and(|own| own == kind)
-                || schema.get("oneOf").is_some_and(|words| words[0].get("const").is_some() && kind == "string")
+                || schema
+                    .get("oneOf")
+                    .is_some_and(|words| words[0].get("const").is_some() && kind == "string")
         };
         let unmarked = SCHEMA.fleet["$defs"].as_object().unwrap().iter().filter(|(_, schema)| {
             let variants = schema.get("anyOf").and_then(Value::as_array).cloned().unwrap_or_default();

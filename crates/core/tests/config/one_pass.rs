@@ -82,7 +82,8 @@ fn an_error_in_the_agent_hides_none_in_its_schedules() {
             "there is no agent `zz`",
         ]) {
             // An agent whose name is not known could be the one that is meant.
-            let is_meant = says.ends_with("`zz`") && (keys.contains("description") || keys.contains("NO_SUCH"));
+            let is_meant =
+                says.ends_with("`zz`") && (keys.contains("description") || keys.contains("NO_SUCH"));
             let count = found.iter().filter(|line| line.contains(says)).count();
             assert_eq!(count, usize::from(!is_meant), "{keys}: {says}: {found:?}");
         }
