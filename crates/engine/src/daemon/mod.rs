@@ -101,7 +101,9 @@ impl Daemon {
         let first_event = store.last_event().await?;
         let started = clock.reading();
         let (uptime, presence) = uptime::begin(&store, &node, started).await?;
-        store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
+        for empty in store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await? {
+            warn!("{empty}");
+        }
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
