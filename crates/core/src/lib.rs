@@ -46,6 +46,7 @@ pub mod session;
 pub mod shape;
 pub mod shell;
 pub mod size;
+pub mod store_address;
 pub mod traces;
 pub mod trigger;
 pub mod trust;

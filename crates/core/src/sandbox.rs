@@ -20,6 +20,7 @@ pub use host::{Host, HostError};
 /// A kind, or a kind with its rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(extend("x-short-for" = "kind"))]
 pub enum Sandbox {
     Kind(SandboxKind),
     Rules(SandboxRules),
@@ -157,6 +158,11 @@ impl Caps {
     pub const fn is_none(&self) -> bool {
         self.memory.is_none() && self.pids.is_none() && self.cpu.is_none()
     }
+}
+
+impl SandboxKind {
+    /// Default kind of the strict sandbox, for text of strangers.
+    pub(crate) const STRICT: Self = Self::Bubblewrap;
 }
 
 impl Sandbox {

@@ -185,7 +185,7 @@ impl Trust {
 /// Returns the default strict sandbox: access to the workspace only, and requests to the model only.
 pub fn strict(keeps_keys_outside: bool) -> SandboxRules {
     SandboxRules {
-        kind: SandboxKind::Bubblewrap,
+        kind: SandboxKind::STRICT,
         write: Some(Vec::new()),
         read: Some(Vec::new()),
         network: Some(Network::Word(NetworkWord::Off)),

@@ -14,6 +14,7 @@ use crate::word::written_as;
 /// A kind, or a kind with its rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(extend("x-short-for" = "kind"))]
 pub enum Isolation {
     Kind(IsolationKind),
     Rules(IsolationRules),

@@ -1,8 +1,11 @@
 //! Adoptions: the history of a schedule's former name moves to its new name, so that a renamed schedule does not fire
 //! again.
 
+use std::collections::HashSet;
+use std::fmt;
+
 use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::job::Job;
 use cowhand_core::moment::Moment;
 use cowhand_core::roster::{FormerName, Roster};
@@ -11,10 +14,13 @@ use jiff::Timestamp;
 
 use super::database::db::{Arg, Tx, args};
 use super::database::dialect::statements;
+use super::events::read_event;
 use super::{Store, StoreError, cursors, jobs, schedules};
 
 statements! {
     HAS_FIRED = same "select key from firings where schedule_id = $1 and key not like 'manual:%' limit 1";
+    ADOPTED = same "select seq, at, agent, schedule, job_id, data, actor from events \
+        where type = 'schedule:adopted' and agent = $1 and schedule = $2";
     LOCK_JOBS = locked "select id from jobs where schedule_id = $1 or (agent = $2 and schedule = $3) order by number";
     // A firing that both schedules have counts once.
     MOVE_FIRINGS = same "update firings set schedule_id = $2 where schedule_id = $1 \
@@ -44,6 +50,60 @@ impl Store {
     pub(super) async fn has_fired(&self, schedule: ScheduleId) -> Result<bool, StoreError> {
         self.read(move |tx| Box::pin(async move { Ok(tx.one(HAS_FIRED, args![schedule]).await?.is_some()) }))
             .await
+    }
+
+    /// Returns the schedules of the roster that should adopt another one, did not before, and cannot now. In a new store
+    /// no schedule has a history, so nothing is missing.
+    pub(super) async fn empty_adoptions(&self, roster: &Roster) -> Result<Vec<EmptyAdoption>, StoreError> {
+        let known: HashSet<ScheduleId> = self.schedules().await?.iter().map(|record| record.id).collect();
+        let mut empty = Vec::new();
+        for agent in roster.agents.iter().filter(|_| !known.is_empty()) {
+            for schedule in &agent.schedules {
+                let Some(former) = schedule.adopts.clone().filter(|former| !known.contains(&former.id()))
+                else {
+                    continue;
+                };
+                let adoption =
+                    EmptyAdoption { agent: agent.name.clone(), schedule: schedule.name.clone(), former };
+                if !self.was_adopted(adoption.clone()).await? {
+                    empty.push(adoption);
+                }
+            }
+        }
+        Ok(empty)
+    }
+
+    /// Checks whether the schedule has adopted the former one earlier.
+    async fn was_adopted(&self, adoption: EmptyAdoption) -> Result<bool, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let names = args![adoption.agent.as_str(), adoption.schedule.as_str()];
+                let adopted = Fact::ScheduleAdopted { former: adoption.former.to_string() };
+                let events: Vec<_> =
+                    tx.all(ADOPTED, names).await?.iter().map(read_event).collect::<Result<_, _>>()?;
+                Ok(events.iter().any(|event| event.fact == adopted))
+            })
+        })
+        .await
+    }
+}
+
+/// A schedule that took over nothing, because the store does not know the former name that its `adopt` states. The name
+/// may be misspelt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmptyAdoption {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    pub former: Former,
+}
+
+impl fmt::Display for EmptyAdoption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { agent, schedule, former } = self;
+        write!(
+            f,
+            "{agent}/{schedule} took over no history: its `adopt` names {former}, which the store does not know"
+        )
     }
 }
 

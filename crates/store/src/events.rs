@@ -137,7 +137,7 @@ impl Store {
     }
 }
 
-fn read_event(row: &Row) -> Result<Event, StoreError> {
+pub(super) fn read_event(row: &Row) -> Result<Event, StoreError> {
     let data: String = row.get("data")?;
     let fact: Fact = serde_json::from_str(&data).map_err(|_| row.unreadable("data", &data))?;
     let agent: String = row.get("agent")?;

@@ -72,6 +72,7 @@ use database::writer::Writer;
 
 use cowhand_system::clock::Clock;
 
+pub use adoptions::EmptyAdoption;
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use backup_file::{BackupFile, KnownRows};

@@ -8,16 +8,22 @@ use cowhand_core::roster::{Agent, FormerName, Roster, Schedule};
 use cowhand_core::schedule::ScheduleRecord;
 use jiff::Timestamp;
 
+use super::adoptions::EmptyAdoption;
 use super::database::db::Tx;
 use super::database::event_log::NewEvent;
 use super::{Store, StoreError, adoptions, cursors, schedules};
 
 impl Store {
     /// Stores every schedule and hook of the fleet; only new and changed schedules are armed. Schedules that the fleet
-    /// no longer has keep their history.
-    pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
+    /// no longer has keep their history. Returns the schedules that adopt nothing, though the config
+    /// names a former one.
+    pub async fn load_schedules(
+        &self,
+        roster: Roster,
+        now: Timestamp,
+    ) -> Result<Vec<EmptyAdoption>, StoreError> {
         self.load_hooks(&roster).await?;
-        let renamed = self.find_renamed(&roster).await?;
+        let (renamed, empty) = (self.find_renamed(&roster).await?, self.empty_adoptions(&roster).await?);
         self.write(move |tx| {
             Box::pin(async move {
                 adoptions::adopt_all(tx, &roster, now).await?;
@@ -28,7 +34,7 @@ impl Store {
                         None => record_absent(tx, id, now).await?,
                     }
                 }
-                Ok(())
+                Ok(empty)
             })
         })
         .await

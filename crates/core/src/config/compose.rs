@@ -10,8 +10,8 @@ use serde_json::Value as Json;
 use super::checks::unused;
 use super::herdctl;
 use super::load::{Draft, Loader, normalize};
-use super::merge::merge;
-use super::node::{FileId, Location, Map, Node, Value};
+use super::merge::{long_form, merge};
+use super::node::{Entry, FileId, Location, Map, Node, Scalar, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::schema_check::{CheckOptions, check};
@@ -19,6 +19,7 @@ use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
+use crate::sandbox::SandboxKind;
 use crate::server::ServerConfig;
 use crate::traces::TracesConfig;
 
@@ -136,6 +137,7 @@ fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: 
         each_schedule(&mut node, |schedule| *schedule = merge(timing.clone(), schedule.clone()));
     }
     inherit_from_agent(&mut node);
+    add_sandbox_kinds(&mut node);
     loader.merged = loader.merged.saturating_add(node.count());
     if loader.merged > MAX_MERGED {
         let message =
@@ -196,6 +198,47 @@ fn inherit_from_agent(agent: &mut Node) {
                 }
             }
         });
+    }
+}
+
+/// Adds the `kind` of sandboxes that do not set it: to those of schedules the agent's, to the strict ones the default.
+/// The other keys are not merged here, because the stricter value of agent and schedule counts.
+fn add_sandbox_kinds(agent: &mut Node) {
+    let of_agent = sandbox_kind(agent);
+    add_strict_kind(agent);
+    each_schedule(agent, |schedule| {
+        add_strict_kind(schedule);
+        if let (Some(sandbox), Some(kind)) = (schedule.get_mut("sandbox"), &of_agent) {
+            add_kind(sandbox, kind.clone());
+        }
+    });
+}
+
+/// Returns the `kind` of the agent's sandbox. herdctl's `docker` is one too.
+fn sandbox_kind(agent: &Node) -> Option<Entry> {
+    let own = agent.entry("sandbox").map(|sandbox| long_form(sandbox.node.clone()));
+    let docker = agent.get("docker").filter(|own| own.get("enabled").and_then(Node::text) == Some("true"));
+    own.and_then(|sandbox| sandbox.entry(KIND).cloned())
+        .or_else(|| Some(kind_entry(SandboxKind::Docker, docker?.at)))
+}
+
+fn add_strict_kind(owner: &mut Node) {
+    if let Some(sandbox) = owner.get_mut("trust").and_then(|trust| trust.get_mut("sandbox")) {
+        let kind = kind_entry(SandboxKind::STRICT, sandbox.at);
+        add_kind(sandbox, kind);
+    }
+}
+
+const KIND: &str = "kind";
+
+fn kind_entry(kind: SandboxKind, at: Location) -> Entry {
+    let value = Value::Scalar(Scalar { text: kind.to_string(), plain: true, ..Scalar::default() });
+    Entry { key_at: at, node: Node { value, at } }
+}
+
+fn add_kind(sandbox: &mut Node, kind: Entry) {
+    if let Value::Map(map) = &mut sandbox.value {
+        map.entries.entry(KIND.to_owned()).or_insert(kind);
     }
 }
 

@@ -14,7 +14,16 @@ use crate::permission::Rule;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
 use crate::sandbox::Host;
 use crate::size::Size;
+use crate::store_address::check_store_address;
 use crate::workspace::BranchName;
+
+/// Format whose errors never quote the text, so that they may be shown if the text is secret.
+const POSTGRES: &str = "postgres";
+
+/// Checks whether the errors of this format contain no part of the text.
+pub(super) fn is_discreet(format: &str) -> bool {
+    format == POSTGRES
+}
 
 /// Returns the error in the text, if there is one.
 pub(super) fn validate(format: &str, text: &str) -> Option<String> {
@@ -38,6 +47,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
         "address" => {
             plain(text.parse::<SocketAddr>().is_ok(), text, "an address with a port", "127.0.0.1:3232")
         }
+        POSTGRES => message(check_store_address(text)),
         "uri" => plain(is_http(text), text, "a web address", "https://example.com/hook"),
         _ => None,
     }
@@ -45,7 +55,7 @@ pub(super) fn validate(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXT_FORMATS: [&str; 17] = [
+    const TEXT_FORMATS: [&str; 18] = [
         "name",
         "interval",
         "timeout",
@@ -63,6 +73,7 @@ pub(super) fn is_known(format: &str) -> bool {
         "uuid",
         "uri",
         "address",
+        POSTGRES,
     ];
     TEXT_FORMATS.contains(&format) || super::scalar::number_range(format).is_some() || format == "double"
 }

@@ -1,16 +1,17 @@
 //! Merging of trees: maps merge key by key, and every other value is replaced as a whole, also by null.
 //!
-//! Missing keys are inherited. Every node keeps its location.
+//! Missing keys are inherited. Every node keeps its location. A value that is short for a map counts as that map when a
+//! map is merged over it, and replaces the value below as a whole when it is merged itself.
 
 use indexmap::map::Entry::{Occupied, Vacant};
 
-use super::node::{Map, Node, Value};
+use super::node::{Entry, Map, Node, Value};
 
 /// Merges two trees; `over` overrides `base`. The operation is associative: a chain of layers may be joined in any
 /// grouping.
 #[must_use]
 pub fn merge(base: Node, over: Node) -> Node {
-    let value = match (base.value, over.value) {
+    let value = match (long_form(base).value, over.value) {
         (Value::Map(base), Value::Map(over)) if !over.replaces_all => Value::Map(merge_maps(base, over)),
         (Value::Map(_), over) => over,
         (_, Value::Map(over)) => Value::Map(Map { replaces_all: true, ..over }),
@@ -34,4 +35,13 @@ fn merge_maps(mut base: Map, over: Map) -> Map {
         }
     }
     base
+}
+
+/// Returns the map for which a value is short; other values as they are.
+pub(super) fn long_form(node: Node) -> Node {
+    let Value::Scalar(scalar) = &node.value else { return node };
+    let Some(key) = scalar.short_for else { return node };
+    let at = node.at;
+    let entries = [(key.to_owned(), Entry { key_at: at, node })].into_iter().collect();
+    Node { value: Value::Map(Map { entries, replaces: true }), at }
 }

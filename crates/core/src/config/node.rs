@@ -110,6 +110,8 @@ pub struct Scalar {
     pub variables: Vec<String>,
     /// True if a variable has no value. This is reported, and the text is not known.
     pub undefined: bool,
+    /// The key for whose map the scalar is short: `worktree` is short for `{kind: worktree}`. The schema decides.
+    pub short_for: Option<&'static str>,
 }
 
 impl Scalar {

@@ -45,12 +45,12 @@ impl<'a> KnownNames<'a> {
         let read = broken.iter().filter_map(|(draft, agent)| Some((agent.as_deref()?, draft)));
         let agents = roster.agents.iter().zip(drafts).chain(read).collect();
         let mut known = Self { agents, all: complete, names: Names::default() };
-        known.names.agents = known.agents.iter().map(|(agent, _)| agent.name.to_string()).collect();
+        known.names.agents = known.agent_names().collect();
         known.names.schedules = known.places().map(|place| (place.name(), place.schedule.id)).collect();
         known.names.ids = known.names.schedules.values().copied().collect();
         for (draft, _) in broken {
-            match draft.node.get("name").and_then(Node::text) {
-                Some(own) => known.note_broken(full_names(own, draft)[0].clone(), draft),
+            match written_name(draft) {
+                Some(name) => known.note_broken(name, draft),
                 None => known.all = false,
             }
         }
@@ -106,7 +106,8 @@ impl<'a> KnownNames<'a> {
         }
         for name in own.from.iter().filter(|name| !self.agent_may_exist(name, draft)) {
             let at = node.get("from").map_or(node.at, |from| from.at);
-            let help = did_you_mean(name, self.agents.iter().map(|(agent, _)| agent.name.as_str()));
+            let names: Vec<String> = self.agent_names().collect();
+            let help = did_you_mean(name, names.iter().map(String::as_str));
             let problem = Problem::error(at, format!("there is no agent `{name}`"));
             problems.add(problem.key(draft.key_of("followups.from")).help(help));
         }
@@ -114,21 +115,26 @@ impl<'a> KnownNames<'a> {
 
     /// Checks `adopt`: only a schedule that is no longer in the config can be adopted, and only once.
     fn adoptions(&self, problems: &mut Problems) {
-        let mut taken: HashMap<ScheduleId, String> = HashMap::new();
+        let mut taken: HashMap<ScheduleId, Place<'_>> = HashMap::new();
         for place in self.places() {
             let Some(former) = &place.schedule.adopts else { continue };
             let message = if self.names.ids.contains(&former.id()) {
                 format!("{former} is still in the config; `adopt` is for the former name of this schedule")
             } else if let Some(other) =
                 // The second of two agents with the same name adopts the same schedule; the name is reported elsewhere.
-                taken.insert(former.id(), place.name()).filter(|other| *other != place.name())
+                taken.insert(former.id(), place).filter(|other| other.name() != place.name())
             {
-                format!("{other} adopts {former} already")
+                format!("{} adopts {former} already", other.shown())
             } else {
                 continue;
             };
             problems.add(Problem::error(place.at("adopt"), message).key(place.key("adopt")));
         }
+    }
+
+    /// Returns the names of all agents that have one.
+    fn agent_names(&self) -> impl Iterator<Item = String> {
+        self.agents.iter().filter_map(|(_, draft)| written_name(draft))
     }
 
     fn places(&self) -> impl Iterator<Item = ScheduleRef<'_>> {
@@ -144,7 +150,7 @@ impl<'a> KnownNames<'a> {
 
     /// Finds `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
     fn schedule(&self, name: &str, from: &ScheduleRef<'_>) -> Option<ScheduleId> {
-        let own = format!("{}/{name}", from.agent.name);
+        let own = format!("{}/{name}", from.agent_name());
         std::iter::once(own)
             .chain(full_names(name, from.draft))
             .find_map(|name| self.names.schedules.get(&name).copied())
@@ -152,7 +158,7 @@ impl<'a> KnownNames<'a> {
 
     /// Checks whether the name may refer to a schedule that could not be read.
     fn schedule_may_exist(&self, name: &str, from: &ScheduleRef<'_>) -> bool {
-        let own = format!("{}/{name}", from.agent.name);
+        let own = format!("{}/{name}", from.agent_name());
         let is_broken = |name: &String| self.names.broken.contains(name);
         if is_broken(&own) || full_names(name, from.draft).iter().any(is_broken) {
             return true;
@@ -209,14 +215,20 @@ impl<'a> KnownNames<'a> {
 }
 
 fn cycle_message(round: &[&ScheduleRef<'_>]) -> String {
-    let names: Vec<String> = round.iter().map(|place| place.name()).collect();
+    let names: Vec<String> = round.iter().map(|place| place.shown()).collect();
     match names.as_slice() {
         [only] => format!("`{only}` waits for itself; a job never triggers its own schedule"),
         _ => format!("these schedules wait for each other: {} → {}", names.join(" → "), names[0]),
     }
 }
 
-/// Returns the full names that a name in a fleet can mean: first inside the fleet, then from the root.
+/// Returns the full name of an agent, if it is known.
+fn written_name(draft: &Draft) -> Option<String> {
+    let [name, _] = full_names(draft.node.get("name")?.text()?, draft);
+    Some(name)
+}
+
+/// Returns the full names for a name in a fleet: inside it first, then from the root.
 fn full_names(name: &str, from: &Draft) -> [String; 2] {
     let nearby: Vec<&str> = from.fleets.iter().map(String::as_str).chain([name]).collect();
     [nearby.join("."), name.to_owned()]
@@ -249,8 +261,7 @@ impl ScheduleRef<'_> {
 
     fn lifecycle(&self, known: &KnownNames<'_>, name: &str, problems: &mut Problems) {
         if !known.agent_may_exist(name, self.draft) {
-            let names = known.agents.iter().map(|(agent, _)| agent.name.to_string());
-            self.report_unknown_name("agent", name, names, problems);
+            self.report_unknown_name("agent", name, known.agent_names(), problems);
         }
     }
 
@@ -319,7 +330,17 @@ impl ScheduleRef<'_> {
     }
 
     fn name(&self) -> String {
-        format!("{}/{}", self.agent.name, self.schedule.name)
+        format!("{}/{}", self.agent_name(), self.schedule.name)
+    }
+
+    /// Returns the name for messages, which has no agent if that has no name.
+    fn shown(&self) -> String {
+        if written_name(self.draft).is_some() { self.name() } else { self.schedule.name.to_string() }
+    }
+
+    /// Returns the name as it is written, also if it is not a valid one.
+    fn agent_name(&self) -> String {
+        written_name(self.draft).unwrap_or_else(|| self.agent.name.to_string())
     }
 
     fn at(&self, field: &str) -> Location {

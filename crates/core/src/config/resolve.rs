@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
@@ -49,9 +50,10 @@ pub(super) fn agent(
     checks::runtime::check_command(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
-    let Some(name) = name(loader, draft, places) else { return Resolved::Broken(None) };
+    let named = name(loader, draft, places);
+    let Some(name) = named.clone().or_else(|| placeholder_name(draft)) else { return Resolved::Broken(None) };
     let directory = working_directory(loader, draft);
-    let Some((config, is_sound)) = typed(&checked) else {
+    let Some(Typed { config, partial, is_sound }) = typed(&checked) else {
         if loader.problems.errors() == before {
             // The schema accepted what the type rejects. That is a defect of cowhand, and the message of serde may
             // contain a secret. The test with random trees looks for such a defect.
@@ -63,8 +65,7 @@ pub(super) fn agent(
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
-    let agent = assemble(loader, draft, name, directory, config, &mut shown);
-    checks::work_source::check(loader, draft, &agent);
+    let mut agent = assemble(loader, draft, name, directory, config, &mut shown);
     if is_sound {
         checks::runtime::check(loader, draft, &agent);
         checks::sandbox::check(loader, draft, &agent);
@@ -72,32 +73,91 @@ pub(super) fn agent(
         checks::trust::check(loader, draft, &agent);
         checks::unused::check(loader, draft, &agent);
     }
-    if loader.problems.errors() > before {
+    agent.schedules.extend(self::schedules(loader, draft, &agent.name, partial, &mut shown));
+    checks::work_source::check(loader, draft, &agent);
+    if named.is_none() || loader.problems.errors() > before {
         return Resolved::Broken(Some(Box::new(agent)));
     }
     checks::work_source::nothing_to_do(loader, draft, &agent);
     Resolved::Whole(Box::new(agent), shown)
 }
 
-/// Returns the typed agent, and whether it is complete except for wrong schedules. If the agent itself is wrong,
-/// returns only its correct schedules, so that one error does not hide errors elsewhere.
-fn typed(checked: &Checked) -> Option<(shape::AgentConfig, bool)> {
-    let in_schedule =
-        |pointer: &str| pointer.strip_prefix("/schedules/").is_some_and(|rest| !rest.is_empty());
+/// The readable part of an agent.
+struct Typed {
+    config: shape::AgentConfig,
+    /// Schedules without their wrong keys. They are checked by themselves only, because the checks of the agent would
+    /// miss these keys.
+    partial: IndexMap<String, shape::ScheduleConfig>,
+    /// True if the agent is complete, except for wrong schedules and `FREE_KEYS`.
+    is_sound: bool,
+}
+
+/// Keys of agents and schedules on which no check of other keys depends, so that all others can be checked without them.
+const FREE_KEYS: [&str; 6] = ["name", "description", "retry", "timeout", "idle_timeout", "retention"];
+
+/// Returns the readable part of an agent, so that one error does not hide errors elsewhere. If the agent itself is wrong,
+/// these are only its schedules.
+fn typed(checked: &Checked) -> Option<Typed> {
     let mut value = checked.value.clone();
+    let mut wrong = Vec::new();
+    for pointer in checked.unsound.iter().map(|pointer| Steps::of(pointer)) {
+        let owner = match pointer.schedule {
+            Some(name) => value.pointer_mut(&format!("/schedules/{name}")),
+            None => Some(&mut value),
+        };
+        match (pointer.key, owner.and_then(Json::as_object_mut)) {
+            (Some(key), Some(owner)) if FREE_KEYS.contains(&key) => _ = owner.remove(key),
+            _ => wrong.push(pointer),
+        }
+    }
+    let mut partial = IndexMap::new();
     if let Some(schedules) = value.get_mut("schedules").and_then(Json::as_object_mut) {
-        schedules.retain(|name, _| {
-            let own = format!("/schedules/{}", name.replace('~', "~0").replace('/', "~1"));
-            checked.is_sound(|pointer| {
-                pointer.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })
+        schedules.retain(|name, schedule| {
+            let own = name.replace('~', "~0").replace('/', "~1");
+            let mut wrong = wrong.iter().filter(|pointer| pointer.schedule == Some(&own)).peekable();
+            let is_whole = wrong.peek().is_none();
+            if !is_whole && let Some(rest) = without(schedule, wrong.map(|pointer| pointer.key)) {
+                partial.insert(name.clone(), rest);
+            }
+            is_whole
         });
     }
-    if checked.is_sound(|pointer| !in_schedule(pointer)) {
-        return Some((shape::AgentConfig::deserialize(&value).ok()?, true));
+    let is_sound = wrong.iter().all(|pointer| pointer.schedule.is_some());
+    if !is_sound {
+        value = json!({ "schedules": value.get("schedules").cloned().unwrap_or_else(|| json!({})) });
     }
-    let schedules = value.get("schedules").cloned().unwrap_or_else(|| json!({}));
-    Some((shape::AgentConfig::deserialize(json!({ "schedules": schedules })).ok()?, false))
+    Some(Typed { config: shape::AgentConfig::deserialize(&value).ok()?, partial, is_sound })
+}
+
+/// Returns a schedule without its wrong keys; none if it cannot be checked without them, as for those of its trigger.
+fn without<'a>(
+    schedule: &Json,
+    wrong: impl Iterator<Item = Option<&'a str>>,
+) -> Option<shape::ScheduleConfig> {
+    let mut rest = schedule.as_object()?.clone();
+    for key in wrong {
+        rest.remove(key.filter(|key| SCHEMA.schedule()["properties"].get(key).is_some())?);
+    }
+    shape::ScheduleConfig::deserialize(Json::Object(rest)).ok()
+}
+
+/// Beginning of a JSON pointer into an agent.
+struct Steps<'a> {
+    /// Name of the schedule, escaped.
+    schedule: Option<&'a str>,
+    /// Key of the schedule or of the agent; none for the schedule or the agent as a whole.
+    key: Option<&'a str>,
+}
+
+impl<'a> Steps<'a> {
+    fn of(pointer: &'a str) -> Self {
+        let mut steps = pointer.split('/').skip(1);
+        let first = steps.next();
+        match steps.next().filter(|_| first == Some("schedules")) {
+            Some(name) => Self { schedule: Some(name), key: steps.next() },
+            None => Self { schedule: None, key: first },
+        }
+    }
 }
 
 /// Replaces a written value with its resolved form, and makes it the first key. A masked value stays masked.
@@ -116,16 +176,28 @@ fn assemble(
     mut config: shape::AgentConfig,
     shown: &mut Json,
 ) -> Agent {
+    let written = std::mem::take(&mut config.schedules);
+    let schedules = self::schedules(loader, draft, &name, written, shown);
+    let inherits_environment = draft.herdctl && herdctl::inherits_environment(&config);
+    Agent { schedules, directory, inherits_environment, ..Agent::from_config(name, config) }
+}
+
+fn schedules(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    agent: &AgentName,
+    written: IndexMap<String, shape::ScheduleConfig>,
+    shown: &mut Json,
+) -> Vec<Schedule> {
     let mut schedules = Vec::new();
-    for (written, schedule) in std::mem::take(&mut config.schedules) {
+    for (written, schedule) in written {
         // An invalid name was reported.
-        let Ok(schedule_name) = written.parse() else { continue };
-        let schedule = self::schedule(loader, draft, &name, schedule_name, schedule);
+        let Ok(name) = written.parse() else { continue };
+        let schedule = self::schedule(loader, draft, agent, name, schedule);
         show_zone(&schedule.trigger, &mut shown["schedules"][&written]);
         schedules.push(schedule);
     }
-    let inherits_environment = draft.herdctl && herdctl::inherits_environment(&config);
-    Agent { schedules, directory, inherits_environment, ..Agent::from_config(name, config) }
+    schedules
 }
 
 fn schedule(
@@ -351,8 +423,14 @@ fn name(
     Some(name)
 }
 
-/// Returns the working directory. Its path is relative to the file that sets it, which after a merge may be the file of
-/// any layer.
+/// Returns a name for an agent without a valid one, so that its other errors are found. It differs from those of other
+/// such agents.
+fn placeholder_name(draft: &Draft) -> Option<AgentName> {
+    let own = format!("unnamed-{}-{}", draft.entry.line, draft.entry.column);
+    draft.fleets.iter().chain([&own]).cloned().collect::<Vec<_>>().join(".").parse().ok()
+}
+
+/// Returns the working directory, relative to the file that sets it, which after a merge may be any of the layers.
 fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     let written = draft.node.get("working_directory").and_then(|node| match node.value {
         Value::Map(_) => node.get("root"),

@@ -41,6 +41,10 @@ impl ConfigSchema {
         &self.fleet["$defs"]["Agent"]
     }
 
+    pub(super) fn schedule(&self) -> &Value {
+        &self.fleet["$defs"]["Schedule"]
+    }
+
     pub(super) fn pattern(&self, pattern: &str) -> Option<&Regex> {
         self.patterns.get(pattern)
     }
@@ -114,7 +118,7 @@ mod tests {
     use super::*;
 
     /// All keywords that the checker enforces, and the annotations that it does not enforce.
-    const KNOWN_KEYWORDS: [&str; 33] = [
+    const KNOWN_KEYWORDS: [&str; 34] = [
         "$ref",
         "$defs",
         "$schema",
@@ -144,6 +148,7 @@ mod tests {
         "x-partial",
         "x-fleet-only",
         "x-strict",
+        "x-short-for",
         "title",
         "description",
         "default",
@@ -158,6 +163,25 @@ mod tests {
                 assert!(KNOWN_KEYWORDS.contains(&keyword.as_str()), "{keyword} in {schema:?}");
             }
         });
+    }
+
+    /// The two without a mark are not merged: plugins are items of a list, and no map is the same as `network: off`.
+    #[test]
+    fn every_value_that_is_short_for_a_map_is_marked() {
+        let is_a = |schema: &Value, kind: &str| {
+            let schema = SCHEMA.follow(schema);
+            schema.get("type").is_some_and(|own| own == kind)
+                || schema
+                    .get("oneOf")
+                    .is_some_and(|words| words[0].get("const").is_some() && kind == "string")
+        };
+        let unmarked = SCHEMA.fleet["$defs"].as_object().unwrap().iter().filter(|(_, schema)| {
+            let variants = schema.get("anyOf").and_then(Value::as_array).cloned().unwrap_or_default();
+            let has = |kind| variants.iter().any(|variant| is_a(variant, kind));
+            has("string") && has("object") && schema.get("x-short-for").is_none()
+        });
+        let unmarked: Vec<&str> = unmarked.map(|(name, _)| name.as_str()).collect();
+        assert_eq!(unmarked, ["Plugin", "Network"]);
     }
 
     #[test]

@@ -62,14 +62,8 @@ pub(super) struct Checked {
     pub unsound: Vec<String>,
 }
 
-impl Checked {
-    /// Checks whether no value is missing at a pointer for which `counts` returns true.
-    pub(super) fn is_sound(&self, counts: impl Fn(&str) -> bool) -> bool {
-        !self.unsound.iter().any(|pointer| counts(pointer))
-    }
-}
-
-/// Checks a tree. Also renames aliases in it, so that layers which use different names can be merged.
+/// Checks a tree. Also renames aliases and marks short forms in it, so that layers which use different names or forms can
+/// be merged.
 pub(super) fn check(
     node: &mut Node,
     schema: &'static Json,
@@ -96,16 +90,19 @@ impl Checker<'_> {
         if node.is_null() {
             return None;
         }
+        let variants = variants_of(schema);
+        if let (false, [only]) = (schema.get("properties").is_some(), variants.as_slice()) {
+            return self.value(node, blame, only);
+        }
+        if let (Value::Scalar(scalar), Some(key)) = (&mut node.value, schema.get("x-short-for")) {
+            scalar.short_for = key.as_str();
+        }
         if matches!(&node.value, Value::Scalar(scalar) if scalar.undefined) {
             self.unsound.push(self.pointer());
             return None;
         }
         if is_open(schema) {
             return Some(self.open(node));
-        }
-        let variants = variants_of(schema);
-        if let (false, [only]) = (schema.get("properties").is_some(), variants.as_slice()) {
-            return self.value(node, blame, only);
         }
         let kinds = kinds_of(schema);
         if kinds.is_empty() {

@@ -138,6 +138,7 @@ pub struct InheritedSettings {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(extend("x-short-for" = "root"))]
 pub enum WorkingDirectory {
     Path(String),
     Repository(Repository),

@@ -11,6 +11,7 @@
 //! - `x-herdctl`: accepted because herdctl accepts it, without a meaning here.
 //! - `x-partial`: below here any key may be missing, because a merge may add it.
 //! - `x-fleet-only`: not allowed in an agent's own file.
+//! - `x-short-for`: a value that is not a map is short for a map with only this key.
 //! - `x-strict`: an unknown key here is an error in a herdctl fleet too, as it is in herdctl.
 
 mod agent;

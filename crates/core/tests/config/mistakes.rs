@@ -475,3 +475,19 @@ fn a_secret_under_a_misspelt_name_is_not_shown() {
     assert!(shown.contains("unknown key `secert`") && shown.contains("unknown key `api_token`"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");
 }
+
+/// The message contains no part of the address, whose password may be anywhere in it.
+#[test]
+fn store_addresses_that_no_start_can_use_are_refused() {
+    for (address, says) in [
+        ("postgres://u:hunter22@127.0.0.1:99999/x", "the port of this address"),
+        ("postgres://u:hunter/22@h/x", "the port of this address"),
+        ("postgres://u:hunter22@h/x?sslmode=bogus", "`sslmode` of this address is not one of disable, allow"),
+    ] {
+        let loaded = load_text(&format!("store: {address}\nagents: []\n"));
+        let found = rendered(&loaded);
+        assert!(loaded.errors() == 1 && found.contains(says), "{found}");
+        assert!(!found.contains("hunter") && !found.contains("22"), "{found}");
+    }
+    assert_eq!(load_text("store: postgres://u:p@h:5432/x?sslmode=require\nagents: []\n").errors(), 0);
+}

@@ -52,6 +52,45 @@ cowhand.yaml:24:75 there is no agent `nobody`";
     assert_eq!(found, expected);
 }
 
+/// Schedules inherit some keys of their agent, so an error there is also one of each schedule. It hides no other, and
+/// neither does the name.
+#[test]
+fn an_error_in_the_agent_hides_none_in_its_schedules() {
+    let schedules = "hook: {type: webhook}, wait: {type: delay}, after: {type: dispatch_result, schedule: hok}, \
+                     good: {type: manual}, then: {type: dispatch_result, schedule: good}, self: {type: dispatch_result, schedule: self}";
+    for (keys, first) in [
+        ("name: a", None),
+        ("name: a b", Some("is not a valid name")),
+        ("description: x", Some("this agent has no `name`")),
+        ("name: '${NO_SUCH}'", Some("`NO_SUCH` is not set")),
+        ("name: a, retry: {max_attempts: -1}", Some("-1")),
+        ("name: a, timeout: soon", Some("soon")),
+        ("name: a, max_turns: many", Some("many")),
+        ("name: a, isolation: tree", Some("`tree`")),
+        ("name: a, work_source: {type: file, path: .}", Some("`file`")),
+    ] {
+        let text = format!(
+            "agents:\n  - {{runtime: command, command: [sh], {keys}, schedules: {{{schedules}}}}}\n  - {{name: z, followups: {{from: [zz]}}}}"
+        );
+        let loaded = load_text(&text);
+        let found = lines(&loaded);
+        for says in first.iter().copied().chain([
+            "a webhook needs",
+            "a delay needs exactly one of",
+            "there is no schedule `hok`",
+            "waits for itself",
+            "there is no agent `zz`",
+        ]) {
+            // An agent whose name is not known could be the one that is meant.
+            let is_meant =
+                says.ends_with("`zz`") && (keys.contains("description") || keys.contains("NO_SUCH"));
+            let count = found.iter().filter(|line| line.contains(says)).count();
+            assert_eq!(count, usize::from(!is_meant), "{keys}: {says}: {found:?}");
+        }
+        assert!(!found.iter().any(|line| line.contains("unnamed")), "{found:?}");
+    }
+}
+
 /// An agent or schedule with an error still counts as existing when it is named.
 #[test]
 fn invalid_agents_and_schedules_are_not_reported_as_missing() {

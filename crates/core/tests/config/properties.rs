@@ -21,8 +21,11 @@ fn nowhere() -> Location {
 
 fn trees() -> impl Strategy<Value = Node> {
     let node = |value| Node { value, at: nowhere() };
-    let scalar = prop_oneof!["[a-c]", Just("~".to_owned())]
-        .prop_map(move |text| node(Value::Scalar(Scalar { text, plain: true, ..Scalar::default() })));
+    let word = prop_oneof!["[a-c]", Just("~".to_owned())];
+    let scalar = (word, any::<bool>()).prop_map(move |(text, is_short)| {
+        let short_for = (is_short && text != "~").then_some("a");
+        node(Value::Scalar(Scalar { text, plain: true, short_for, ..Scalar::default() }))
+    });
     scalar.prop_recursive(4, 32, 4, move |inner| {
         let map = prop::collection::vec(("[a-d]", inner.clone()), 0..4).prop_map(move |pairs| {
             let entries =

@@ -1,6 +1,8 @@
 //! Workspaces of jobs, and sessions that jobs share.
 
+use cowhand_core::id::ScheduleName;
 use cowhand_core::roster::Agent;
+use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::session::SessionPolicy;
 use cowhand_core::workspace::{Cleanup, IsolationKind};
 use jiff::SignedDuration;
@@ -89,6 +91,79 @@ agents:
     let wrong =
         load_text("agents: [{name: a, schedules: {s: {type: manual, prompt: x, isolation: {base: main}}}}]");
     assert!(lines(&wrong)[0].contains("kind"), "{:?}", lines(&wrong));
+}
+
+/// `worktree` is short for `{kind: worktree}`, also when a map is merged over it.
+#[test]
+fn a_map_is_merged_over_the_short_form() {
+    let loaded = load_text(
+        "
+defaults: {isolation: worktree, sandbox: bubblewrap, working_directory: sub, trust: {strangers: sandbox, sandbox: landlock}}
+agents:
+  - name: a
+    runtime: command
+    command: [sh]
+    isolation: {base: main}
+    sandbox: {memory: 1GB}
+    working_directory: {auto_clone: true}
+    trust: {sandbox: {pids: 9}}
+    schedules:
+      more: {type: manual, isolation: {cleanup: never}, sandbox: {pids: 20}}
+      word: {type: manual, isolation: clone, sandbox: landlock}
+  - name: b
+    runtime: command
+    command: [sh]
+    isolation: clone
+    overrides: {isolation: {base: dev}}
+    trust: {min_permission: write, sandbox: ~}
+    schedules: {s: {type: manual, trust: {strangers: sandbox, sandbox: {pids: 30}}}}
+  - name: c
+    runtime: command
+    command: [sh]
+    sandbox: ~
+    docker: {enabled: true, image: node}
+    trust: ~
+    schedules: {s: {type: manual, sandbox: {pids: 40}}}
+",
+    );
+    fine(&loaded);
+    let [a, b, c] = &loaded.roster.agents[..] else { panic!("three agents") };
+    let name = |name: &str| Some(name.parse().unwrap());
+    let isolation = |agent: &Agent, schedule: Option<ScheduleName>| {
+        let rules = agent.isolation_of(schedule.as_ref());
+        (rules.kind, rules.base, rules.cleanup)
+    };
+    let main = || Some("main".to_owned());
+    assert_eq!(isolation(a, None), (IsolationKind::Worktree, main(), Cleanup::KeepOnFailure));
+    assert_eq!(isolation(a, name("more")), (IsolationKind::Worktree, main(), Cleanup::Never));
+    assert_eq!(isolation(a, name("word")), (IsolationKind::Clone, None, Cleanup::KeepOnFailure));
+    assert_eq!(isolation(b, None), (IsolationKind::Clone, Some("dev".to_owned()), Cleanup::KeepOnFailure));
+    let sandbox = |agent: &Agent, schedule: Option<ScheduleName>, confined| {
+        let asked = agent.sandbox(schedule.as_ref(), confined);
+        (asked.kind, asked.caps.memory, asked.caps.pids)
+    };
+    let memory = Some(1_000_000_000);
+    assert_eq!(sandbox(a, None, false), (SandboxKind::Bubblewrap, memory, None));
+    assert_eq!(sandbox(a, None, true), (SandboxKind::Bubblewrap, memory, Some(9)));
+    assert_eq!(sandbox(a, name("more"), false), (SandboxKind::Bubblewrap, memory, Some(20)));
+    assert_eq!(sandbox(a, name("word"), false), (SandboxKind::Bubblewrap, memory, None));
+    assert_eq!(a.trust.as_ref().unwrap().sandbox.as_ref().unwrap().rules().kind, SandboxKind::Landlock);
+    assert_eq!(sandbox(b, name("s"), true), (SandboxKind::Bubblewrap, None, Some(30)));
+    assert_eq!(sandbox(c, name("s"), false), (SandboxKind::Docker, None, Some(40)));
+    assert!(a.directory.ends_with("sub"), "{}", a.directory.display());
+}
+
+/// The word is wrong once, and a variable without a value is not also a missing `kind`.
+#[test]
+fn an_invalid_short_form_below_a_map_is_reported_once() {
+    for (word, says) in [("tree", "`tree` is not one of"), ("'${NO_SUCH}'", "`NO_SUCH` is not set")] {
+        let loaded = load_text(&format!(
+            "defaults: {{isolation: {word}}}\nagents: [{{name: a, default_prompt: x, isolation: {{base: main}}}}]"
+        ));
+        let lines = lines(&loaded);
+        assert_eq!(lines.len(), 1, "{word}: {lines:?}");
+        assert!(lines[0].contains(says), "{word}: {lines:?}");
+    }
 }
 
 #[test]

@@ -28,6 +28,9 @@ impl ReloadArgs {
                 Spinner::new("reading the config").during(client.post::<Reloaded>("reload", &())).await;
             Ok(result?)
         })?;
+        if !self.json {
+            reloaded.notes.iter().for_each(|note| print::note(note));
+        }
         let (agents, schedules) = (reloaded.agents, reloaded.schedules);
         let sentence = format!("reloaded; agents: {agents}, schedules: {schedules}");
         print::done(&sentence, &reloaded, self.json);

@@ -203,6 +203,25 @@ const STUCK: &str = "agents:
       other: {type: manual}
 ";
 
+/// Only the store knows whether the former name is right, so `config check` accepts it and `reload` reports it.
+#[test]
+fn reload_reports_adoption_of_unknown_schedule() {
+    let scene = Scene::started();
+    for (former, is_known) in [("worker/tdiy", false), ("worker/tdiy", false), ("worker/tidy", true)] {
+        let schedule = format!("neat: {{type: manual, prompt: x, adopt: {former}}}");
+        let agent = OTHER.replace("['true']", &format!("['true'], schedules: {{{schedule}}}"));
+        scene.write("cowhand.yaml", &agent);
+        assert_eq!(scene.run(&["config", "check"]).code, Some(0));
+        let said = scene.run(&["reload"]);
+        assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+        let note =
+            "other/neat took over no history: its `adopt` names worker/tdiy, which the store does not know";
+        assert_eq!(words(&said.stderr).contains(note), !is_known, "{former}: {}", said.stderr);
+        let notes = if is_known { json!([]) } else { json!([note]) };
+        assert_eq!(scene.json(&["reload"])["notes"], notes, "{former}");
+    }
+}
+
 /// The firing was accepted, so it is shown until it runs.
 #[test]
 fn firing_without_job_is_shown_after_removal_of_schedule_or_agent() {

@@ -100,7 +100,9 @@ impl Daemon {
         let first_event = store.last_event().await?;
         let started = clock.reading();
         let (uptime, presence) = uptime::begin(&store, &node, started).await?;
-        store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
+        for empty in store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await? {
+            warn!("{empty}");
+        }
         loaded.earlier_secrets = kept::of_attempts(&state);
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;

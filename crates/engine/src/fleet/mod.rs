@@ -132,6 +132,9 @@ pub struct FleetState {
 pub struct Reloaded {
     pub agents: usize,
     pub schedules: usize,
+    /// What only the store can tell about the config: schedules whose `adopt` names one that the store does not know.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Options {
@@ -305,7 +308,8 @@ impl Fleet {
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let roster = check_names(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.apply(ConfigContents { roster, variables, ..ConfigContents::default() }, guard).await
+        self.apply(ConfigContents { roster, variables, ..ConfigContents::default() }, guard).await?;
+        Ok(())
     }
 
     /// Reads the config again. A config with errors is refused as a whole, and the old config stays in force.
@@ -340,8 +344,8 @@ impl Fleet {
             warn!("`traces` has changed; it stays as it is until a restart");
         }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
-        let reloaded = Reloaded { agents: roster.agents.len(), schedules };
-        self.apply(contents, guard).await?;
+        let agents = roster.agents.len();
+        let reloaded = Reloaded { agents, schedules, notes: self.apply(contents, guard).await? };
         info!(agents = reloaded.agents, schedules, "config loaded again");
         // Changes of schedules have their own events. This event also informs pages that an earlier refusal is over.
         if was_refused || audit::current().is_some() {
@@ -369,15 +373,22 @@ impl Fleet {
     }
 
     /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
-    async fn apply(&self, contents: ConfigContents, guard: OwnedMutexGuard<()>) -> Result<(), FleetError> {
+    /// Returns what is to be said about it.
+    async fn apply(
+        &self,
+        contents: ConfigContents,
+        guard: OwnedMutexGuard<()>,
+    ) -> Result<Vec<String>, FleetError> {
         let (engine, loaded) = (Arc::clone(&self.engine), self.source_parts.loaded(contents));
         let applied = tokio::spawn(async move {
             let _guard = guard;
-            engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
+            let empty =
+                engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
+            empty.iter().for_each(|empty| warn!("{empty}"));
             engine.set_roster(loaded);
             unset_secrets::note_webhook_problems(&engine).await?;
             engine.nudge.notify_one();
-            Ok(())
+            Ok(empty.iter().map(ToString::to_string).collect())
         });
         applied.await.map_err(|_| FleetError::Died)?
     }

@@ -52,7 +52,9 @@ impl CommandReader {
     /// Reads a line: a message in cowhand's form, or text.
     fn message(&mut self, line: &str) -> OutputMessage {
         let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
-        if let Some(result) = json.as_ref().and_then(result_line) {
+        let result = json.as_ref().and_then(result_line);
+        let is_result = result.is_some();
+        if let Some(result) = result {
             self.output.result(result);
         }
         if let Some(json) = &json {
@@ -62,7 +64,10 @@ impl CommandReader {
             self.output.message(&message);
             return message;
         }
-        self.output.stdout(line);
+        // A result line is no text for people, so it is not the last line in a summary or in an error.
+        if !is_result {
+            self.output.stdout(line);
+        }
         system(None, line)
     }
 }
@@ -212,6 +217,7 @@ mod tests {
             (&["one", r#"{"type":"assistant","content":"said\nmore"}"#, "noise"], Some("said\nmore")),
             (&[r#"{"type":"assistant","content":"half","partial":true}"#], None),
             (&[r#"{"is_error":false,"result":"all good"}"#, "bye"], Some("all good")),
+            (&["all clean", r#"{"type":"result","is_error":false,"total_cost_usd":0.1}"#], Some("all clean")),
         ] {
             let expected = Outcome::Completed { summary: expected.map(str::to_owned) };
             assert_eq!(finish(stdout, &["warning"], &ok).outcome, expected, "{stdout:?}");

@@ -234,3 +234,68 @@ fn migration_error(location: &str, migrations: &Migrator, error: &MigrateError) 
         other => StoreError::Open { location: location.to_owned(), why: other.to_string() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::store_address::check_store_address;
+
+    use super::*;
+
+    /// `config check` refuses an address if, and only if, no start can use it.
+    #[test]
+    fn core_refuses_the_addresses_that_the_driver_refuses() {
+        for address in [
+            "postgres://h/x",
+            "postgresql://u:p@h:5432/x?sslmode=require&application_name=a",
+            "postgres:///x",
+            "postgres://",
+            "postgres://h",
+            "postgres://h:/x",
+            "postgres://h:0/x",
+            "postgres://h:65535/x",
+            "postgres://h:65536/x",
+            "postgres://u:p@127.0.0.1:99999/x",
+            "postgres://h:000000005432/x",
+            "postgres://h:+1/x",
+            "postgres://h:a/x",
+            "postgres://h:1:2/x",
+            "postgres://u:a/b@h/x",
+            "postgres://u:a?b@h/x",
+            "postgres://u:a#b@h/x",
+            "postgres://u:a@b@h/x",
+            "postgres://u:a%2Fb@h/x",
+            "postgres://u:100%@h/x",
+            "postgres://u:%FF@h/x",
+            "postgres://%FF@h/x",
+            "postgres://h/%FF",
+            "postgres://u@/x",
+            "postgres://u:p@:5432/x",
+            "postgres://:5432/x",
+            "postgres://u@%2Frun%2Fpg/x",
+            "postgres:///x?host=/run/pg",
+            "postgres://[::1]/x",
+            "postgres://u@[::1]:5432/x",
+            "postgres://[::1]:x/x",
+            "postgres://[::1]5432/x",
+            "postgres://[::1/x",
+            "postgres://[h]/x",
+            "postgres://h/x?sslmode=bogus",
+            "postgres://h/x?sslmode=",
+            "postgres://h/x?ssl-mode=Verify-Full",
+            "postgres://h/x?sslmode=verify%2Dca",
+            "postgres://h/x?sslmode=disable#sslmode=bogus",
+            "postgres://h/x?port=99999",
+            "postgres://h/x?port=5433",
+            "postgres://h/x?hostaddr=h",
+            "postgres://h/x?hostaddr=::1",
+            "postgres://h/x?statement-cache-capacity=many",
+            "postgres://h/x?statement-cache-capacity=7",
+            "postgres://h/x?unknown=1&&a",
+            " postgres://h/x\n",
+            "postgres://h\n/x",
+        ] {
+            let driver = PgConnectOptions::from_str(address);
+            assert_eq!(check_store_address(address).is_ok(), driver.is_ok(), "{address:?}: {driver:?}");
+        }
+    }
+}

@@ -53,16 +53,22 @@ async fn a_schedule_that_fired_continues_after_both_histories(db: TestDb) {
     }
     // The first config does not name the former schedule, so the new schedule starts without its history.
     let new = roster_with_adoption("coder", "new", EVERY, ("coder", "nobody"));
-    store.load_schedules(new.clone(), at(10)).await.unwrap();
+    for _ in ["at first", "again"] {
+        let empty = store.load_schedules(new.clone(), at(10)).await.unwrap();
+        assert_eq!(
+            empty.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["coder/new took over no history: its `adopt` names coder/nobody, which the store does not know"]
+        );
+    }
     fire_interval(&store, id_of(&new), 1).await;
     let new = roster_with_adoption("coder", "new", EVERY, ("coder", "s0"));
-    store.load_schedules(new.clone(), at(20)).await.unwrap();
+    assert_eq!(store.load_schedules(new.clone(), at(20)).await.unwrap(), []);
     let record = store.schedule(id_of(&new)).await.unwrap().unwrap();
     assert_eq!(record.interval_count, 3, "{record:?}");
     assert_eq!(store.ledger(id_of(&new), 10).await.unwrap().len(), 3);
     assert!(matches!(fire_interval(&store, id_of(&new), 4).await, Fired::Recorded(Some(_))));
     // The key `adopt` may stay in the config.
-    store.load_schedules(new.clone(), at(30)).await.unwrap();
+    assert_eq!(store.load_schedules(new.clone(), at(30)).await.unwrap(), []);
     assert_eq!(store.schedules().await.unwrap().len(), 1);
 }
 
