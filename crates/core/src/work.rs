@@ -18,7 +18,7 @@ pub use rules::{ItemRules, OnFailure};
 /// Id of a work item, `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String", extend("maxLength" = LONGEST_ID, "pattern" = r"^[a-zA-Z][a-zA-Z0-9_]*-[\p{Alphabetic}\p{N}][\p{Alphabetic}\p{N}_-]*([.][\p{Alphabetic}\p{N}_-]+)*[.]?$"))]
+#[schemars(with = "String", extend("maxLength" = MAX_ID_LENGTH, "pattern" = r"^[a-zA-Z][a-zA-Z0-9_]*-[\p{Alphabetic}\p{N}][\p{Alphabetic}\p{N}_-]*([.][\p{Alphabetic}\p{N}_-]+)*[.]?$"))]
 pub struct WorkItemId {
     source: String,
     external_id: String,

@@ -393,7 +393,7 @@ mod tests {
         let redactor = redactor(&["pa\"ss-word", "other-secret", "first\nsecond line\n"]);
         let texts = [r#"{"a":"{\"b\":\"pa\\\"ss-word\"}"}"#, "it is first\nsecond line", "an other secret"];
         assert_eq!(redactor.secrets_in(texts), ["first\nsecond line\n", "pa\"ss-word"]);
-        assert_eq!(redactor.and(["another-one".to_owned()]).secrets().len(), 4);
+        assert_eq!(redactor.with_secrets(["another-one".to_owned()]).secrets().len(), 4);
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Store {
 pub struct EmptyAdoption {
     pub agent: AgentName,
     pub schedule: ScheduleName,
-    pub former: Former,
+    pub former: FormerName,
 }
 
 impl fmt::Display for EmptyAdoption {
@@ -185,7 +185,7 @@ pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) 
     tx.execute(FREE_JOB, args![job.id().as_str()]).await?;
     if row.get::<i64>("by_trigger")? == 1 {
         let mut schedule = schedules::lock(tx, id).await?;
-        schedule.counts_from(ended);
+        schedule.count_from(ended);
         schedules::save(tx, &schedule).await?;
     }
     Ok(())

@@ -43,5 +43,5 @@ pub(super) fn long_form(node: Node) -> Node {
     let Some(key) = scalar.short_for else { return node };
     let at = node.at;
     let entries = [(key.to_owned(), Entry { key_at: at, node })].into_iter().collect();
-    Node { value: Value::Map(Map { entries, replaces: true }), at }
+    Node { value: Value::Map(Map { entries, replaces_all: true }), at }
 }

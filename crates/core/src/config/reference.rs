@@ -115,7 +115,7 @@ impl<'a> KnownNames<'a> {
 
     /// Checks `adopt`: only a schedule that is no longer in the config can be adopted, and only once.
     fn adoptions(&self, problems: &mut Problems) {
-        let mut taken: HashMap<ScheduleId, Place<'_>> = HashMap::new();
+        let mut taken: HashMap<ScheduleId, ScheduleRef<'_>> = HashMap::new();
         for place in self.places() {
             let Some(former) = &place.schedule.adopts else { continue };
             let message = if self.names.ids.contains(&former.id()) {

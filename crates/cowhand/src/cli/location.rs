@@ -212,7 +212,7 @@ impl FleetLocation {
 
 /// Adds to the failure to open the store that no daemon runs, which is known without the store.
 fn without_daemon(failure: Failure) -> Failure {
-    if !failure.is_of(Exit::CannotRunHere) {
+    if !failure.has_exit(Exit::CannotRunHere) {
         return failure;
     }
     let message = format!("no daemon runs, and the store cannot be read: {}", failure.into_message());

@@ -63,7 +63,7 @@ impl StartArgs {
             return background::start(&location, &self.start_options(), self.fresh, self.json);
         }
         log::begin(self.log_format);
-        let (as_json, behind) = (matches!(self.log_format, LogFormat::Json), self.behind);
+        let (as_json, behind) = (matches!(self.log_format, LogFormat::Json), self.background);
         self.run_here(config).map_err(|failure| {
             if behind {
                 failure.print_for_starter();

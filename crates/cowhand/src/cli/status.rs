@@ -37,7 +37,7 @@ impl StatusArgs {
         let shown = location.ask(async |client| self.show(client).await);
         shown.inspect_err(|failure| {
             // Without a daemon, the store itself is read, and it may be away.
-            if failure.is_of(Exit::CannotRunHere) && !self.json && !location.state.is_locked() {
+            if failure.has_exit(Exit::CannotRunHere) && !self.json && !location.state.is_locked() {
                 print::prose("daemon: not running; the store cannot be read", 2);
             }
         })

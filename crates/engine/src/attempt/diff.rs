@@ -43,7 +43,7 @@ impl AttemptTask {
         if let Err(error) = kept {
             warn!(job = %job.id(), "its diff is not kept yet: {error}");
         }
-        fault::place("diffed");
+        fault::point("diffed");
     }
 
     /// Returns whether the attempt may have run in a workspace, without asking the store.
@@ -62,7 +62,7 @@ pub(super) async fn keep_missing(engine: &Arc<Engine>, workspace: &Workspace) ->
     let (state, ended) = (engine.home.state.clone(), job.clone());
     let Some((attempt, number)) = run_git(move || without_diff(&state, &ended)).await? else { return Ok(()) };
     let token = engine.home.job_key.token(job.id(), number);
-    let redactor = redactor_over(&engine.loaded(), None).and([token]);
+    let redactor = redactor_over(&engine.loaded(), None).with_secrets([token]);
     keep(engine, workspace.clone(), job.created_at(), attempt, redactor).await
 }
 

@@ -48,7 +48,7 @@ impl AttemptTask {
                 Ok(next) => return next,
                 Err(error) if is_missing(self.attempt().folder()) => {
                     self.kill_marked_processes().await;
-                    self.keep_diff(&rules.redactor).await;
+                    self.keep_diff(&self.redactor(rules)).await;
                     return Stage::Settle(
                         self.lost_settlement(format!("lost: its folder is gone: {error:#}")),
                     );

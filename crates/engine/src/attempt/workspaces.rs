@@ -283,7 +283,7 @@ pub(crate) async fn retry(engine: Arc<Engine>) {
                 let kept = diff::keep_missing(&engine, &stored.workspace).await;
                 note(&engine, &job, kept);
             }
-            WorkspaceState::Used => settle(&engine, &stored, true).await,
+            WorkspaceState::Used => keep_or_remove(&engine, &stored, true).await,
             WorkspaceState::Kept { .. } | WorkspaceState::Making => remove(&engine, &stored).await,
             WorkspaceState::Branch => engine.unfinished.finish(&job),
         }

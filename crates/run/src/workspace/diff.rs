@@ -12,9 +12,9 @@ use cowhand_core::workspace::{IsolationKind, Workspace};
 use tracing::warn;
 
 use super::alternates;
+use super::branch_ref;
 use super::error::WorkspaceError;
 use super::git::Git;
-use super::head;
 use super::hidden::{self, Attributes};
 use cowhand_system::beneath::Root;
 use cowhand_system::remove::absent_is_ok;
@@ -215,7 +215,7 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
 /// Compares the commits of a workspace that is gone, for this reason, with its base.
 fn compare_branch(workspace: &Workspace, why: WorkspaceError) -> Result<Compared, WorkspaceError> {
     let git = Git::at(&workspace.repository);
-    if !git.succeeds(&["show-ref", "--verify", "--quiet", &head(&workspace.branch)])? {
+    if !git.succeeds(&["show-ref", "--verify", "--quiet", &branch_ref(&workspace.branch)])? {
         return Err(why);
     }
     let compared = [workspace.base.as_str(), &workspace.branch, "--"];

@@ -78,6 +78,6 @@ impl WorkspaceError {
                 | Self::GitStopped
                 | Self::GitUnread(_)
                 | Self::File { .. }
-        ) || shortage::is_named_in(&self.to_string())
+        ) || shortage::is_shortage(&self.to_string())
     }
 }

@@ -5,7 +5,7 @@ use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
-use cowhand_core::roster::{Agent, Former, Roster, Schedule};
+use cowhand_core::roster::{Agent, FormerName, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
@@ -179,14 +179,14 @@ async fn a_firing_knows_all_its_jobs_after_its_agent_was_renamed(db: TestDb) {
     let jobs = [hold(&store, schedule, "x").await, hold(&store, schedule, "y").await];
     store.prepared(schedule, cron_key(1), Prepared::Jobs { more: false }, None, at(4)).await.unwrap();
     let record = store.schedule(schedule).await.unwrap().unwrap();
-    let mut former = Former { agent: record.agent, name: record.name };
+    let mut former = FormerName { agent: record.agent, name: record.name };
     // Renamed twice, so that the firing moves twice.
     for agent in ["renamed", "again"] {
         let agent: AgentName = agent.parse().unwrap();
         let mut adopting = Schedule::new(&agent, former.name.clone(), serde_json::from_str(HOURLY).unwrap());
         adopting.adopts = Some(former);
         let adopting_id = adopting.id;
-        former = Former { agent: agent.clone(), name: adopting.name.clone() };
+        former = FormerName { agent: agent.clone(), name: adopting.name.clone() };
         let roster = Roster::of(vec![Agent { schedules: vec![adopting], ..Agent::new(agent) }]);
         store.load_schedules(roster, at(5)).await.unwrap();
         let ledger = store.ledger(adopting_id, 10).await.unwrap();

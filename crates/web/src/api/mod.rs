@@ -268,9 +268,9 @@ impl Api {
 
     /// Returns the workspace of a job on any machine, also if only its branch is left.
     async fn workspace(&self, job: &JobId) -> Result<Option<WorkspaceView>, ApiProblem> {
-        let unfinished = match &self.side {
-            Side::Daemon(fleet) => fleet.unfinished_workspace(job),
-            Side::Alone { .. } => None,
+        let unfinished = match &self.backend {
+            ApiBackend::Daemon(fleet) => fleet.unfinished_workspace(job),
+            ApiBackend::Alone { .. } => None,
         };
         let stored = self.store.workspace_anywhere(job.clone()).await?;
         Ok(stored.map(|stored| WorkspaceView::new(stored, unfinished)))
