@@ -28,8 +28,8 @@ impl ReloadArgs {
                 Spinner::new("reading the config").during(client.post::<Reloaded>("reload", &())).await;
             Ok(result?)
         })?;
-        if !self.json {
-            reloaded.notes.iter().for_each(|note| print::note(note));
+        for note in reloaded.notes.iter().filter(|_| !self.json) {
+            print::note(note);
         }
         let (agents, schedules) = (reloaded.agents, reloaded.schedules);
         let sentence = format!("reloaded; agents: {agents}, schedules: {schedules}");

@@ -384,7 +384,9 @@ impl Fleet {
             let _guard = guard;
             let empty =
                 engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
-            empty.iter().for_each(|empty| warn!("{empty}"));
+            for empty in &empty {
+                warn!("{empty}");
+            }
             engine.set_roster(loaded);
             unset_secrets::note_webhook_problems(&engine).await?;
             engine.nudge.notify_one();
