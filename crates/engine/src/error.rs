@@ -262,8 +262,8 @@ pub fn agent_left(agent: &AgentName) -> String {
 /// Describes the same for a schedule of an agent that is in the config.
 pub fn schedule_left(agent: &AgentName, schedule: &str) -> String {
     format!(
-        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
-         of {agent} go on in its place, with `adopt: {schedule}`"
+        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or continue its \
+         history in another schedule of {agent}, with `adopt: {schedule}`"
     )
 }
 

@@ -33,7 +33,7 @@ assert.equal(headers['cache-control'], 'no-store');
 // A second time the same link is nothing.
 const late = await (await browser.newContext()).newPage();
 assert.equal((await late.goto(once)).status(), 401);
-assert.match(await late.textContent('body'), /used up/);
+assert.match(await late.textContent('body'), /no longer valid/);
 
 // A write with the cookie needs the header, from wherever it comes.
 const write = (more) => page.request.post(`${base}/api/v1/schedules/quick/nightly/disable`, { headers: more });

@@ -195,7 +195,8 @@ impl FleetLocation {
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let redactor = self.redactor(&loaded, &variables);
         let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
-        let client = Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor));
+        let client =
+            Client::of_person(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor));
         Ok(Connection { client, location: self, _empty_folder: empty })
     }
 

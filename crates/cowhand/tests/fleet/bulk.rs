@@ -33,7 +33,11 @@ fn jobs_verb_lists_by_limit_cursor_and_date() {
     assert_eq!(count(&all), 3);
     let first = scene.run(&["jobs", "--limit", "2"]);
     let last = all[1]["id"].as_str().unwrap();
-    assert!(first.stderr.contains(&format!("`cowhand jobs --after {last}` goes on")), "{}", first.stderr);
+    assert!(
+        first.stderr.contains(&format!("`cowhand jobs --after {last}` shows the next ones")),
+        "{}",
+        first.stderr
+    );
     let rest = scene.json(&["jobs", "--after", last]);
     assert_eq!((count(&rest), &rest[0]["id"]), (1, &all[2]["id"]));
     assert_eq!(scene.run(&["jobs", "--limit", "3"]).stderr, "", "that was all");

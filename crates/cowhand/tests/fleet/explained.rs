@@ -77,8 +77,8 @@ fn why_explains_waiting_jobs_of_disabled_schedule() {
         words(&["status"]).contains("not prepared: b/s: ").then_some(())
     });
     assert_eq!(scene.run(&["schedule", "disable", "b/s"]).code, Some(0));
-    let expected = "1 accepted firing of it will start all the same; `cowhand cancel --agent b --schedule s --status pending` \
-                    cancels what waits; it cannot be prepared, and is retried at least once a minute: `when_command` of s: ";
+    let expected = "1 accepted firing of it will still start; `cowhand cancel --agent b --schedule s --status pending` \
+                    cancels the waiting jobs and firings; it cannot be prepared, and is retried at least once a minute: `when_command` of s: ";
     let said = words(&["status"]);
     assert!(said.contains(&format!("turned off: b/s: {expected}")), "{said}");
     assert!(!said.contains("not prepared"), "{said}");

@@ -292,7 +292,7 @@ fn unimported_state_is_reported_before_first_start() {
     for verb in [&["config", "check"][..], &["doctor"], &["start", "-d", "--no-server"]] {
         let said = scene.run(verb);
         let text = said.stdout + &said.stderr;
-        assert!(text.contains(".herdctl holds state of herdctl"), "{verb:?}: {text}");
+        assert!(text.contains(".herdctl contains the state of herdctl"), "{verb:?}: {text}");
     }
     assert_eq!(scene.run(&["stop"]).code, Some(0));
     let again = scene.run(&["start", "-d", "--no-server"]);

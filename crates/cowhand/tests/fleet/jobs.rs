@@ -216,7 +216,7 @@ fn cancelling_ends_the_processes() {
     wait_until("the process to be gone", || (!lives(pid)).then_some(()));
     let again = scene.run(&["cancel", &job]);
     assert_eq!(again.code, Some(5));
-    assert!(again.stderr.contains("is cancelled already"), "{}", again.stderr);
+    assert!(again.stderr.contains("has already ended (cancelled)"), "{}", again.stderr);
 }
 
 #[test]

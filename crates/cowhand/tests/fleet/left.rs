@@ -94,8 +94,8 @@ fn verbs_for_a_removed_schedule_give_advice_that_works() {
     for verb in verbs {
         let said = scene.run(verb);
         assert_eq!(said.code, Some(5), "{verb:?}: {}{}", said.stdout, said.stderr);
-        let expected = "the schedule worker/tidy is not in the config any more; put it back under this name, or let another \
-                        schedule of worker go on in its place, with `adopt: tidy`; `cowhand why worker/tidy` shows its jobs";
+        let expected = "the schedule worker/tidy is not in the config any more; put it back under this name, or \
+                        continue its history in another schedule of worker, with `adopt: tidy`; `cowhand why worker/tidy` shows its jobs";
         let text = words(&said.stderr);
         assert!(text.contains(expected) && !text.contains("schedule list"), "{verb:?}: {text}");
     }

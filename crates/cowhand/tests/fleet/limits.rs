@@ -25,7 +25,7 @@ fn used_up_provider_holds_jobs_until_unpark() {
     scene.start();
     let refused = scene.run(&["unpark", "shared"]);
     assert_eq!(refused.code, Some(5), "{}", refused.stderr);
-    assert!(refused.stderr.contains("not used up"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("shared is not parked"), "{}", refused.stderr);
     let unknown = scene.run(&["unpark", "nobody"]);
     assert!(unknown.code == Some(5) && unknown.stderr.contains("\"nobody\""), "{}", unknown.stderr);
 

@@ -217,7 +217,7 @@ impl Scene {
                 (r#"("duration_seconds": ?)\d+"#, "$1[TOOK]"),
                 (r"\b\d+(\.\d)? (B|KB|MB|GB)\b", "[SIZE]"),
                 (r#"("bytes": ?)\d+"#, "$1[SIZE]"),
-                (r"all \d+ kinds", "all [N] kinds"),
+                (r"all \d+ statements", "all [N] statements"),
                 // The capabilities of the machine differ.
                 (r"(sandbox, \w+): [^\n]*", "$1: [HERE]"),
                 (

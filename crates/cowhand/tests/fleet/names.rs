@@ -16,7 +16,9 @@ fn verbs_accept_short_job_ids() {
         assert_eq!(scene.json(&["retry", name, "--wait"])["retry_of"], *id);
         assert_eq!(scene.json(&["fork", name, "--wait"])["forked_from"], *id);
         let again = scene.run(&["cancel", name]);
-        assert!(again.code == Some(5) && again.stderr.contains(&format!("{id} is completed already")));
+        assert!(
+            again.code == Some(5) && again.stderr.contains(&format!("{id} has already ended (completed)"))
+        );
         for path in ["", "/output", "/result", "/attempts"] {
             let answer = ask(&scene, "GET", &format!("jobs/{name}{path}"), "");
             assert!(answer.contains("200 OK"), "{answer}");

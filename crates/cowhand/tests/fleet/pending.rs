@@ -111,7 +111,10 @@ fn pending_retry_names_original_job() {
     });
     let retry = made(&["retry", &first]);
     let logs = scene.run(&["logs", &retry]).stdout;
-    assert!(logs.contains(&format!("{retry} pending, a retry of {first}: a has 1 place")), "{logs}");
+    assert!(
+        logs.contains(&format!("{retry} pending, a retry of {first}: the only place of a is taken")),
+        "{logs}"
+    );
     let listed = scene.json(&["jobs", "--status", "pending"]);
     assert_eq!(listed[0]["waits"]["reason"], "at_capacity", "{listed}");
     scene.write("go", "");

@@ -22,7 +22,7 @@ fn status_counts_files_that_are_not_items() {
     scene.write("q/bad name.md", "Text.\n");
     scene.write("q/closed.md", "---\n{status: available}\n---\nText.\n");
     let note = format!(
-        "not taken: files {} has 2 files that are not work items; run `cowhand doctor` for the reasons",
+        "skipped: files {} has 2 files that are not work items; run `cowhand doctor` for the reasons",
         scene.root.join("q").display()
     );
     // With a daemon and without one.

@@ -167,7 +167,7 @@ fn stop_reports_unknown_state_of_jobs() {
             assert!(said.stdout.starts_with(words), "{}", said.stdout);
             said.stdout
         };
-        assert!(said.contains("`store` in the config is no address"), "{said}");
+        assert!(said.contains("`store` in the config is not the address"), "{said}");
         fs::write(scene.root.join("cowhand.yaml"), config).unwrap();
     }
 }

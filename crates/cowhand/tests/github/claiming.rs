@@ -45,7 +45,10 @@ async fn claim_sends_requests_in_order() {
         comment.body.starts_with("<!-- cowhand:claim {\"fleet\":\"herd\",\"holder\":\"job-1\","),
         "{comment:?}"
     );
-    assert!(comment.body.contains("\ncowhand is working on this (` job-1 `, until "), "{comment:?}");
+    assert!(
+        comment.body.contains("\ncowhand is working on this (` job-1 `). The claim is valid until "),
+        "{comment:?}"
+    );
 
     let agents = fake.world().user_agents.clone();
     assert!(agents.iter().all(|agent| agent.starts_with("cowhand/")), "{agents:?}");

@@ -206,7 +206,10 @@ async fn item_with_claim_of_ended_job_can_be_released_by_hand() {
     assert_eq!(scene.status("one"), "partial");
     let again = fleet.complete_item(&one(), ItemPlace::default(), result(WorkOutcome::Success)).await;
     let Err(FleetError::ItemLeftAlone { why, .. }) = again else { panic!("{again:?}") };
-    assert!(why.starts_with("it is partial; `cowhand work retry files-one` makes it available"), "{why}");
+    assert!(
+        why.starts_with("the item is partial; `cowhand work retry files-one` makes it available"),
+        "{why}"
+    );
     stop(fleet).await;
 }
 
@@ -254,7 +257,10 @@ async fn a_result_does_not_close_new_work_of_the_same_name() {
     assert_eq!((Some(result.job), first.status()), (told.job, JobStatus::Completed));
     soon(until(&mut events, 1, is_reported)).await;
     let firings: Page<FiringView> = client.get("schedules/worker/poll/firings").await.unwrap();
-    let said = format!("the result of {} was not reported to its source: the claim of", first.id());
+    let said = format!(
+        "the result of {} was not reported to its source: this fleet no longer has the claim",
+        first.id()
+    );
     assert!(firings.items.iter().any(|firing| firing.why.contains(&said)), "{firings:?}");
     assert_eq!(jobs(&fleet).await.len(), 2, "the new text is work of its own");
     assert_eq!(fs::read_to_string(scene.path("titles")).unwrap(), "Do one\nNew\n");

@@ -122,7 +122,7 @@ fn daemon_restores_mode_of_state_folder() {
     let log = log(&scene);
     let keepers = scene.path("fleet/.cowhand/attempts").join(format!("{job}.1/keeper.log"));
     let told = [log.clone(), fs::read_to_string(keepers).unwrap()];
-    let counts = told.each_ref().map(|told| told.matches(".cowhand had mode 000").count());
+    let counts = told.each_ref().map(|told| told.matches(".cowhand to 000").count());
     assert!(counts.iter().all(|count| *count <= 1) && counts.contains(&1), "{told:#?}");
     assert!(!log.contains("--keep-agents"), "{log}");
 }

@@ -264,7 +264,7 @@ fn doctor_checks_start_of_each_schedule() {
         (doctor.status.code(), String::from_utf8_lossy(&doctor.stdout).into_owned())
     };
     let (code, all) = said(&scene);
-    let refused = "FAIL  start of wild/wrong: `sandbox: bubblewrap` cannot be enforced: ~/.ssh lies in ";
+    let refused = "FAIL  start of wild/wrong: `sandbox: bubblewrap` cannot be enforced: ~/.ssh is in ";
     assert!(code == Some(6) && all.contains(refused), "{all}");
     assert_eq!(all.matches("FAIL").count(), 1, "{all}");
     // A fake program that is only asked for its version.

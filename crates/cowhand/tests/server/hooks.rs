@@ -386,7 +386,7 @@ async fn deliveries_accepted_before_disable_run_after_the_pause() {
     };
     let said = scene.run(&["why", "worker/hook"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
     let expected =
-        "3 waiting jobs of it will not start yet: its schedule had paused itself before it was turned off";
+        "3 waiting jobs of it will not start yet: its schedule had paused itself before it was disabled";
     assert!(said.contains(expected), "{said}");
     pass_the_pause(&mut scene).await;
     scene.until("the first probe has failed", || {

@@ -116,7 +116,7 @@ fn otel_variables_apply_unless_config_has_traces() {
 fn invalid_otel_endpoint_is_a_warning() {
     let mut scene = Scene::prepared(AGENTS).with("OTEL_EXPORTER_OTLP_ENDPOINT", "canary:4317");
     scene.start(&[]);
-    scene.until_logged("no traces are sent: OTEL_EXPORTER_OTLP_ENDPOINT is no web address");
+    scene.until_logged("no traces are sent: OTEL_EXPORTER_OTLP_ENDPOINT is not a web address");
     assert!(!scene.log().contains("canary"));
     scene.job(&["broken"]);
 }

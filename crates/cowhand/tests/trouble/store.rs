@@ -123,12 +123,12 @@ fn empty_store_file_is_refused() {
     let fleet = Fleet::prepared();
     fs::create_dir(fleet.path().join(".cowhand")).unwrap();
     fs::write(store_of(&fleet), "").unwrap();
-    refused(&start(&fleet.path()), 6, &["store.db", "is empty", &advised(&fleet, "restore")]);
+    refused(&start(&fleet.path()), 6, &["store.db", "is an empty file", &advised(&fleet, "restore")]);
     let doctor = fleet.run(&["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(6), "{text}");
-    assert!(text.contains("FAIL  store:") && text.contains("is empty"), "{text}");
-    refused(&fleet.run(&["jobs"]), 6, &["is empty"]);
+    assert!(text.contains("FAIL  store:") && text.contains("is an empty file"), "{text}");
+    refused(&fleet.run(&["jobs"]), 6, &["is an empty file"]);
     assert_eq!(fs::metadata(store_of(&fleet)).unwrap().len(), 0, "it is left as it is");
 }
 

@@ -268,7 +268,7 @@ fn diff_reports_files_hidden_by_ignore_rules_or_attributes() {
     }
     let scene = Scene::started(&format!("echo mine >> README; {attributes}"), &json!({}));
     let diff = scene.diff(scene.run()["id"].as_str().unwrap());
-    assert!(diff.contains("\n+mine\n") && diff.contains("all are shown as text here"), "{diff}");
+    assert!(diff.contains("\n+mine\n") && diff.contains("all files are shown as text here"), "{diff}");
     let scene = Scene::started(&format!("echo mine >> README; {own}"), &json!({}));
     let diff = scene.diff(scene.run()["id"].as_str().unwrap());
     assert!(diff.contains("\n+mine\n"), "{diff}");

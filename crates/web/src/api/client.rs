@@ -18,6 +18,7 @@ use tower::ServiceExt;
 use super::daemon_timeout::await_answer;
 use super::socket::Socket;
 use super::{Api, ApiProblem, Code};
+use cowhand_core::actor::Actor;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::process::ProcessIdentity;
 use cowhand_store::audit;
@@ -35,7 +36,11 @@ pub enum Client {
         token: String,
     },
     /// Router on the store, while no daemon runs.
-    Alone(Router),
+    Alone {
+        router: Router,
+        /// Person who acts, if that is not known from the task.
+        person: Option<Actor>,
+    },
 }
 
 impl Client {
@@ -58,7 +63,13 @@ impl Client {
     }
 
     pub fn alone(api: Api) -> Self {
-        Self::Alone(api.router())
+        Self::Alone { router: api.router(), person: None }
+    }
+
+    /// Returns the client of the person who runs this process, while no daemon runs.
+    pub fn of_person(api: Api) -> Self {
+        let person = audit::person(rustix::process::geteuid().as_raw());
+        Self::Alone { router: api.router(), person: Some(person) }
     }
 
     /// Returns the client of a job, without checking whether a daemon answers.
@@ -67,7 +78,7 @@ impl Client {
     }
 
     pub fn is_alone(&self) -> bool {
-        matches!(self, Self::Alone(_))
+        matches!(self, Self::Alone { .. })
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
@@ -141,13 +152,11 @@ impl Client {
 
     async fn send_once(&self, request: Request<Body>) -> Result<Response<Body>, ApiProblem> {
         let stream = match self {
-            Self::Alone(router) => {
-                let is_read_only = request.method().is_safe();
+            Self::Alone { router, person } => {
                 let answer = router.clone().oneshot(request);
-                let answer = if is_read_only {
-                    answer.await
-                } else {
-                    audit::by(audit::person(rustix::process::geteuid().as_raw()), answer).await
+                let answer = match person {
+                    Some(person) => audit::by(person.clone(), answer).await,
+                    None => answer.await,
                 };
                 return match answer {
                     Ok(response) => Ok(response),
@@ -167,7 +176,9 @@ impl Client {
         let response = match self {
             Self::Daemon(state) => await_answer(state, pid, answer).await?,
             // An agent waits for a person's answer without a time limit.
-            Self::Job { .. } | Self::Alone(_) => answer.await.map_err(|error| connection_failed(&error))?,
+            Self::Job { .. } | Self::Alone { .. } => {
+                answer.await.map_err(|error| connection_failed(&error))?
+            }
         };
         Ok(response.map(Body::new))
     }

@@ -47,7 +47,7 @@ impl GitHubWorkSource {
                 let marks = self.issues().marks(issue.number).await?;
                 if let Some(claim) = left(&marks) {
                     let (holder, fleet, until) = (&claim.holder, &claim.fleet, claim.until);
-                    let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until}");
+                    let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until},");
                     let owner = Some(ClaimOwner { fleet: fleet.clone(), holder: holder.clone() });
                     expired.push(ExpiredClaim { item: work_item(issue)?, left_by, owner });
                 } else {

@@ -33,7 +33,11 @@ async fn expired_claims_of_dead_fleet_are_put_back_and_done() {
         let issue = hub.fake.issue(number);
         assert!(issue.is_closed && issue.labels == labels, "{issue:?}");
         assert_eq!(issue.comments.len(), 2, "one for each fact: {issue:?}");
-        assert_eq!(said(&issue, "The claim of job-x of fleet others has expired").len(), 1, "{issue:?}");
+        assert_eq!(
+            said(&issue, "The claim of job-x of fleet others, which claimed it until").len(),
+            1,
+            "{issue:?}"
+        );
         assert_eq!(said(&issue, "cowhand: done").len(), 1, "{issue:?}");
     }
     let after: Vec<String> = [3, 4, 5].map(|number| format!("{:?}", hub.fake.issue(number))).into();

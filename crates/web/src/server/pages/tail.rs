@@ -1,7 +1,7 @@
 //! The length and the last line of a job's output. They are cached, so that a page that is loaded again reads only new
 //! lines.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cowhand_core::id::JobId;
@@ -21,6 +21,9 @@ pub(super) struct Tail {
     pub(super) last_line: String,
 }
 
+/// Maximum number of lines that are searched for the last line of interest. To summarize a line takes much longer than
+/// to count it.
+const MAX_SUMMARIZED_LINES: usize = 200;
 /// Maximum number of jobs in the cache.
 const MAX_CACHED_TAILS: usize = 500;
 
@@ -29,14 +32,15 @@ impl Pages {
         let cached = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner).get(job).cloned();
         let mut tail = cached.unwrap_or_default();
         let mut lines = self.client.lines(&format!("jobs/{job}/output?after={}", tail.lines)).await?;
-        let mut last = None;
+        let mut last_lines = VecDeque::new();
         while let Some(line) = lines.next().await? {
             tail.lines += 1;
-            if let Some(text) = output::summarize_line(&line) {
-                last = Some(text);
+            if last_lines.len() == MAX_SUMMARIZED_LINES {
+                last_lines.pop_front();
             }
+            last_lines.push_back(line);
         }
-        if let Some(line) = last {
+        if let Some(line) = last_lines.iter().rev().find_map(|line| output::summarize_line(line)) {
             tail.last_line = line;
         }
         let mut tails = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner);
