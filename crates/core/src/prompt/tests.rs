@@ -370,7 +370,7 @@ fn hostile_titles_are_quoted_and_cleaned() {
         ("right\u{202e}tfel \u{2066}x\u{2069} \u{200f}שלום", "`righttfel x שלום`"),
         ("hid\u{e0041}\u{e0042}\u{200b}den", "hidden"),
         ("va\u{fe01}\u{fe05}ri\u{e0101}\u{ad}\u{3164}ant", "variant"),
-        ("joi\u{200d}\u{200c}\u{fe0f}ned \u{fe0f}x", "`joi\u{200d}ned x`"),
+        ("jo\u{200d}\u{200c}\u{fe0f}in \u{fe0f}x", "`jo\u{200d}in x`"),
         ("two\r\n## Lines\u{2028}x", "`two ## Lines x`"),
         ("\u{1b}", ""),
     ] {

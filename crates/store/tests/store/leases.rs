@@ -1,4 +1,4 @@
-//! Leases: renewal, requeueing and expiry.
+//! Leases: renewal, requeuing and expiry.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
