@@ -51,7 +51,7 @@ impl Store {
         .await
     }
 
-    /// Records that the trigger of a schedule cannot continue, and returns whether that is new.
+    /// Records that the trigger of a schedule cannot continue, and returns whether the schedule was active.
     pub async fn give_up(&self, id: ScheduleId, reason: String, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.give_up(&reason).then_some(Fact::ScheduleError { reason })
@@ -59,8 +59,8 @@ impl Store {
         .await
     }
 
-    /// Ends the pause of its breaker, and returns whether it was paused. A schedule that was disabled during the pause
-    /// stays disabled, so this is no event.
+    /// Ends the pause of a schedule if its time has passed, and returns whether it ended. A schedule that was disabled
+    /// during the pause stays disabled, and no event is recorded.
     pub async fn resume(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -88,8 +88,8 @@ impl Store {
         self.change(id, now, |schedule, now| schedule.reopen(now.wall).then_some(Fact::ScheduleArmed)).await
     }
 
-    /// Counts the times of a schedule from now, after the wall clock was set back. Returns whether the schedule had
-    /// times in the future.
+    /// Moves stored times of a schedule that are in the future to now, because the wall clock was set back. Returns
+    /// whether the schedule had such times.
     pub async fn recount(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -131,7 +131,7 @@ impl Store {
 
     /// Makes these schedules look for work as soon as their agents have a free place.
     pub async fn look_for_work(&self, mut schedules: Vec<ScheduleId>) -> Result<(), StoreError> {
-        // Rows are locked in this order.
+        // A fixed order of the row locks prevents deadlocks.
         schedules.sort_unstable();
         self.write(move |tx| {
             Box::pin(async move {
@@ -225,7 +225,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         ScheduleState::Active | ScheduleState::Finished => ("active", None, None),
         ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), schedule.off_pause),
         ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),
-        // A paused schedule is enabled.
+        // A paused schedule is stored as active, with `paused_until`.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
     };
     let breaker_state = (schedule.breaker_state != BreakerState::default())

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 const POLL_EVERY: Duration = Duration::from_millis(10);
 
-/// Calls `look` until it returns something. Panics after two minutes.
+/// Calls `look` until it returns a value. Panics after two minutes.
 #[track_caller]
 pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     wait_at_most(WAIT_TIMEOUT, what, look)
 }
 
-/// Calls `look` until it returns something. Panics after `timeout`.
+/// Calls `look` until it returns a value. Panics after `timeout`.
 #[track_caller]
 pub fn wait_at_most<T>(timeout: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + timeout;

@@ -1,10 +1,11 @@
-//! Config files: parsed into a tree, expanded, merged, and only then typed.
+//! Config files: they are parsed into a tree of nodes, variables are expanded, layers are merged, and the result is
+//! converted to typed values.
 //!
 //! ```text
-//! text → node (parse) → variables (interpolate) → layers (merge) → checked along the schema → shapes → roster
+//! text → node (parse) → variables (interpolate) → layers (merge) → checked against the schema → shapes → roster
 //! ```
 //!
-//! Every node keeps its file, line and column, so an error found after a merge still points to the line in the file.
+//! Each node has its file, line and column, so an error found after a merge still points to the line in the file.
 //! All problems are collected; loading does not stop at the first one.
 
 mod agent;

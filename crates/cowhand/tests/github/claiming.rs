@@ -1,4 +1,5 @@
-//! Claims, one claimant at a time: each step, each way to lose, and actions of others in between.
+//! Claims by one claimant at a time: the requests of a claim, the reasons for a refusal, and changes by others during a
+//! claim.
 
 use cowhand::work::github::{Claiming, GitHubSettings};
 use cowhand::work::{Claimant, WorkSource, WorkSourceError};
@@ -54,8 +55,7 @@ async fn claim_sends_requests_in_order() {
     assert!(agents.iter().all(|agent| agent.starts_with("cowhand/")), "{agents:?}");
 }
 
-/// All markers are written, one after another, before the first of them is read again: all claims share one
-/// wait.
+/// All markers are written, one after another, before the first of them is read again: all claims share one wait.
 #[tokio::test]
 async fn several_claims_share_one_wait() {
     let (fake, source) = scene().await;
@@ -91,7 +91,7 @@ async fn several_claims_share_one_wait() {
     assert!(requests.len() < 8 * 9, "{}", requests.len());
 }
 
-/// An error that would stop every claim occurs only once: the claims after it send no requests.
+/// After an error that would stop every claim, the remaining claims send no requests.
 #[tokio::test]
 async fn permission_error_stops_remaining_claims() {
     let (fake, source) = scene().await;
@@ -120,7 +120,7 @@ async fn claim_returns_updated_item_and_can_be_repeated() {
     let claimed = source.claim_work(&id(7), &claimant("job-1")).await.unwrap();
     let ClaimResult::Claimed(item) = claimed else { panic!("{claimed:?}") };
     assert_eq!(item.labels, ["agent-working"]);
-    // A repeated claim, as after a lost answer, succeeds and posts nothing twice.
+    // A repeated claim, for example after a lost answer, succeeds and posts no second comment.
     claim(&source, 7, "job-1").await.unwrap();
     assert_eq!(fake.issue(7).comments.len(), 1);
     assert_eq!(claim(&source, 7, "job-2").await, Err(AlreadyClaimed));

@@ -37,7 +37,7 @@ use cowhand_testing::github_lists as fake;
 use cowhand_testing::postgres::Postgres;
 use tempfile::TempDir;
 
-/// Folder and database of a fleet, across starts.
+/// Folder and database of a fleet, which remain when the fleet is started again.
 struct Home {
     folder: TempDir,
     server: Option<Postgres>,
@@ -104,7 +104,7 @@ impl Home {
         agent
     }
 
-    /// Returns an agent whose jobs only wait, for tests that check only their creation.
+    /// Returns an agent whose jobs never start, for tests that check only the creation of jobs.
     fn idle_agent(&self, called: &str) -> Agent {
         Agent { max_concurrent: 0, ..self.agent(called) }
     }
@@ -126,7 +126,7 @@ fn id(agent: &str, schedule: &str) -> ScheduleId {
     ScheduleId::of(&name(agent), &schedule.parse().unwrap())
 }
 
-/// Returns all events up to the first that matches.
+/// Waits for the first event that matches, and returns all events up to it.
 async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
     let mut seen = Vec::new();
     let look = async {
@@ -144,7 +144,7 @@ async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<
     seen
 }
 
-/// Returns the next firing of a schedule, with any outcome.
+/// Waits for the next firing of a schedule, whatever its outcome, and returns its event.
 async fn fires(events: &mut Subscription, agent: &str, schedule: &str) -> Event {
     let of_firing = |fact: &Fact| matches!(fact, Fact::ScheduleFired { .. } | Fact::ScheduleSkipped { .. });
     let fits = |event: &Event| {
@@ -176,7 +176,7 @@ async fn ledger(fleet: &Fleet, schedule: ScheduleId) -> Vec<LedgerRow> {
     fleet.store().ledger(schedule, 10_000).await.unwrap()
 }
 
-/// Waits for a condition.
+/// Waits until `is_so` returns true.
 async fn becomes(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let look = async {
         while !is_so().await {

@@ -22,7 +22,8 @@ use cowhand_run::attempt::Attempt;
 use cowhand_store::ProviderAndRuntime;
 
 impl Daemon {
-    /// Creates an attempt task for each attempt that this node started and that is not settled, before the first plan.
+    /// Creates an attempt task for each attempt that this node started and that is not settled, ends orphans, and
+    /// removes the raw output of settled attempts. This happens before the first plan.
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
         for lease in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
@@ -63,7 +64,7 @@ impl Daemon {
 }
 
 /// Removes the raw output of settled attempts, because the daemon that settled them may have died before it removed the
-/// output. Output that is not yet in the job's file is first written by `write`, which returns whether it succeeded.
+/// output. `write` first writes output that is not yet in the job's JSONL, and returns whether it succeeded.
 fn remove_output(
     state: &StateFolder,
     held: &HashSet<JobId>,
@@ -71,7 +72,7 @@ fn remove_output(
 ) -> io::Result<()> {
     for entry in entries(&state.attempts())? {
         let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
-        // Hook runs are removed with their folders.
+        // A folder without a job belongs to a hook run. The code in `hooks.rs` removes it.
         if attempt.job().is_some_and(|job| !held.contains(&job))
             && (!is_unwritten(&attempt) || write(&attempt, state))
         {

@@ -1,4 +1,4 @@
-//! Looks out of turn at a repository that a delivery reports as changed, without waiting for the next poll.
+//! Polls a repository before the next poll is due, because a delivery reports a change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use cowhand_store::StoreError;
 use cowhand_work::SourceOwner;
 
 impl Fleet {
-    /// Wakes the triggers that poll the repository, and the interval schedules that take work from it. An interval only
-    /// looks for work, so it can be early; a cron schedule keeps its times.
+    /// Wakes the triggers that poll the repository, and the interval schedules that take work from it. An interval
+    /// schedule only looks for work, so it may fire early. A cron schedule fires only at its due times.
     pub fn repository_changed(&self, repository: &str, delivery: &str) {
         self.engine.wakes.wake(repository);
         let roster = self.roster();
@@ -68,7 +68,7 @@ async fn look_for_work(engine: Arc<Engine>, schedule: ScheduleId, delivery: Stri
     }
 }
 
-/// Returns false while the schedule is busy.
+/// Fires the schedule if it is active. Returns false if it is busy, so that the caller tries again.
 async fn try_to_fire(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<bool, StoreError> {
     let loaded = engine.loaded();
     let Some((agent, schedule)) = loaded.roster.schedule(id) else { return Ok(true) };
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::fleet::Stop;
 
-    /// A waiting task keeps the engine, and with it the lock of the state folder.
+    /// A task that waits keeps the engine alive, and the engine holds the lock of the state folder.
     #[tokio::test]
     async fn a_waiting_search_ends_with_its_fleet() {
         for stopped in [true, false] {

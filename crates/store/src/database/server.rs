@@ -17,7 +17,7 @@ use super::open::ANSWER_TIMEOUT;
 
 /// Time limit of one statement. A wait for a lock ends earlier (`lock_timeout`).
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Time after which a connection that is still refused is an error. The pool alone would try again for longer.
+/// Time after which a refused connection is reported as an error. Without this limit, the pool would retry for longer.
 const REFUSED_AFTER: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -61,8 +61,8 @@ impl Drop for ServerConnection {
         let Some(mut connection) = self.connection.take() else { return };
         match Handle::try_current() {
             Ok(runtime) if !self.is_out_of_reach => {
-                // The call may have a statement without an answer, for example because its caller was dropped. The pool
-                // waits for that answer without a limit. After this timeout the connection is closed.
+                // A statement of the call may still have no answer, for example because the caller was dropped. The
+                // pool waits for that answer without a limit, so the connection is closed after a timeout.
                 let returned = connection.return_to_pool();
                 runtime.spawn(async move { drop(timeout(ANSWER_TIMEOUT, returned).await) });
             }
@@ -87,7 +87,7 @@ pub(crate) async fn close(pool: &PgPool) {
     drop(timeout(CLOSE_TIMEOUT, pool.close()).await);
 }
 
-/// Waits until the server refuses a connection after [`REFUSED_AFTER`], and returns the error.
+/// Tries to connect every [`REFUSED_AFTER`] until the server refuses the connection, and returns the error.
 async fn wait_until_refused(options: &PgConnectOptions) -> io::Error {
     loop {
         sleep(REFUSED_AFTER).await;

@@ -19,7 +19,7 @@ pub struct GitHubSettings {
     pub ready: String,
     /// Label of claimed work.
     pub in_progress: String,
-    /// Labels whose issues are ignored.
+    /// Labels of issues that are ignored.
     pub exclude_labels: Vec<String>,
     /// True if a release restores the ready label.
     pub cleanup_on_failure: bool,
@@ -33,14 +33,14 @@ pub struct GitHubSettings {
     pub claiming: Claiming,
 }
 
-/// Method that decides who holds an issue.
+/// Method that decides which claimant gets an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
-    /// The earliest marker decides. The markers are read again after `confirm_delay`, because by then every marker that was
-    /// written before ours is visible.
+    /// The earliest marker decides. The markers are read again after `confirm_delay`, because by then every marker that
+    /// was written before the claimant's own marker is visible.
     ByMarker { confirm_delay: Duration },
-    /// The label alone decides, which two claimants can set. This method is only for the test that shows why markers
-    /// exist.
+    /// Only the label decides. Two claimants can set it at the same time, so this method is only for the test that
+    /// shows why markers exist.
     ByLabelAlone,
 }
 

@@ -10,7 +10,7 @@ use super::layout::{Frame, Tab, empty};
 use super::{PageAnswer, Pages, Params, elements, now, query};
 use crate::api::{AgentView, Page, segment};
 
-/// Query of the page. All fields are text, and empty where a form leaves them empty.
+/// Query of the page. All fields are text, because a form sends an empty text for a field without a value.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct JobsPageQuery {
