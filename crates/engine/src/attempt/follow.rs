@@ -134,7 +134,7 @@ impl AttemptTask {
             };
             if let Some(ending) = ending {
                 fault::point("ended");
-                return self.stage_after_end(rules, &ending, output).await;
+                return Box::pin(self.stage_after_end(rules, &ending, output)).await;
             }
             let stop_request = *self.stop_requests.borrow_and_update();
             if stop_request == StopRequest::Detach {

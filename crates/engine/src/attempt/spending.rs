@@ -47,7 +47,7 @@ impl AttemptTask {
                         (reported.usage, reported.lines) = (Some(usage), tail.lines());
                     }
                     Err(error) => {
-                        warn!(job = %self.job.id(), "cannot store the usage of the attempt yet: {error}")
+                        warn!(job = %self.job.id(), "cannot store the usage of the attempt yet: {error}");
                     }
                 }
             }

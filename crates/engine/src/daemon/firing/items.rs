@@ -201,10 +201,10 @@ impl Preparer<'_> {
                 debug!(item = %id, failures, "not taken: it failed too often and is left for a person");
             }
             TakeResult::PutBack => {
-                debug!(item = %id, "not taken: it is left for a person, who has not released it")
+                debug!(item = %id, "not taken: it is left for a person, who has not released it");
             }
             TakeResult::Released => {
-                debug!(item = %id, "not taken before the next poll: a job has just released it")
+                debug!(item = %id, "not taken before the next poll: a job has just released it");
             }
         }
         Ok(None)
