@@ -219,7 +219,7 @@ pub enum Action {
     Reopen { schedule: ScheduleId },
     /// Reset the recorded times, because they are in the future after the wall clock was set back. The schedule
     /// continues from now.
-    Recount { schedule: ScheduleId },
+    RestartFromNow { schedule: ScheduleId },
     /// Claim this job, if the agent still has a place then.
     Start {
         job: JobId,
@@ -347,7 +347,7 @@ impl Draft {
             return;
         }
         if record.is_ahead_of(now) {
-            self.actions.push(Action::Recount { schedule: id });
+            self.actions.push(Action::RestartFromNow { schedule: id });
             return;
         }
         let shares_interval = shared_intervals.is_shared(schedule);

@@ -34,7 +34,7 @@ pub struct ScheduleRecord {
     /// End of the last job that it fired, or the last time that it found no work.
     pub last_run_at: Option<Timestamp>,
     /// Time from which an interval counts: `last_run_at`, or when it was enabled after that. None if it never ran.
-    pub counted_from: Option<Moment>,
+    pub interval_from: Option<Moment>,
     /// Error that prevents it from firing now, else `run_error`.
     pub last_error: Option<String>,
     /// With a work source: time of the last poll at a due time.
@@ -50,7 +50,7 @@ pub struct ScheduleRecord {
     /// Results of its last jobs, for its breaker.
     pub breaker_state: BreakerState,
     /// End of a pause during which a person disabled it; none after that time. Jobs that it has accepted wait for it.
-    pub off_pause: Option<Timestamp>,
+    pub pause_while_disabled: Option<Timestamp>,
     /// End of a pause on the boot clock.
     pub pause_boot: Option<BootTime>,
     /// Time since which the config has it with `enabled: false` or not at all; none while the config has it enabled.
@@ -171,7 +171,7 @@ impl ScheduleRecord {
         }
         if let Some(at) = last_run_at {
             self.last_run_at = Some(at);
-            self.counted_from = Some(at.into());
+            self.interval_from = Some(at.into());
             self.last_due = Some(at);
             self.armed_at = self.armed_at.min(at);
         }
@@ -206,10 +206,10 @@ impl ScheduleRecord {
                 self.state = ScheduleState::Active;
                 self.generation += 1;
                 self.armed_at = now.wall;
-                self.counted_from = self.counted_from.map(|_| now);
+                self.interval_from = self.interval_from.map(|_| now);
                 // Places that became free while it was off are filled when it is due.
                 (self.polled_at, self.fill) = (self.polled_at.map(|_| now), false);
-                (self.breaker_state, self.off_pause) = (BreakerState::default(), None);
+                (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
                 true
             }
         }
@@ -223,7 +223,7 @@ impl ScheduleRecord {
         let off = ScheduleState::Disabled { why };
         let changed = self.state != off;
         if let ScheduleState::Paused { until, .. } = self.state {
-            self.off_pause = Some(until);
+            self.pause_while_disabled = Some(until);
         }
         self.state = off;
         self.waiting = None;
@@ -231,7 +231,7 @@ impl ScheduleRecord {
     }
 
     /// Records that its trigger cannot continue. Applies only to an active schedule.
-    pub fn give_up(&mut self, reason: &str) -> bool {
+    pub fn fail(&mut self, reason: &str) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {
             self.state = ScheduleState::Error { reason: reason.to_owned() };
@@ -251,7 +251,7 @@ impl ScheduleRecord {
             self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
             self.waiting = None;
         } else if self.is_off() {
-            self.off_pause = Some(pause.until);
+            self.pause_while_disabled = Some(pause.until);
         }
         on
     }
@@ -265,7 +265,7 @@ impl ScheduleRecord {
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
         let until = match self.state {
             ScheduleState::Paused { until, .. } => until,
-            _ => self.off_pause.filter(|_| self.is_off())?,
+            _ => self.pause_while_disabled.filter(|_| self.is_off())?,
         };
         Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
     }
@@ -278,7 +278,7 @@ impl ScheduleRecord {
             if !self.is_off() {
                 self.state = ScheduleState::Active;
             }
-            (self.armed_at, self.off_pause) = (now.wall, None);
+            (self.armed_at, self.pause_while_disabled) = (now.wall, None);
         }
         over
     }
@@ -296,13 +296,13 @@ impl ScheduleRecord {
     /// Checks whether a firing has to wait for the end of the pause. A firing from outside is not dropped because of a
     /// pause: it is prepared afterwards. Firings by the clock are not made up.
     pub fn holds_back(&self, key: &FiringKey) -> bool {
-        let is_paused = matches!(self.state, ScheduleState::Paused { .. }) || self.has_off_pause();
+        let is_paused = matches!(self.state, ScheduleState::Paused { .. }) || self.is_paused_while_disabled();
         is_paused && !key.is_by_clock() && !key.is_by_hand()
     }
 
     /// Checks whether a person disabled it during a pause that has not ended.
-    pub fn has_off_pause(&self) -> bool {
-        self.is_off() && self.off_pause.is_some()
+    pub fn is_paused_while_disabled(&self) -> bool {
+        self.is_off() && self.pause_while_disabled.is_some()
     }
 
     /// Reopens the schedule because its `end_at` is in the future again. Due times in between are not made up.
@@ -325,7 +325,7 @@ impl ScheduleRecord {
         let ahead = |from: Moment| {
             now.by_boot_clock(from).is_none() && from.wall.duration_since(now.wall) >= MIN_CLOCK_STEP
         };
-        self.counted_from.is_some_and(ahead) || self.polled_at.is_some_and(ahead)
+        self.interval_from.is_some_and(ahead) || self.polled_at.is_some_and(ahead)
     }
 
     /// Continues from the present if [`Self::is_ahead_of`] shows that the clock was set back.
@@ -336,7 +336,7 @@ impl ScheduleRecord {
             self.replay_until = self.replay_until.max(self.last_due);
             self.last_due = self.last_due.map(|due| due.min(now.wall));
             if self.counts_ahead_of(now) {
-                self.counted_from = self.counted_from.map(|_| now);
+                self.interval_from = self.interval_from.map(|_| now);
                 self.polled_at = self.polled_at.map(|_| now);
             }
         }
@@ -345,7 +345,7 @@ impl ScheduleRecord {
 
     /// Resets the breaker state, and ends a pause, because a job by hand succeeded.
     pub fn reset_breaker(&mut self, now: Timestamp) -> bool {
-        (self.breaker_state, self.off_pause) = (BreakerState::default(), None);
+        (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
         let paused = matches!(self.state, ScheduleState::Paused { .. });
         if paused {
             self.state = ScheduleState::Active;
@@ -382,7 +382,7 @@ impl ScheduleRecord {
     /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from then.
     pub fn record_look(&mut self, at: Moment) {
         if self
-            .counted_from
+            .interval_from
             .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
         {
             // It ended before what is recorded already: its end was noticed late.
@@ -390,12 +390,12 @@ impl ScheduleRecord {
             return;
         }
         self.last_run_at = Some(at.wall);
-        self.counted_from = Some(at);
+        self.interval_from = Some(at);
     }
 
     /// Records that a firing ended without a look for work, and so without a run. Only the interval counts from now.
     pub fn count_from(&mut self, at: Moment) {
-        self.counted_from = Some(at);
+        self.interval_from = Some(at);
     }
 
     /// Records that a job that it fired succeeded.
@@ -449,11 +449,11 @@ mod tests {
         assert!(schedule.enable(at(100).into()));
         assert_eq!((schedule.armed_at, schedule.generation), (at(100), 1));
         assert_eq!(schedule.last_run_at, Some(at(20)));
-        assert_eq!(schedule.counted_from, Some(at(100).into()), "an interval is due one interval later");
+        assert_eq!(schedule.interval_from, Some(at(100).into()), "an interval is due one interval later");
         let mut new = record();
         new.disable(DisabledBy::Person);
         assert!(new.enable(at(100).into()));
-        assert_eq!(new.counted_from, None, "one that never ran is due at once");
+        assert_eq!(new.interval_from, None, "one that never ran is due at once");
     }
 
     #[test]
@@ -502,7 +502,7 @@ mod tests {
         assert!(!schedule.is_ahead_of(moment(400, 510)), "the boot clock knows that it was ten seconds ago");
         assert!(schedule.is_ahead_of(at(400).into()), "without a boot clock nobody knows");
         assert!(schedule.restart_from_now(at(400).into()));
-        assert_eq!(schedule.counted_from, Some(at(400).into()));
+        assert_eq!(schedule.interval_from, Some(at(400).into()));
         assert!(!schedule.restart_from_now(at(401).into()), "once");
         schedule.last_due = Some(at(900));
         assert!(!schedule.is_ahead_of(at(850).into()), "two machines may differ by that much");

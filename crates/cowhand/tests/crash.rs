@@ -15,9 +15,9 @@ use cowhand_core::budget::{Amount, Budget, microdollars};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_testing::on_both;
 use cowhand_testing::postgres::Postgres;
 use cowhand_testing::process::processes;
+use cowhand_testing::{on_both, wait_or_report};
 use jiff::Timestamp;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
@@ -120,11 +120,7 @@ impl Fleet {
     }
 
     fn wait_for(&self, what: &str, mut look: impl FnMut(&Self) -> bool) {
-        let patience = Instant::now() + Duration::from_mins(1);
-        while !look(self) {
-            assert!(Instant::now() < patience, "timed out while waiting for {what}:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_or_report(Duration::from_mins(1), what, || self.log(), || look(self).then_some(()));
     }
 
     /// Returns the folders of all attempts so far.
@@ -143,12 +139,13 @@ impl Fleet {
 
     /// Waits until the daemon dies at its planned fault.
     fn wait_for_death(&mut self) {
-        let patience = Instant::now() + Duration::from_mins(1);
         let mut daemon = self.daemon.take().unwrap();
-        while daemon.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < patience, "the planned fault was never reached:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_or_report(
+            Duration::from_mins(1),
+            "the planned fault",
+            || self.log(),
+            || daemon.try_wait().unwrap(),
+        );
     }
 
     fn kill_a_keeper(&self) {

@@ -1,11 +1,11 @@
 //! Redaction: known secrets are removed from the output of agents and hooks before it is written.
 
 mod advice;
-mod bare;
 mod lines;
 mod texts;
 mod token;
 mod unescaped;
+mod visible;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,10 +17,10 @@ use cowhand_core::job::Outcome;
 use serde_json::Value;
 
 pub use advice::with_placeholders;
-use bare::Bare;
 use lines::Following;
 pub use lines::OpenSecret;
 use unescaped::Unescaped;
+use visible::Visible;
 
 /// Minimum length of a secret. Masking a shorter one would mask ordinary text.
 const MIN_SECRET_BYTES: usize = 6;
@@ -124,8 +124,8 @@ impl Redactor {
 
     /// Finds secrets that contain colour codes or invisible characters.
     fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
-        let Some(bare) = Bare::of(text) else { return Vec::new() };
-        self.find(&bare.text).iter().map(|part| bare.range(part)).collect()
+        let Some(visible) = Visible::of(text) else { return Vec::new() };
+        self.find(&visible.text).iter().map(|part| visible.range(part)).collect()
     }
 
     /// Finds secrets, and tokens where there is no secret.

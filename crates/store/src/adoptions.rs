@@ -201,7 +201,7 @@ fn merge(old: ScheduleRecord, current: ScheduleRecord, has_fired: bool) -> Sched
             fill_count: current.fill_count.max(old.fill_count),
             last_due: current.last_due.max(old.last_due),
             last_run_at: current.last_run_at.max(old.last_run_at),
-            counted_from: later(current.counted_from, old.counted_from),
+            interval_from: later(current.interval_from, old.interval_from),
             ..current
         }
     } else {

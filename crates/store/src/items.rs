@@ -99,7 +99,7 @@ pub struct HeldItem {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemState {
-    Claiming,
+    ClaimMethod,
     Held,
     Closing {
         closing: Closing,
@@ -116,7 +116,7 @@ impl HeldItem {
     pub(super) const fn closing(&self) -> Option<&Closing> {
         match &self.state {
             ItemState::Closing { closing, .. } => Some(closing),
-            ItemState::Claiming | ItemState::Held => None,
+            ItemState::ClaimMethod | ItemState::Held => None,
         }
     }
 
@@ -359,7 +359,7 @@ pub(super) fn read(row: &Row) -> Result<HeldItem, StoreError> {
     let state: String = row.get("state")?;
     let unreadable = |column: &str| row.unreadable(column, "nothing");
     let state = match state.as_str() {
-        "claiming" => ItemState::Claiming,
+        "claiming" => ItemState::ClaimMethod,
         "held" => ItemState::Held,
         "closing" => ItemState::Closing {
             closing: row.json_opt("closing")?.ok_or_else(|| unreadable("closing"))?,

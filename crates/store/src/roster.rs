@@ -68,7 +68,7 @@ async fn load(
     let mut fact = Fact::ScheduleArmed;
     if let Some(former) = former {
         let reason = former.rename_advice(&new);
-        new.give_up(&reason);
+        new.fail(&reason);
         fact = Fact::ScheduleError { reason };
     }
     if !schedules::add(tx, &new).await? {

@@ -21,7 +21,7 @@ statements! {
         paused_until, polled_at, fill, fill_count, counted_from, counted_boot, pause_boot, finished, run_error, replay_until, \
         polled_boot, absent_since) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
         $23, $24, $25, $26, $27, $28) on conflict (id) do nothing";
-    LOOK_FOR_WORK = same "update schedules set fill = 1 where id = $1";
+    REQUEST_FILL = same "update schedules set fill = 1 where id = $1";
     SAVE_SCHEDULE = same "update schedules set agent = $2, name = $3, trigger_config = $4, state = $5, state_why = $6, \
         run_at = $7, generation = $8, armed_at = $9, interval_count = $10, last_due = $11, last_run_at = $12, \
         last_error = $13, waiting_due = $14, waiting_reason = $15, fuse = $16, paused_until = $17, \
@@ -52,9 +52,14 @@ impl Store {
     }
 
     /// Records that the trigger of a schedule cannot continue, and returns whether the schedule was active.
-    pub async fn give_up(&self, id: ScheduleId, reason: String, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn fail_schedule(
+        &self,
+        id: ScheduleId,
+        reason: String,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
-            schedule.give_up(&reason).then_some(Fact::ScheduleError { reason })
+            schedule.fail(&reason).then_some(Fact::ScheduleError { reason })
         })
         .await
     }
@@ -90,7 +95,7 @@ impl Store {
 
     /// Moves stored times of a schedule that are in the future to now, because the wall clock was set back. Returns
     /// whether the schedule had such times.
-    pub async fn recount(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn restart_from_now(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
@@ -105,7 +110,7 @@ impl Store {
     }
 
     /// Records the reason why a schedule cannot fire at present, once for each new reason; `None` removes the reason.
-    pub async fn set_delay_reason(
+    pub async fn record_delay(
         &self,
         id: ScheduleId,
         reason: Option<String>,
@@ -130,13 +135,13 @@ impl Store {
     }
 
     /// Makes these schedules look for work as soon as their agents have a free place.
-    pub async fn look_for_work(&self, mut schedules: Vec<ScheduleId>) -> Result<(), StoreError> {
+    pub async fn request_fill(&self, mut schedules: Vec<ScheduleId>) -> Result<(), StoreError> {
         // A fixed order of the row locks prevents deadlocks.
         schedules.sort_unstable();
         self.write(move |tx| {
             Box::pin(async move {
                 for id in schedules {
-                    tx.execute(LOOK_FOR_WORK, args![id]).await?;
+                    tx.execute(REQUEST_FILL, args![id]).await?;
                 }
                 Ok(())
             })
@@ -145,7 +150,7 @@ impl Store {
     }
 
     /// Records that a schedule is due but has to wait, once for each new reason. The earliest due time is kept.
-    pub async fn hold(
+    pub async fn record_waiting(
         &self,
         id: ScheduleId,
         due: Timestamp,
@@ -223,7 +228,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
     let (state, why, paused_until) = match &schedule.state {
         // The column `finished` distinguishes these two states.
         ScheduleState::Active | ScheduleState::Finished => ("active", None, None),
-        ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), schedule.off_pause),
+        ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), schedule.pause_while_disabled),
         ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),
         // A paused schedule is stored as active, with `paused_until`.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
@@ -254,8 +259,8 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         schedule.polled_at.map(|at| at.wall),
         i64::from(schedule.fill),
         fill_count,
-        schedule.counted_from.map(|from| from.wall),
-        schedule.counted_from.and_then(|from| from.boot),
+        schedule.interval_from.map(|from| from.wall),
+        schedule.interval_from.and_then(|from| from.boot),
         paused_until.and(schedule.pause_boot),
         u32::from(schedule.state == ScheduleState::Finished),
         schedule.run_error.clone(),
@@ -301,8 +306,8 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         run_error: row.get("run_error")?,
         waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| WaitingFiring { due, reason }),
         breaker_state: row.json_opt("fuse")?.unwrap_or_default(),
-        counted_from: row.moment_opt("counted_from", "counted_boot")?,
-        off_pause: row.time_opt("paused_until")?.filter(|_| is_disabled),
+        interval_from: row.moment_opt("counted_from", "counted_boot")?,
+        pause_while_disabled: row.time_opt("paused_until")?.filter(|_| is_disabled),
         pause_boot: row.parse_opt("pause_boot")?,
         absent_since: row.time_opt("absent_since")?,
     })

@@ -28,11 +28,11 @@ pub enum Fault {
     /// Returns this answer, and does nothing.
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// Does the request, then returns this status.
-    DoneBut(u16),
+    DoneWithStatus(u16),
     /// Does the request, but ends the connection in the middle of the answer.
     CutAnswer,
     /// Never answers.
-    Silence,
+    NoAnswer,
 }
 
 impl Fault {
@@ -91,7 +91,7 @@ pub struct FakeState {
     /// Number of answers that were not 304.
     pub counted_requests: usize,
     /// Function that is called with each request before it is answered, for simultaneous actions of other users.
-    pub meanwhile: Option<Meanwhile>,
+    pub on_request: Option<OnRequest>,
     /// Number of times that the newest comment is missing from the list, as on a replica that is behind.
     pub lag: usize,
     /// Public key of the GitHub App. `issued_tokens` is the number of tokens that were issued for it.
@@ -105,11 +105,11 @@ pub struct FakeState {
 
 type Action = Box<dyn FnMut(&str, &mut FakeState) + Send>;
 
-pub struct Meanwhile(pub Action);
+pub struct OnRequest(pub Action);
 
-impl std::fmt::Debug for Meanwhile {
+impl std::fmt::Debug for OnRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meanwhile")
+        f.write_str("OnRequest")
     }
 }
 
@@ -123,14 +123,14 @@ impl FakeState {
         id
     }
 
-    pub fn later(&mut self, seconds: i64) {
+    pub fn advance(&mut self, seconds: i64) {
         self.now += SignedDuration::from_secs(seconds);
     }
 }
 
 #[derive(Debug)]
 pub struct Fake {
-    world: Arc<Mutex<FakeState>>,
+    fake_state: Arc<Mutex<FakeState>>,
     pub url: String,
     server: JoinHandle<()>,
 }
@@ -145,7 +145,7 @@ impl Fake {
     pub async fn start() -> Self {
         // The current time in whole seconds, because the client compares it with its own clock.
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
-        let world = FakeState {
+        let fake_state = FakeState {
             issues: BTreeMap::new(),
             next_comment: 0,
             now,
@@ -160,7 +160,7 @@ impl Fake {
             tokens: Vec::new(),
             user_agents: Vec::new(),
             counted_requests: 0,
-            meanwhile: None,
+            on_request: None,
             lag: 0,
             app_key: None,
             issued_tokens: 0,
@@ -168,58 +168,58 @@ impl Fake {
             good_tokens: None,
             people: Vec::new(),
         };
-        let world = Arc::new(Mutex::new(world));
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&world));
+        let fake_state = Arc::new(Mutex::new(fake_state));
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&fake_state));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { world, url, server }
+        Self { fake_state, url, server }
     }
 
-    pub fn world(&self) -> MutexGuard<'_, FakeState> {
-        self.world.lock().unwrap()
+    pub fn state(&self) -> MutexGuard<'_, FakeState> {
+        self.fake_state.lock().unwrap()
     }
 
     /// Adds an issue with these labels; a smaller number is older.
     pub fn add(&self, number: u64, labels: &[&str]) {
-        let mut world = self.world();
-        let created_at =
-            world.now - SignedDuration::from_hours(1000) + SignedDuration::from_secs(number.cast_signed());
+        let mut fake_state = self.state();
+        let created_at = fake_state.now - SignedDuration::from_hours(1000)
+            + SignedDuration::from_secs(number.cast_signed());
         let labels = labels.iter().map(|&label| label.to_owned()).collect();
         let issue =
             FakeIssue { title: format!("Issue {number}"), labels, created_at, ..FakeIssue::default() };
-        world.issues.insert(number, issue);
+        fake_state.issues.insert(number, issue);
     }
 
     pub fn fault(&self, request: &str, fault: Fault) {
-        self.world().faults.push_back((request.to_owned(), fault));
+        self.state().faults.push_back((request.to_owned(), fault));
     }
 
     /// Returns the requests since the last call, as `GET /repos/…` with the repository left out.
     pub fn requests(&self) -> Vec<String> {
-        let requests = std::mem::take(&mut self.world().requests);
+        let requests = std::mem::take(&mut self.state().requests);
         requests.into_iter().map(|request| request.replace(&format!("/repos/{REPO}"), "")).collect()
     }
 
     pub fn issue(&self, number: u64) -> FakeIssue {
-        self.world().issues[&number].clone()
+        self.state().issues[&number].clone()
     }
 }
 
-async fn answer(State(world): State<Arc<Mutex<FakeState>>>, request: Request) -> Response {
+async fn answer(State(fake_state): State<Arc<Mutex<FakeState>>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let request = routes::FakeRequest::new(&parts, &body);
     let (fault, response) = {
-        let mut world = world.lock().unwrap();
-        if let Some(mut meanwhile) = world.meanwhile.take() {
-            (meanwhile.0)(&request.line, &mut world);
-            world.meanwhile.get_or_insert(meanwhile);
+        let mut fake_state = fake_state.lock().unwrap();
+        if let Some(mut meanwhile) = fake_state.on_request.take() {
+            (meanwhile.0)(&request.line, &mut fake_state);
+            fake_state.on_request.get_or_insert(meanwhile);
         }
         let matches = |(prefix, _): &(String, Fault)| request.line.starts_with(prefix.as_str());
-        let index = world.faults.iter().position(matches);
-        let fault = index.and_then(|index| world.faults.remove(index)).map(|(_, fault)| fault);
-        world.record(&request);
+        let index = fake_state.faults.iter().position(matches);
+        let fault = index.and_then(|index| fake_state.faults.remove(index)).map(|(_, fault)| fault);
+        fake_state.record(&request);
         let response = if let Some(Fault::Answer { status, headers, body }) = &fault {
             let mut response = plain(*status, Bytes::from(body.clone()));
             for (name, value) in headers {
@@ -227,19 +227,19 @@ async fn answer(State(world): State<Arc<Mutex<FakeState>>>, request: Request) ->
             }
             response
         } else {
-            world.route(&request)
+            fake_state.route(&request)
         };
         (fault, response)
     };
-    let date = { world.lock().unwrap().now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string() };
+    let date = { fake_state.lock().unwrap().now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string() };
     let mut response = match fault {
         None | Some(Fault::Answer { .. }) => response,
-        Some(Fault::DoneBut(status)) => plain(status, Bytes::from_static(b"<html>bad gateway</html>")),
+        Some(Fault::DoneWithStatus(status)) => plain(status, Bytes::from_static(b"<html>bad gateway</html>")),
         Some(Fault::CutAnswer) => {
             let chunks = [Ok(Bytes::from_static(b"{\"id\": ")), Err(std::io::Error::other("cut"))];
             Response::new(Body::from_stream(futures_util::stream::iter(chunks)))
         }
-        Some(Fault::Silence) => {
+        Some(Fault::NoAnswer) => {
             tokio::time::sleep(Duration::from_mins(10)).await;
             response
         }

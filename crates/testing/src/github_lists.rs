@@ -32,7 +32,7 @@ pub struct ListsWorld {
 
 #[derive(Debug)]
 pub struct FakeLists {
-    pub world: Arc<Mutex<ListsWorld>>,
+    pub fake_state: Arc<Mutex<ListsWorld>>,
     pub url: String,
     server: JoinHandle<()>,
 }
@@ -45,12 +45,12 @@ impl Drop for FakeLists {
 
 impl FakeLists {
     pub async fn start(issues: Vec<Value>, pulls: Vec<Value>) -> Self {
-        let world = Arc::new(Mutex::new(ListsWorld { issues, pulls, ..ListsWorld::default() }));
+        let fake_state = Arc::new(Mutex::new(ListsWorld { issues, pulls, ..ListsWorld::default() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let app = Router::new().fallback(answer).with_state(Arc::clone(&world));
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&fake_state));
         let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { world, url, server }
+        Self { fake_state, url, server }
     }
 
     /// Starts a fake with `count` issues, the oldest first.
@@ -87,28 +87,28 @@ pub fn issue(number: u64) -> Value {
     json!({"number": number, "title": format!("Issue {number}"), "labels": [{"name": "agent"}], "created_at": created_at})
 }
 
-async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -> Response {
+async fn answer(State(fake_state): State<Arc<Mutex<ListsWorld>>>, request: Request) -> Response {
     let about = {
-        let mut world = world.lock().unwrap();
-        world.asked += 1;
-        if let Some(status) = world.refuses {
-            world.counted_requests += 1;
+        let mut fake_state = fake_state.lock().unwrap();
+        fake_state.asked += 1;
+        if let Some(status) = fake_state.refuses {
+            fake_state.counted_requests += 1;
             return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();
         }
-        world.about(request.uri().path())
+        fake_state.about(request.uri().path())
     };
     if let Some((status, body)) = about {
         // Enough time for another client to send the same request.
         tokio::time::sleep(Duration::from_millis(100)).await;
         return Response::builder().status(status).body(Body::from(body.to_string())).unwrap();
     }
-    let mut world = world.lock().unwrap();
+    let mut fake_state = fake_state.lock().unwrap();
     let query = request.uri().query().unwrap_or_default();
     let number =
         |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.parse::<usize>().ok());
     let (page, size) = (number("page=").unwrap_or(1), number("per_page=").unwrap_or(30));
     let path = request.uri().path();
-    let all = if path.ends_with("/pulls") { &world.pulls } else { &world.issues };
+    let all = if path.ends_with("/pulls") { &fake_state.pulls } else { &fake_state.issues };
     let entries: Vec<&Value> = all.iter().skip((page - 1) * size).take(size).collect();
     let body = serde_json::to_string(&entries).unwrap();
     let mut hasher = DefaultHasher::new();
@@ -118,12 +118,12 @@ async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -
     if all.len() > page * size {
         response = response.header(header::LINK, format!("<http://x{path}?page={}>; rel=\"next\"", page + 1));
     }
-    if let Some(removed) = world.disappearing_issue.take() {
-        world.issues.retain(|issue| issue["number"] != removed);
+    if let Some(removed) = fake_state.disappearing_issue.take() {
+        fake_state.issues.retain(|issue| issue["number"] != removed);
     }
     if request.headers().get(header::IF_NONE_MATCH).is_some_and(|tag| tag.as_bytes() == etag.as_bytes()) {
         return response.status(StatusCode::NOT_MODIFIED).body(Body::empty()).unwrap();
     }
-    world.counted_requests += 1;
+    fake_state.counted_requests += 1;
     response.body(Body::from(body)).unwrap()
 }

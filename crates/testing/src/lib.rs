@@ -13,4 +13,4 @@ pub mod process;
 pub mod tmpfs;
 mod wait;
 
-pub use wait::{wait_at_most, wait_until};
+pub use wait::{wait_at_most, wait_or_report, wait_until};

@@ -49,16 +49,16 @@ impl DueCheck<'_> {
         });
         let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval, even if the clock was set.
-        let from = self.counted_from().map(|from| from.min(self.now));
+        let from = self.interval_from().map(|from| from.min(self.now));
         interval.next_trigger(from, jitter, place, self.record.armed_at.min(self.now))
     }
 
     /// Returns the end of the schedule's last run, or, with a work source, the time of its last poll if that is later.
     /// The time is on the wall clock as it is set now.
-    fn counted_from(&self) -> Option<Timestamp> {
+    fn interval_from(&self) -> Option<Timestamp> {
         let now = self.snapshot.moment(self.now);
         let polled_at = self.polled_at().filter(|_| self.live.takes_work);
-        self.record.counted_from.map(|from| from.on_clock_of(now)).max(polled_at)
+        self.record.interval_from.map(|from| from.on_clock_of(now)).max(polled_at)
     }
 
     fn polled_at(&self) -> Option<Timestamp> {

@@ -23,7 +23,7 @@ pub enum ScheduleHold<'a> {
     /// The pause is over, and this job is the probe.
     Probe(&'a JobId),
     /// The schedule was disabled during its pause, which has not ended.
-    PausedOff {
+    PausedWhileDisabled {
         until: Timestamp,
     },
     /// The schedule was disabled during its pause, and the clock fired the job.
@@ -35,14 +35,14 @@ pub enum ScheduleHold<'a> {
 impl ScheduleHold<'_> {
     pub const fn reason(self) -> SkipReason {
         match self {
-            Self::Paused { .. } | Self::PausedOff { .. } | Self::Probe(_) => SkipReason::Paused,
+            Self::Paused { .. } | Self::PausedWhileDisabled { .. } | Self::Probe(_) => SkipReason::Paused,
             Self::Off | Self::Removed => SkipReason::Disabled,
         }
     }
 
     pub const fn until(self) -> Option<Timestamp> {
         match self {
-            Self::Paused { until, .. } | Self::PausedOff { until } => Some(until),
+            Self::Paused { until, .. } | Self::PausedWhileDisabled { until } => Some(until),
             Self::Probe(_) | Self::Off | Self::Removed => None,
         }
     }
@@ -51,7 +51,7 @@ impl ScheduleHold<'_> {
         match self {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
-            Self::PausedOff { .. } => "its schedule had paused itself before it was disabled".to_owned(),
+            Self::PausedWhileDisabled { .. } => "its schedule had paused itself before it was disabled".to_owned(),
             Self::Off => "its schedule was disabled during its pause".to_owned(),
             Self::Removed => {
                 "its schedule is no longer in the config, so the restrictions of the job are not known; restore the \
@@ -102,8 +102,8 @@ impl Snapshot {
             {
                 Some(ScheduleHold::Off)
             }
-            ScheduleState::Disabled { why: DisabledBy::Person } if record.has_off_pause() => {
-                record.off_pause.map(|until| ScheduleHold::PausedOff { until })
+            ScheduleState::Disabled { why: DisabledBy::Person } if record.is_paused_while_disabled() => {
+                record.pause_while_disabled.map(|until| ScheduleHold::PausedWhileDisabled { until })
             }
             ScheduleState::Active | ScheduleState::Disabled { why: DisabledBy::Person }
                 if schedule.breaker.is_on() =>

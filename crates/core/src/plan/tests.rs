@@ -138,7 +138,7 @@ impl Scene {
             Action::Resume { .. } => "resume".to_owned(),
             Action::Finish { .. } => "finish".to_owned(),
             Action::Reopen { .. } => "reopen".to_owned(),
-            Action::Recount { .. } => "recount".to_owned(),
+            Action::RestartFromNow { .. } => "restart".to_owned(),
             Action::Start { job, .. } => format!("start {}", number(job)),
         }
     }
@@ -189,7 +189,7 @@ fn intervals_count_from_completion() {
             "10:06",
             "Skipping a/s: already running, due 10:05",
         ),
-        ("a clock set back: it counts from now", Scene::new(EVERY).last_run("10:00"), "09:00", "recount"),
+        ("clock set back: counts from now", Scene::new(EVERY).last_run("10:00"), "09:00", "restart"),
     ]);
 }
 
@@ -200,7 +200,7 @@ fn cron_fires_at_its_times() {
         ("due", Scene::new(HOURLY).last_due("09:00"), "10:00", "ran cron 10:00 | wake 11:00"),
         ("decided already", Scene::new(HOURLY).last_due("10:00"), "10:00", "wake 11:00"),
         ("nothing from before it was armed", Scene::new(HOURLY), "00:30", "wake 01:00"),
-        ("a clock set back: from the new now", Scene::new(HOURLY).last_due("10:00"), "08:30", "recount"),
+        ("clock set back: from now", Scene::new(HOURLY).last_due("10:00"), "08:30", "restart"),
     ]);
 }
 

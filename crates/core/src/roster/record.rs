@@ -24,7 +24,7 @@ impl ScheduleRecord {
             last_due: None,
             replay_until: None,
             last_run_at: None,
-            counted_from: None,
+            interval_from: None,
             last_error: None,
             polled_at: None,
             fill: false,
@@ -32,7 +32,7 @@ impl ScheduleRecord {
             run_error: None,
             waiting: None,
             breaker_state: BreakerState::default(),
-            off_pause: None,
+            pause_while_disabled: None,
             pause_boot: None,
             absent_since: (!schedule.enabled).then_some(now),
         }
@@ -49,7 +49,7 @@ impl ScheduleRecord {
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
         self.waiting = None;
-        (self.breaker_state, self.off_pause) = (BreakerState::default(), None);
+        (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
         if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
             self.state = ScheduleState::Active;
         }
@@ -72,7 +72,7 @@ impl ScheduleRecord {
         let is_back = self.absent_since.take().is_some();
         if is_back {
             self.armed_at = now;
-            self.counted_from = self.counted_from.map(|_| now.into());
+            self.interval_from = self.interval_from.map(|_| now.into());
             (self.polled_at, self.fill) = (self.polled_at.map(|_| now.into()), false);
             self.waiting = None;
         }

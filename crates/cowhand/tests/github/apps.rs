@@ -46,8 +46,8 @@ fn auth(installation_id: Option<u64>) -> Auth {
 async fn scene(pem: &str, public: &str, installation_id: Option<u64>) -> (Fake, GitHubWorkSource) {
     let fake = Fake::start().await;
     fake.add(7, &["ready"]);
-    fake.world().app_key = Some(BASE64_STANDARD.decode(public).unwrap());
-    fake.world().good_tokens = Some(Vec::new());
+    fake.state().app_key = Some(BASE64_STANDARD.decode(public).unwrap());
+    fake.state().good_tokens = Some(Vec::new());
     let pem = pem.to_owned();
     let setting = SourceContext::new("", move |name| (name == "KEY").then(|| pem.clone()));
     let source = GitHubWorkSource::new(settings(&fake.url), &auth(installation_id), &setting).unwrap();
@@ -62,20 +62,20 @@ async fn installation_token_is_reused_until_it_expires() {
         let (fake, source) = scene(pem, &keys.public, installation_id).await;
         source.validate_token().await.unwrap();
         source.claim_work(&id(7), &claimant("job-1")).await.unwrap();
-        assert_eq!(fake.world().issued_tokens, 1);
+        assert_eq!(fake.state().issued_tokens, 1);
         assert_eq!(fake.requests().contains(&"GET /installation".to_owned()), installation_id.is_none());
 
         // The token is revoked: the next request is refused, and succeeds with a new token.
-        fake.world().good_tokens = Some(Vec::new());
+        fake.state().good_tokens = Some(Vec::new());
         assert!(source.get_work(&id(7)).await.unwrap().is_some());
-        assert_eq!(fake.world().issued_tokens, 2);
+        assert_eq!(fake.state().issued_tokens, 2);
 
         // A token with less than a minute left is not used again.
-        fake.world().good_tokens = Some(Vec::new());
-        fake.world().token_life = SignedDuration::from_secs(50);
+        fake.state().good_tokens = Some(Vec::new());
+        fake.state().token_life = SignedDuration::from_secs(50);
         for sold in 3..=5 {
             source.get_work(&id(7)).await.unwrap();
-            assert_eq!(fake.world().issued_tokens, sold);
+            assert_eq!(fake.state().issued_tokens, sold);
         }
         let shown = format!("{source:?}");
         assert!(!shown.contains("ghs_") && !shown.contains("PRIVATE KEY"), "{shown}");
@@ -91,7 +91,7 @@ async fn concurrent_callers_request_one_token() {
     for answer in futures_util::future::join_all(calls).await {
         assert!(answer.unwrap().is_some());
     }
-    assert_eq!(fake.world().issued_tokens, 1);
+    assert_eq!(fake.state().issued_tokens, 1);
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn token_request_is_retried_after_server_error() {
     let (fake, source) = scene(&keys.pkcs8, &keys.public, Some(77)).await;
     fake.fault("POST /app/installations/77/access_tokens", Fault::status(502));
     assert!(source.get_work(&id(7)).await.unwrap().is_some());
-    assert_eq!(fake.world().issued_tokens, 1);
+    assert_eq!(fake.state().issued_tokens, 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Claims by one claimant at a time: the requests of a claim, the reasons for a refusal, and changes by others during a
 //! claim.
 
-use cowhand::work::github::{Claiming, GitHubSettings};
+use cowhand::work::github::{ClaimMethod, GitHubSettings};
 use cowhand::work::{Claimant, WorkSource, WorkSourceError};
 use cowhand_core::work::ClaimFailureReason::{
     AlreadyClaimed, InvalidState, NotFound, PermissionDenied, SourceError,
@@ -9,17 +9,17 @@ use cowhand_core::work::ClaimFailureReason::{
 use cowhand_core::work::ClaimResult;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::fake::{Fake, FakeState, Fault, LOGIN, Meanwhile, REPO};
+use crate::fake::{Fake, FakeState, Fault, LOGIN, OnRequest, REPO};
 use crate::{claim, claimant, id, scene, settings, source_with};
 
 /// Returns a claim marker of another fleet.
-fn foreign(until: Timestamp) -> String {
+fn marker_of_another_fleet(until: Timestamp) -> String {
     let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
     format!("<!-- cowhand:claim {json} -->\ncowhand is working on this")
 }
 
 fn in_minutes(fake: &Fake, minutes: i64) -> Timestamp {
-    fake.world().now + SignedDuration::from_mins(minutes)
+    fake.state().now + SignedDuration::from_mins(minutes)
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn claim_sends_requests_in_order() {
         "{comment:?}"
     );
 
-    let agents = fake.world().user_agents.clone();
+    let agents = fake.state().user_agents.clone();
     assert!(agents.iter().all(|agent| agent.starts_with("cowhand/")), "{agents:?}");
 }
 
@@ -64,10 +64,10 @@ async fn several_claims_share_one_wait() {
     }
     // Another fleet claims issue 3 before the claims of this fleet begin, and issue 5 just before this fleet writes its
     // marker.
-    let marker = foreign(in_minutes(&fake, 5));
-    fake.world().comment(3, "somebody", &marker);
-    when(&fake, "POST /repos/my-org/my-repo/issues/5/comments", move |world| {
-        world.comment(5, "somebody", &marker);
+    let marker = marker_of_another_fleet(in_minutes(&fake, 5));
+    fake.state().comment(3, "somebody", &marker);
+    on_first_request(&fake, "POST /repos/my-org/my-repo/issues/5/comments", move |fake_state| {
+        fake_state.comment(5, "somebody", &marker);
     });
     let claims: Vec<_> = (1..=8).map(|number| (id(number), claimant(&format!("job-{number}")))).collect();
     let results = source.claim_all(&claims).await;
@@ -131,13 +131,13 @@ async fn claim_returns_updated_item_and_can_be_repeated() {
 async fn refused_claims_have_their_reason() {
     let (fake, source) = scene().await;
     fake.add(1, &["ready"]);
-    fake.world().issues.get_mut(&1).unwrap().is_closed = true;
+    fake.state().issues.get_mut(&1).unwrap().is_closed = true;
     fake.add(2, &["ready", "agent-working"]);
     fake.add(3, &["ready"]);
-    let marker = foreign(in_minutes(&fake, 5));
-    fake.world().comment(3, "somebody", &marker);
+    let marker = marker_of_another_fleet(in_minutes(&fake, 5));
+    fake.state().comment(3, "somebody", &marker);
     fake.add(4, &["ready"]);
-    fake.world().issues.get_mut(&4).unwrap().is_pull_request = true;
+    fake.state().issues.get_mut(&4).unwrap().is_pull_request = true;
     for number in 5..=9 {
         fake.add(number, &["ready"]);
     }
@@ -171,59 +171,63 @@ async fn refused_claims_have_their_reason() {
 }
 
 /// Calls `what` once, when the first request that begins with `request` arrives.
-fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut FakeState) + Send + 'static) {
+fn on_first_request(
+    fake: &Fake,
+    request: &'static str,
+    mut what: impl FnMut(&mut FakeState) + Send + 'static,
+) {
     let mut is_done = false;
-    let meanwhile = move |line: &str, world: &mut FakeState| {
+    let on_request = move |line: &str, fake_state: &mut FakeState| {
         if !is_done && line.starts_with(request) {
             is_done = true;
-            what(world);
+            what(fake_state);
         }
     };
-    fake.world().meanwhile = Some(Meanwhile(Box::new(meanwhile)));
+    fake.state().on_request = Some(OnRequest(Box::new(on_request)));
 }
 
 #[tokio::test]
 async fn concurrent_changes_decide_claim() {
     const POST: &str = "POST /repos/my-org/my-repo/issues/7/comments";
-    type Deed = Box<dyn FnMut(&mut FakeState) + Send>;
-    let cases: Vec<(&str, Deed, _)> = vec![
+    type Change = Box<dyn FnMut(&mut FakeState) + Send>;
+    let cases: Vec<(&str, Change, _)> = vec![
         (
             "another's marker comes just before ours",
-            Box::new(|world| {
-                let marker = foreign(world.now + SignedDuration::from_mins(5));
-                world.comment(7, "somebody", &marker);
+            Box::new(|fake_state| {
+                let marker = marker_of_another_fleet(fake_state.now + SignedDuration::from_mins(5));
+                fake_state.comment(7, "somebody", &marker);
             }),
             Err(AlreadyClaimed),
         ),
         (
             "another's marker comes just before ours and has lapsed",
-            Box::new(|world| {
-                let marker = foreign(world.now - SignedDuration::from_mins(5));
-                world.comment(7, "somebody", &marker);
+            Box::new(|fake_state| {
+                let marker = marker_of_another_fleet(fake_state.now - SignedDuration::from_mins(5));
+                fake_state.comment(7, "somebody", &marker);
             }),
             Ok(()),
         ),
         (
             "somebody claims, finishes and closes",
-            Box::new(|world| world.issues.get_mut(&7).unwrap().is_closed = true),
+            Box::new(|fake_state| fake_state.issues.get_mut(&7).unwrap().is_closed = true),
             Err(InvalidState),
         ),
         (
             "somebody claims and fails",
-            Box::new(|world| world.issues.get_mut(&7).unwrap().labels.clear()),
+            Box::new(|fake_state| fake_state.issues.get_mut(&7).unwrap().labels.clear()),
             Err(AlreadyClaimed),
         ),
         (
             "a program that knows only labels takes it",
-            Box::new(|world| world.issues.get_mut(&7).unwrap().labels.push("agent-working".into())),
+            Box::new(|fake_state| fake_state.issues.get_mut(&7).unwrap().labels.push("agent-working".into())),
             Err(AlreadyClaimed),
         ),
         (
             "somebody copies our marker into an older comment",
-            Box::new(|world| {
-                let until = world.now + SignedDuration::from_mins(5);
+            Box::new(|fake_state| {
+                let until = fake_state.now + SignedDuration::from_mins(5);
                 let json = serde_json::json!({ "fleet": "herd", "holder": "job-1", "until": until });
-                world.comment(7, "mallory", &format!("<!-- cowhand:claim {json} -->"));
+                fake_state.comment(7, "mallory", &format!("<!-- cowhand:claim {json} -->"));
             }),
             Err(AlreadyClaimed),
         ),
@@ -231,7 +235,7 @@ async fn concurrent_changes_decide_claim() {
     for (case, what, expected) in cases {
         let (fake, source) = scene().await;
         fake.add(7, &["ready"]);
-        when(&fake, POST, what);
+        on_first_request(&fake, POST, what);
         assert_eq!(claim(&source, 7, "job-1").await, expected, "{case}");
         let ours = fake.issue(7).comments.iter().filter(|comment| comment.login == LOGIN).count();
         assert_eq!(ours, usize::from(expected.is_ok()), "{case}: a loser leaves nothing behind");
@@ -242,12 +246,12 @@ async fn concurrent_changes_decide_claim() {
 async fn expired_claim_is_taken_over() {
     let (fake, source) = scene().await;
     fake.add(7, &["agent-working"]);
-    let marker = foreign(in_minutes(&fake, 5));
-    let old = fake.world().comment(7, "somebody", &marker);
+    let marker = marker_of_another_fleet(in_minutes(&fake, 5));
+    let old = fake.state().comment(7, "somebody", &marker);
     assert_eq!(claim(&source, 7, "job-1").await, Err(AlreadyClaimed));
-    fake.world().later(310 - 1);
+    fake.state().advance(310 - 1);
     assert_eq!(claim(&source, 7, "job-1").await, Err(AlreadyClaimed), "still in the margin");
-    fake.world().later(2);
+    fake.state().advance(2);
     claim(&source, 7, "job-1").await.unwrap();
     assert!(fake.issue(7).comments.iter().all(|comment| comment.id != old), "the dead one's comment is gone");
     assert_eq!(fake.issue(7).labels, ["agent-working"]);
@@ -257,7 +261,7 @@ async fn expired_claim_is_taken_over() {
 async fn claim_is_renewed_until_it_expires() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
-    let now = fake.world().now;
+    let now = fake.state().now;
     let by = |seconds: i64| Claimant { until: now + SignedDuration::from_secs(seconds), ..claimant("job-1") };
     let renew = async |seconds| source.renew_claim(&id(7), &by(seconds)).await;
     let is_lost =
@@ -265,9 +269,9 @@ async fn claim_is_renewed_until_it_expires() {
 
     assert!(is_lost(renew(60).await), "there is none");
     source.claim_work(&id(7), &by(60)).await.unwrap();
-    fake.world().later(50);
+    fake.state().advance(50);
     renew(120).await.unwrap();
-    fake.world().later(50);
+    fake.state().advance(50);
     assert_eq!(
         claim(&source, 7, "job-2").await,
         Err(AlreadyClaimed),
@@ -279,7 +283,7 @@ async fn claim_is_renewed_until_it_expires() {
     let fewer = fake.requests().iter().filter(|request| request.starts_with("PATCH")).count();
     assert_eq!(fewer, 1, "what was said already is not said again");
 
-    fake.world().later(31);
+    fake.state().advance(31);
     assert!(is_lost(renew(500).await), "too late: the claim has lapsed");
     claim(&source, 7, "job-2").await.unwrap();
     assert!(is_lost(renew(500).await), "somebody else has it");
@@ -291,13 +295,13 @@ async fn claim_is_renewed_until_it_expires() {
 async fn late_renewal_does_not_restore_claim() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
-    let now = fake.world().now;
+    let now = fake.state().now;
     let by = |seconds: i64| Claimant { until: now + SignedDuration::from_secs(seconds), ..claimant("job-1") };
     source.claim_work(&id(7), &by(60)).await.unwrap();
-    when(&fake, "PATCH", |world| {
-        world.later(71);
-        let marker = foreign(world.now + SignedDuration::from_mins(5));
-        world.comment(7, "somebody", &marker);
+    on_first_request(&fake, "PATCH", |fake_state| {
+        fake_state.advance(71);
+        let marker = marker_of_another_fleet(fake_state.now + SignedDuration::from_mins(5));
+        fake_state.comment(7, "somebody", &marker);
     });
     let result = source.renew_claim(&id(7), &by(3600)).await;
     assert!(matches!(result, Err(WorkSourceError::NotHeld { .. })), "{result:?}");
@@ -306,9 +310,13 @@ async fn late_renewal_does_not_restore_claim() {
 
 #[tokio::test]
 async fn claim_comment_is_posted_once_after_lost_answer() {
-    for fault in
-        [Fault::CutAnswer, Fault::DoneBut(502), Fault::Silence, Fault::status(502), Fault::status(503)]
-    {
+    for fault in [
+        Fault::CutAnswer,
+        Fault::DoneWithStatus(502),
+        Fault::NoAnswer,
+        Fault::status(502),
+        Fault::status(503),
+    ] {
         let fake = Fake::start().await;
         let timeout = std::time::Duration::from_millis(300);
         let source = source_with(GitHubSettings { timeout, ..settings(&fake.url) });
@@ -323,7 +331,7 @@ async fn claim_comment_is_posted_once_after_lost_answer() {
 async fn claim_by_label_alone_sends_only_label_requests() {
     let (fake, _) = scene().await;
     fake.add(7, &["ready"]);
-    let source = source_with(GitHubSettings { claiming: Claiming::ByLabelAlone, ..settings(&fake.url) });
+    let source = source_with(GitHubSettings { claim_method: ClaimMethod::LabelOnly, ..settings(&fake.url) });
     claim(&source, 7, "job-1").await.unwrap();
     let expected =
         ["GET /issues/7", "POST /issues/7/labels", "DELETE /issues/7/labels/ready", "GET /issues/7"];
@@ -335,7 +343,7 @@ async fn claim_by_label_alone_sends_only_label_requests() {
 async fn claim_waits_until_its_own_marker_is_visible() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
-    fake.world().lag = 2;
+    fake.state().lag = 2;
     claim(&source, 7, "job-1").await.unwrap();
     assert_eq!(
         fake.requests().iter().filter(|request| request.starts_with("GET /issues/7/comments")).count(),
@@ -343,7 +351,7 @@ async fn claim_waits_until_its_own_marker_is_visible() {
     );
 
     fake.add(8, &["ready"]);
-    fake.world().lag = 100;
+    fake.state().lag = 100;
     let error = source.claim_work(&id(8), &claimant("job-1")).await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("does not appear"), "{error}");
     assert!(fake.issue(8).comments.is_empty() && fake.issue(8).labels == ["ready"]);

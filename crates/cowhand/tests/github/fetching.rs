@@ -43,8 +43,8 @@ async fn fetch_filters_by_label_priority_and_state() {
     ] {
         fake.add(number, labels);
     }
-    fake.world().issues.get_mut(&10).unwrap().is_closed = true;
-    fake.world().issues.get_mut(&11).unwrap().is_pull_request = true;
+    fake.state().issues.get_mut(&10).unwrap().is_closed = true;
+    fake.state().issues.get_mut(&11).unwrap().is_pull_request = true;
     let bug = FetchOptions { labels: vec!["BUG".into()], ..FetchOptions::default() };
     let urgent =
         FetchOptions { priority: vec![Priority::High, Priority::Critical], ..FetchOptions::default() };
@@ -89,8 +89,8 @@ async fn pages_list_oldest_issues_first_for_any_limit() {
         fake.add(number, if number % 3 == 0 { &["ready", "wip"] } else { &["ready"] });
     }
     // Numbers and ages differ if issues were transferred.
-    let oldest = fake.world().now - SignedDuration::from_hours(2000);
-    fake.world().issues.get_mut(&200).unwrap().created_at = oldest;
+    let oldest = fake.state().now - SignedDuration::from_hours(2000);
+    fake.state().issues.get_mut(&200).unwrap().created_at = oldest;
     let mut expected: Vec<u64> = (1..=250).filter(|number| number % 3 != 0 && *number != 200).collect();
     expected.insert(0, 200);
     for limit in [None, Some(1), Some(7), Some(66), Some(67), Some(100), Some(1000)] {
@@ -107,7 +107,7 @@ async fn pages_list_oldest_issues_first_for_any_limit() {
 async fn issue_becomes_work_item() {
     let (fake, source) = scene().await;
     fake.add(42, &["ready", "bug", "priority:high"]);
-    fake.world().issues.get_mut(&42).unwrap().body = "Users cannot log in.".into();
+    fake.state().issues.get_mut(&42).unwrap().body = "Users cannot log in.".into();
     let item = source.get_work(&id(42)).await.unwrap().unwrap();
     assert_eq!(all(&source, &FetchOptions::default()).await, std::slice::from_ref(&item));
     assert_eq!(item.id.to_string(), "github-42");
@@ -139,7 +139,7 @@ async fn incomplete_issue_is_read_and_invalid_issue_is_left_out() {
         (6, json!({"state": "frozen"})),
     ] {
         fake.add(number, &["ready"]);
-        fake.world().issues.get_mut(&number).unwrap().overridden_fields = Some(odd);
+        fake.state().issues.get_mut(&number).unwrap().overridden_fields = Some(odd);
     }
     assert_eq!(numbers(&source, &FetchOptions::default()).await, [1, 2, 4]);
     let item = source.get_work(&id(1)).await.unwrap().unwrap();
@@ -161,8 +161,8 @@ async fn issue_text_is_not_changed() {
     for (place, title) in titles.iter().enumerate() {
         let number = place as u64 + 1;
         fake.add(number, &["ready", title]);
-        let mut world = fake.world();
-        let issue = world.issues.get_mut(&number).unwrap();
+        let mut fake_state = fake.state();
+        let issue = fake_state.issues.get_mut(&number).unwrap();
         (issue.title, issue.body) = ((*title).to_owned(), (*title).repeat(3));
     }
     // Once from GitHub and once from the cache.
@@ -183,12 +183,12 @@ async fn polling_unchanged_list_needs_few_paid_requests() {
         fake.add(number, &["ready"]);
     }
     let first = all(&source, &FetchOptions::default()).await;
-    assert_eq!((first.len(), fake.world().counted_requests), (300, 3));
+    assert_eq!((first.len(), fake.state().counted_requests), (300, 3));
     for _ in 1..100 {
         assert_eq!(all(&source, &FetchOptions::default()).await, first);
     }
     // One more request for the page after the last full one, which the ETags of the others do not cover.
-    let (requests, paid) = (fake.requests().len(), fake.world().counted_requests);
+    let (requests, paid) = (fake.requests().len(), fake.state().counted_requests);
     assert_eq!((requests, paid), (3 + 99 * 4, 4));
     let quota = source.client().quota();
     assert_eq!((quota.requests, quota.conditional_hits), (399, 395));
@@ -196,7 +196,7 @@ async fn polling_unchanged_list_needs_few_paid_requests() {
 
     fake.add(301, &["ready"]);
     assert_eq!(all(&source, &FetchOptions::default()).await.len(), 301, "a new page begins");
-    fake.world().issues.get_mut(&1).unwrap().title = "new".into();
+    fake.state().issues.get_mut(&1).unwrap().title = "new".into();
     assert_eq!(all(&source, &FetchOptions::default()).await[0].title, "new");
 }
 

@@ -12,8 +12,8 @@ fn told() -> ReleaseOptions {
     ReleaseOptions { reason: Some("timed out".into()), add_comment: true, ..ReleaseOptions::default() }
 }
 
-fn foreign(fake: &Fake) -> String {
-    let until = fake.world().now + SignedDuration::from_mins(5);
+fn marker_of_another_fleet(fake: &Fake) -> String {
+    let until = fake.state().now + SignedDuration::from_mins(5);
     let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
     format!("<!-- cowhand:claim {json} -->")
 }
@@ -131,7 +131,7 @@ async fn repeated_report_after_failure_gives_one_comment() {
         source_with(settings)
     };
     for step in steps {
-        for fault in [Fault::status(500), Fault::DoneBut(502), Fault::CutAnswer] {
+        for fault in [Fault::status(500), Fault::DoneWithStatus(502), Fault::CutAnswer] {
             for is_success in [true, false] {
                 let fake = Fake::start().await;
                 let source = impatient(&fake);
@@ -165,8 +165,8 @@ async fn repeated_report_after_failure_gives_one_comment() {
 async fn claim_of_other_fleet_is_not_undone() {
     let (fake, source) = scene().await;
     fake.add(7, &["agent-working"]);
-    let marker = foreign(&fake);
-    fake.world().comment(7, "somebody", &marker);
+    let marker = marker_of_another_fleet(&fake);
+    fake.state().comment(7, "somebody", &marker);
     let released = source.release_work(&id(7), &told(), &claimant("job-1")).await.unwrap();
     assert!(!released.success && released.message.unwrap().contains("has claimed it until"));
     let told = source.complete_work(&id(7), &result(WorkOutcome::Success), &claimant("job-1")).await;
@@ -181,7 +181,7 @@ async fn forged_report_marker_is_ignored() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
     claim(&source, 7, "job-1").await.unwrap();
-    fake.world().comment(7, "mallory", "<!-- cowhand:report {\"fleet\":\"herd\",\"holder\":\"job-1\"} -->");
+    fake.state().comment(7, "mallory", "<!-- cowhand:report {\"fleet\":\"herd\",\"holder\":\"job-1\"} -->");
     source.complete_work(&id(7), &result(WorkOutcome::Success), &claimant("job-1")).await.unwrap();
     assert!(fake.issue(7).comments.iter().any(|comment| comment.body.contains("cowhand: done")));
 }

@@ -15,7 +15,7 @@ mod trouble;
 
 use std::time::Duration;
 
-use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
+use cowhand::work::github::{ClaimMethod, GitHubSettings, GitHubWorkSource, RetryOptions};
 use cowhand::work::{Claimant, SourceContext, WorkSource};
 use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId, WorkOutcome, WorkResult};
@@ -30,7 +30,7 @@ fn settings(url: &str) -> GitHubSettings {
     GitHubSettings {
         api_url: url.to_owned(),
         retry: RetryOptions { base_delay: Duration::from_millis(1), ..RetryOptions::default() },
-        claiming: Claiming::ByMarker { confirm_delay: Duration::ZERO },
+        claim_method: ClaimMethod::Marker { confirm_delay: Duration::ZERO },
         ..GitHubSettings::new(REPO)
     }
 }

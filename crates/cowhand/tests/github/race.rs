@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use cowhand::work::WorkSource;
-use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource};
+use cowhand::work::github::{ClaimMethod, GitHubSettings, GitHubWorkSource};
 use cowhand_core::work::{ClaimFailureReason, ClaimResult};
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ fn claimers_of_one_process() {
     let task: Task = serde_json::from_str(&task).unwrap();
     let mut settings = settings(&task.url);
     if task.by_label_alone {
-        settings = GitHubSettings { claiming: Claiming::ByLabelAlone, ..settings };
+        settings = GitHubSettings { claim_method: ClaimMethod::LabelOnly, ..settings };
     }
     let claimers = async || {
         // All slow steps come before the start.

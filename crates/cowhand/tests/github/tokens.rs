@@ -25,7 +25,7 @@ async fn scopes_are_checked() {
         (None, true, None),
     ] {
         let (fake, source) = scene().await;
-        (fake.world().scopes, fake.world().is_private) = (scopes, is_private);
+        (fake.state().scopes, fake.state().is_private) = (scopes, is_private);
         match (source.validate_token().await, missing) {
             (Ok(()), None) => {}
             (Err(WorkSourceError::GitHubAuth(error)), Some(missing)) => {
@@ -170,5 +170,5 @@ async fn the_token_is_never_shown() {
     for text in [seen, log] {
         assert!(!text.contains("0123456789SECRET"), "{text}");
     }
-    assert!(fake.world().tokens.iter().all(|token| *token == format!("Bearer {TOKEN}")));
+    assert!(fake.state().tokens.iter().all(|token| *token == format!("Bearer {TOKEN}")));
 }

@@ -66,10 +66,10 @@ async fn missing_answer_times_out() {
     settings.timeout = Duration::from_millis(100);
     let source = source_with(settings);
     fake.add(7, &["ready"]);
-    fake.fault(ISSUE, Fault::Silence);
+    fake.fault(ISSUE, Fault::NoAnswer);
     assert!(source.get_work(&id(7)).await.unwrap().is_some(), "the second one comes");
     for _ in 0..4 {
-        fake.fault(ISSUE, Fault::Silence);
+        fake.fault(ISSUE, Fault::NoAnswer);
     }
     let error = api_error(source.get_work(&id(7)).await.unwrap_err());
     assert_eq!(error.to_string(), format!("GitHub: {ISSUE}: no answer in time"));
@@ -100,7 +100,7 @@ async fn malformed_and_oversized_lists_are_errors() {
 async fn long_rate_limit_is_returned_to_caller() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
-    let reset = fake.world().now + SignedDuration::from_mins(40);
+    let reset = fake.state().now + SignedDuration::from_mins(40);
     let headers = [
         ("x-ratelimit-limit", "5000"),
         ("x-ratelimit-remaining", "0"),
@@ -139,7 +139,7 @@ async fn a_secondary_limit_without_a_time_lasts_a_minute() {
 async fn client_waits_for_short_rate_limit() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
-    let reset = fake.world().now.as_second().to_string();
+    let reset = fake.state().now.as_second().to_string();
     let headers = [("x-ratelimit-limit", "1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)];
     fake.fault(ISSUE, Fault::with(403, &headers, "API rate limit exceeded"));
     assert!(source.get_work(&id(7)).await.unwrap().is_some());
@@ -161,7 +161,7 @@ async fn wait_for_rate_limit_ends_with_its_caller() {
 async fn low_rate_limit_gives_one_warning() {
     let fake = Fake::start().await;
     fake.add(7, &["ready"]);
-    fake.world().remaining = 101;
+    fake.state().remaining = 101;
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
     let on_warning = Arc::new(move |info: &cowhand::work::github::RateLimitInfo| {
@@ -184,7 +184,7 @@ async fn renamed_repository_is_followed() {
         ["", "/7", "/7/comments", "/7/labels", "/7/labels/ready", "/7/labels/agent-working", "/comments/1"]
     {
         let to = format!("/repositories/1/issues{rest}");
-        fake.world().moved.insert(format!("/repos/{REPO}/issues{rest}"), to);
+        fake.state().moved.insert(format!("/repos/{REPO}/issues{rest}"), to);
     }
     claim(&source, 7, "job-1").await.unwrap();
     source.complete_work(&id(7), &result(WorkOutcome::Success), &claimant("job-1")).await.unwrap();
@@ -196,7 +196,7 @@ async fn renamed_repository_is_followed() {
 async fn issue_moved_to_other_repository_is_not_found() {
     let (fake, source) = scene().await;
     fake.add(7, &["ready"]);
-    fake.world().moved.insert(format!("/repos/{REPO}/issues/7"), "/repos/other/place/issues/7".into());
+    fake.state().moved.insert(format!("/repos/{REPO}/issues/7"), "/repos/other/place/issues/7".into());
     assert_eq!(source.get_work(&id(7)).await.unwrap(), None);
     assert_eq!(claim(&source, 7, "job-1").await, Err(ClaimFailureReason::NotFound));
     assert!(fake.issue(7).comments.is_empty());
@@ -208,7 +208,7 @@ async fn token_is_not_sent_to_other_host() {
     let stranger = Fake::start().await;
     stranger.add(7, &["ready"]);
     let to = format!("{}/repos/{REPO}/issues/7", stranger.url);
-    fake.world().moved.insert(format!("/repos/{REPO}/issues/7"), to);
+    fake.state().moved.insert(format!("/repos/{REPO}/issues/7"), to);
     let error = source.get_work(&id(7)).await.unwrap_err().to_string();
     assert!(
         error.contains("redirected to another host (127.0.0.1), which does not get the token"),
@@ -217,7 +217,7 @@ async fn token_is_not_sent_to_other_host() {
     assert!(stranger.requests().is_empty());
 
     let round = format!("/repos/{REPO}/issues/8");
-    fake.world().moved.insert(round.clone(), round);
+    fake.state().moved.insert(round.clone(), round);
     let error = source.get_work(&id(8)).await.unwrap_err().to_string();
     assert!(error.contains("redirected in a circle"), "{error}");
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cowhand::clock::Clock;
 use cowhand::fleet::{Fleet, Options, Trigger, Triggered};
-use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
+use cowhand::work::github::{ClaimMethod, GitHubSettings, GitHubWorkSource, RetryOptions};
 use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
 use cowhand_core::id::AgentName;
 use cowhand_core::job::Job;
@@ -24,7 +24,7 @@ use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Scene;
-use crate::fake::{Fake, FakeComment, FakeIssue, FakeState, Meanwhile, REPO};
+use crate::fake::{Fake, FakeComment, FakeIssue, FakeState, OnRequest, REPO};
 
 const OFTEN: &str = "type: interval, interval: 1s, prompt: Work on this.";
 const BY_HAND: &str = "type: manual";
@@ -79,7 +79,7 @@ fn quick(config: &ConfiguredSource, setting: &SourceContext) -> Result<Arc<dyn W
     let ConfiguredSource::Github { auth, .. } = config else { panic!("{config:?}") };
     let settings = GitHubSettings {
         retry: RetryOptions { base_delay: Duration::from_millis(1), ..RetryOptions::default() },
-        claiming: Claiming::ByMarker { confirm_delay: Duration::ZERO },
+        claim_method: ClaimMethod::Marker { confirm_delay: Duration::ZERO },
         ..GitHubWorkSource::from_config(config, setting)?.settings().clone()
     };
     Ok(Arc::new(GitHubWorkSource::new(settings, auth, setting)?))
@@ -103,7 +103,7 @@ async fn output(mut command: Command) -> Output {
 const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
 /// Returns the comment of another fleet's claim.
-fn foreign(until: Timestamp) -> String {
+fn marker_of_another_fleet(until: Timestamp) -> String {
     let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
     format!("<!-- cowhand:claim {json} -->\ncowhand is working on this")
 }
@@ -122,7 +122,7 @@ fn heard(fake: &Fake, request: &'static str) -> tokio::sync::mpsc::UnboundedRece
             let _ = ear.send(());
         }
     };
-    fake.world().meanwhile = Some(Meanwhile(Box::new(listen)));
+    fake.state().on_request = Some(OnRequest(Box::new(listen)));
     heard
 }
 

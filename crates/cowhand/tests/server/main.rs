@@ -27,8 +27,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use cowhand_testing::wait_or_report;
 use reqwest::{Client, Method, RequestBuilder};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use serde_json::Value;
@@ -138,11 +139,7 @@ impl Scene {
     /// Waits for a condition.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !is_true() {
-            assert!(Instant::now() < deadline, "{what}: never\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_or_report(Duration::from_mins(1), what, || self.log(), || is_true().then_some(()));
     }
 
     /// Starts the daemon on all addresses, so that others could reach it.

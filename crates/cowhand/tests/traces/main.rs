@@ -12,8 +12,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use cowhand_testing::wait_or_report;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -160,15 +161,8 @@ impl Scene {
     }
 
     #[track_caller]
-    fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let patience = Instant::now() + Duration::from_mins(1);
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            assert!(Instant::now() < patience, "timed out while waiting for {what}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    fn until<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        wait_or_report(Duration::from_mins(1), what, || self.log(), look)
     }
 
     /// Waits until the log contains this text.

@@ -13,7 +13,7 @@ use cowhand_core::runtime::Runtime;
 use cowhand_core::session::SessionPolicy;
 use cowhand_core::trigger::ChatPlatform;
 
-use crate::{Home, becomes, name, on_both, with_schedule};
+use crate::{FleetFolder, name, on_both, wait_for, with_schedule};
 
 on_both!(each_chat_goes_on_with_its_own_session, one_message_of_a_chat_at_a_time);
 
@@ -31,7 +31,7 @@ echo "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"$session\"}"
 echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\",\"session_id\":\"$session\"}"
 "#;
 
-fn agent(home: &Home) -> Agent {
+fn agent(home: &FleetFolder) -> Agent {
     let program = home.path().join("claude");
     fs::write(&program, CLAUDE).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -63,7 +63,7 @@ async fn say(fleet: &Fleet, id: &str, channel: &str, thread: Option<&str>, text:
 
 async fn ended(fleet: &Fleet, id: &JobId) -> Job {
     let job = async || fleet.store().job(id.clone()).await.unwrap().unwrap();
-    becomes("the job ends", async || {
+    wait_for("the job ends", async || {
         !matches!(job().await.status(), JobStatus::Pending | JobStatus::Running)
     })
     .await;
@@ -72,7 +72,7 @@ async fn ended(fleet: &Fleet, id: &JobId) -> Job {
     job
 }
 
-async fn each_chat_goes_on_with_its_own_session(home: Home) {
+async fn each_chat_goes_on_with_its_own_session(home: FleetFolder) {
     let fleet = home.start(vec![agent(&home)], Registry::default()).await;
     let answer = async |id: &str, channel: &str, thread: Option<&str>| {
         ended(&fleet, &say(&fleet, id, channel, thread, "hello").await).await
@@ -100,11 +100,11 @@ async fn each_chat_goes_on_with_its_own_session(home: Home) {
 }
 
 /// The second message waits for the end of the first; those of other chats do not.
-async fn one_message_of_a_chat_at_a_time(home: Home) {
+async fn one_message_of_a_chat_at_a_time(home: FleetFolder) {
     let fleet = home.start(vec![agent(&home)], Registry::default()).await;
     let first = say(&fleet, "1", "C1", None, "be patient").await;
     let status = async |id: &JobId| fleet.store().job(id.clone()).await.unwrap().unwrap().status();
-    becomes("the first runs", async || status(&first).await == JobStatus::Running).await;
+    wait_for("the first runs", async || status(&first).await == JobStatus::Running).await;
     let second = say(&fleet, "2", "C1", None, "hello").await;
     let elsewhere = say(&fleet, "3", "C2", None, "hello").await;
     ended(&fleet, &elsewhere).await;

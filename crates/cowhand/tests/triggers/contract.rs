@@ -12,7 +12,7 @@ use cowhand::trigger::{
 };
 use cowhand_core::roster::Schedule;
 
-use crate::{Home, becomes, with_schedule};
+use crate::{FleetFolder, wait_for, with_schedule};
 
 /// Source that answers, fails, or never answers.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ async fn polling_strategies_keep_contract() {
 
 #[tokio::test]
 async fn timer_strategies_keep_contract() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     for trigger in [
         r#"{"type":"interval","interval":"1h"}"#,
         r#"{"type":"cron","expression":"0 0 1 1 *"}"#,
@@ -68,7 +68,7 @@ async fn timer_strategies_keep_contract() {
 /// The event strategy needs the context of a fleet, which the test gets through a custom type.
 #[tokio::test]
 async fn event_strategy_keeps_contract() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let handed: Arc<Mutex<Option<StrategyContext>>> = Arc::default();
     let keep = Arc::clone(&handed);
     let registry = Registry::default().with("keep", move |context| {
@@ -77,7 +77,7 @@ async fn event_strategy_keeps_contract() {
     });
     let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"custom","name":"keep"}"#, "x");
     let fleet = home.start(vec![agent], registry).await;
-    becomes("a context", async || handed.lock().unwrap().is_some()).await;
+    wait_for("a context", async || handed.lock().unwrap().is_some()).await;
     let context = handed.lock().unwrap().clone().unwrap();
     assert_trigger_contract(|| Box::new(EventStrategy::new(context.clone()))).await;
     fleet.stop(Stop::Cancel).await.unwrap();
@@ -86,7 +86,7 @@ async fn event_strategy_keeps_contract() {
 /// Runs the trigger type of the example: a letter fires once, and again when it is put back.
 #[tokio::test]
 async fn custom_trigger_type_fires_for_each_letter() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let inbox = home.path().join("in");
     std::fs::create_dir(&inbox).unwrap();
     std::fs::write(inbox.join("letter"), "Dear fleet").unwrap();

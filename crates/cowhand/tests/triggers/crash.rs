@@ -7,22 +7,22 @@ use cowhand::store::{JobFilter, Store};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_testing::postgres::Postgres;
 
-use crate::{Home, becomes, on_both};
+use crate::{FleetFolder, on_both, wait_for};
 
 on_both! {
     a_death_before_the_firing_loses_nothing,
     a_death_after_the_firing_repeats_nothing,
 }
 
-async fn a_death_before_the_firing_loses_nothing(home: Home) {
+async fn a_death_before_the_firing_loses_nothing(home: FleetFolder) {
     dies_at("sighted", home).await;
 }
 
-async fn a_death_after_the_firing_repeats_nothing(home: Home) {
+async fn a_death_after_the_firing_repeats_nothing(home: FleetFolder) {
     dies_at("dispatched", home).await;
 }
 
-async fn dies_at(place: &str, home: Home) {
+async fn dies_at(place: &str, home: FleetFolder) {
     let store = home.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
     let agent =
         |name: &str| format!("  - name: {name}\n    runtime: command\n    command: [cat]\n    schedules:\n");
@@ -42,7 +42,7 @@ async fn dies_at(place: &str, home: Home) {
             .status()
             .unwrap();
     }
-    becomes("the planned death", async || daemon.try_wait().unwrap().is_some()).await;
+    wait_for("the planned death", async || daemon.try_wait().unwrap().is_some()).await;
 
     let mut daemon = start(&home, None);
     assert!(
@@ -60,7 +60,7 @@ async fn dies_at(place: &str, home: Home) {
         store.jobs(filter, 100).await.unwrap()
     };
     let all_done = |jobs: &[Job]| jobs.iter().all(|job| job.status() == JobStatus::Completed);
-    becomes("an answer to each", async || {
+    wait_for("an answer to each", async || {
         let (built, tested) = (jobs("builder").await, jobs("tester").await);
         tested.len() >= built.len() && all_done(&built) && all_done(&tested)
     })
@@ -71,13 +71,13 @@ async fn dies_at(place: &str, home: Home) {
     store.close().await;
 }
 
-pub(crate) fn cowhand(home: &Home) -> Command {
+pub(crate) fn cowhand(home: &FleetFolder) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
     command.arg("-c").arg(home.path());
     command
 }
 
-pub(crate) fn start(home: &Home, fault: Option<&str>) -> Child {
+pub(crate) fn start(home: &FleetFolder, fault: Option<&str>) -> Child {
     let mut command = cowhand(home);
     command.args(["start", "--no-server"]).stdout(Stdio::piped()).stderr(Stdio::null());
     if let Some(fault) = fault {

@@ -8,7 +8,7 @@ use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::ChatPlatform;
 use serde_json::{Value, json};
 
-use crate::{Home, id, ledger, name, with_schedule};
+use crate::{FleetFolder, id, ledger, name, with_schedule};
 
 fn webhook(id: &str, event: &str, payload: &Value) -> Delivery {
     Delivery::Webhook(Webhook::of_body(id, event, payload.to_string().as_bytes()).unwrap())
@@ -32,7 +32,7 @@ async fn deliver(fleet: &Fleet, schedule: &str, delivery: Delivery) -> Result<De
 
 #[tokio::test]
 async fn each_delivery_fires_once_if_filter_allows_it() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let hook = r#"{"type":"webhook","secret":"x","events":["issues"]}"#;
     let mut agent =
         with_schedule(home.idle_agent("a"), "hook", hook, "{{action}} {{payload.issue.number}}: {{title}}");
@@ -86,7 +86,7 @@ async fn each_delivery_fires_once_if_filter_allows_it() {
 /// Many deliveries at once, each several times, give one job for each id.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn burst_of_repeated_deliveries_makes_one_job_each() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let agent =
         with_schedule(home.idle_agent("a"), "hook", r#"{"type":"webhook","allow_unsigned":true}"#, "x");
     let fleet = std::sync::Arc::new(home.start(vec![agent], Registry::default()).await);

@@ -8,7 +8,9 @@ use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use jiff::Timestamp;
 
-use crate::{Home, becomes, crash, fires, id, jobs, ledger, name, on_both, prompts, until, with_schedule};
+use crate::{
+    FleetFolder, crash, fires, id, jobs, ledger, name, on_both, prompts, until, wait_for, with_schedule,
+};
 
 on_both! {
     a_result_makes_a_job_that_knows_it,
@@ -21,7 +23,7 @@ async fn trigger(fleet: &Fleet, agent: &str, schedule: Option<&str>, prompt: Opt
     fleet.trigger(&name(agent), asked).await.unwrap();
 }
 
-async fn a_result_makes_a_job_that_knows_it(home: Home) {
+async fn a_result_makes_a_job_that_knows_it(home: FleetFolder) {
     let builder =
         with_schedule(home.agent("builder"), "build", r#"{"type":"manual"}"#, "Built {{ \"{{agent}}\" }}.");
     let after = r#"{"type":"dispatch_result","schedule":"builder/build","status":"completed"}"#;
@@ -49,7 +51,7 @@ async fn a_result_makes_a_job_that_knows_it(home: Home) {
     assert_eq!(jobs(&fleet).await.len(), 3, "one for each result that is waited for");
 }
 
-async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
+async fn what_happens_while_nobody_listens_is_heard_later(home: FleetFolder) {
     let builder = || with_schedule(home.agent("builder"), "build", r#"{"type":"manual"}"#, "x");
     let after = r#"{"type":"dispatch_result","schedule":"builder/build"}"#;
     let tester = |enabled: bool| {
@@ -63,7 +65,7 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
     let ended = three_jobs_end(&home).await;
     for _ in 0..2 {
         let fleet = home.start(vec![builder(), tester(true)], Registry::default()).await;
-        becomes("three firings", async || ledger(&fleet, id("tester", "after")).await.len() >= 3).await;
+        wait_for("three firings", async || ledger(&fleet, id("tester", "after")).await.len() >= 3).await;
         fleet.stop(Stop::default()).await.unwrap();
         assert_eq!(prompts(&fleet).await[3..], ended, "each once, in order");
     }
@@ -86,7 +88,7 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
 }
 
 /// Ends three jobs in the same store while the fleet is down.
-async fn three_jobs_end(home: &Home) -> Vec<String> {
+async fn three_jobs_end(home: &FleetFolder) -> Vec<String> {
     let store = Store::open(&home.store_url()).await.unwrap();
     let mut ended = Vec::new();
     for _ in 0..3 {
@@ -113,7 +115,7 @@ async fn three_jobs_end(home: &Home) -> Vec<String> {
 /// Checks an agent with a schedule that listens to its own sessions; the job of that schedule does not fire
 /// it again.
 async fn a_session(event: &str) {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let trigger_of = format!(r#"{{"type":"agent_lifecycle","event":"{event}"}}"#);
     let agent = with_schedule(home.agent("coder"), "s", &trigger_of, "{{event_type}} {{agent_id}}");
     let fleet = home.start(vec![agent], Registry::default()).await;
@@ -142,7 +144,7 @@ async fn session_end_fires_schedule() {
 
 #[tokio::test]
 async fn context_clear_fires_schedules() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let own = r#"{"type":"agent_lifecycle","event":"context_clear"}"#;
     let of_other = r#"{"type":"agent_lifecycle","event":"context_clear","agent":"coder"}"#;
     let coder = with_schedule(home.idle_agent("coder"), "s", own, "{{event_type}} {{agent_id}}");
@@ -151,7 +153,7 @@ async fn context_clear_fires_schedules() {
     fleet.clear(&name("watcher")).await.unwrap();
     fleet.clear(&name("coder")).await.unwrap();
     assert!(fleet.clear(&name("nobody")).await.is_err());
-    becomes("two jobs", async || jobs(&fleet).await.len() == 2).await;
+    wait_for("two jobs", async || jobs(&fleet).await.len() == 2).await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
     assert_eq!(prompts(&fleet).await, ["context_clear coder", "context_clear coder"]);
 }
@@ -159,7 +161,7 @@ async fn context_clear_fires_schedules() {
 /// Runs the verb of the real program.
 #[tokio::test]
 async fn clear_verb_fires_schedule() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let schedule = "{type: agent_lifecycle, event: context_clear, prompt: 'Begin anew.'}";
     let agent = format!("{{name: coder, runtime: command, command: [cat], schedules: {{s: {schedule}}}}}");
     std::fs::write(home.path().join("cowhand.yaml"), format!("agents: [{agent}]\n")).unwrap();
@@ -171,7 +173,7 @@ async fn clear_verb_fires_schedule() {
         !unknown.status.success()
             && String::from_utf8_lossy(&unknown.stderr).contains("there is no agent nobody")
     );
-    becomes("an answer to it", async || {
+    wait_for("an answer to it", async || {
         let why = crash::cowhand(&home).args(["why", "coder/s"]).output().unwrap();
         String::from_utf8_lossy(&why.stdout).contains("its trigger fired")
     })
@@ -183,7 +185,7 @@ async fn clear_verb_fires_schedule() {
 /// The circle was not checked, since a program provides the agents.
 #[tokio::test]
 async fn circle_of_dispatch_results_ends() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let waits_for = |other: &str| format!(r#"{{"type":"dispatch_result","schedule":"{other}/s"}}"#);
     let one = with_schedule(home.agent("ping"), "s", &waits_for("pong"), "{{metadata.chain_length}}");
     let other = with_schedule(home.agent("pong"), "s", &waits_for("ping"), "{{metadata.chain_length}}");
@@ -205,12 +207,12 @@ async fn circle_of_dispatch_results_ends() {
 /// An idle listener does not query the store again and again.
 #[tokio::test]
 async fn idle_listener_does_not_query_store_repeatedly() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"dispatch_result"}"#, "x");
     let fleet = home.start(vec![agent], Registry::default()).await;
-    becomes("a first look", async || fleet.state().check_count > 0).await;
+    wait_for("a first look", async || fleet.state().check_count > 0).await;
     // A listener that queries again and again never reaches this.
-    becomes("a quiet moment", async || {
+    wait_for("a quiet moment", async || {
         let before = fleet.state().check_count;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         fleet.state().check_count <= before + 1

@@ -15,7 +15,7 @@ use cowhand_core::trigger::{GithubBackend, IssueState, PullState};
 use serde_json::json;
 
 use crate::fake::{FakeLists, issue};
-use crate::{Home, becomes, fires, id, jobs, ledger, prompts, record, until, with_schedule};
+use crate::{FleetFolder, fires, id, jobs, ledger, prompts, record, until, wait_for, with_schedule};
 
 fn setting() -> SourceContext {
     SourceContext::new("", |name| (name == "GITHUB_TOKEN").then(|| "token".to_owned()))
@@ -54,7 +54,7 @@ fn shown(tasks: &[Task]) -> String {
 
 #[tokio::test]
 async fn rest_and_gh_give_equal_issues() {
-    let (home, fake) = (Home::sqlite(), fake().await);
+    let (home, fake) = (FleetFolder::sqlite(), fake().await);
     let labels = || vec!["agent".to_owned(), "BUG".to_owned()];
     let of = |access: &GithubAccess| {
         GithubIssueSource::new(access, labels(), IssueState::Open, &setting()).unwrap()
@@ -70,7 +70,7 @@ async fn rest_and_gh_give_equal_issues() {
 
 #[tokio::test]
 async fn rest_and_gh_give_equal_pull_requests() {
-    let (home, fake) = (Home::sqlite(), fake().await);
+    let (home, fake) = (FleetFolder::sqlite(), fake().await);
     let of = |access: &GithubAccess| {
         GithubPullRequestSource::new(access, vec![], PullState::Open, &setting()).unwrap()
     };
@@ -83,7 +83,7 @@ async fn rest_and_gh_give_equal_pull_requests() {
 
 #[tokio::test]
 async fn failure_of_gh_is_reported() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let program = home.path().join("gh");
     std::fs::write(&program, "#!/bin/sh\necho 'gh auth login first' >&2\nexit 4\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -100,7 +100,7 @@ async fn failure_of_gh_is_reported() {
 /// A `gh` process that never answers ends with the shutdown.
 #[tokio::test]
 async fn gh_source_keeps_trigger_contract() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let program = home.path().join("gh");
     std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -120,13 +120,13 @@ async fn all_pages_are_read_oldest_first_at_low_cost() {
         let numbers: Vec<String> = tasks.into_iter().map(|task| task.source_id).collect();
         assert_eq!(numbers, (1..=300).map(|number| number.to_string()).collect::<Vec<_>>());
     }
-    let world = fake.world.lock().unwrap();
+    let fake_state = fake.fake_state.lock().unwrap();
     // A full last page requires a request for the next one.
     assert!(
-        world.counted_requests <= 4,
+        fake_state.counted_requests <= 4,
         "{} of {} requests cost something",
-        world.counted_requests,
-        world.asked
+        fake_state.counted_requests,
+        fake_state.asked
     );
 }
 
@@ -134,7 +134,7 @@ async fn all_pages_are_read_oldest_first_at_low_cost() {
 #[tokio::test]
 async fn list_that_changes_while_read_loses_no_issue() {
     let fake = FakeLists::with_issues(250).await;
-    fake.world.lock().unwrap().disappearing_issue = Some(5);
+    fake.fake_state.lock().unwrap().disappearing_issue = Some(5);
     let source = GithubIssueSource::new(&access(&fake.url), vec![], IssueState::Open, &setting()).unwrap();
     let tasks = source.fetch_tasks().await.unwrap();
     let numbers: Vec<u64> = tasks.iter().map(|task| task.source_id.parse().unwrap()).collect();
@@ -151,7 +151,7 @@ fn trigger(kind: &str, url: &str, more: &str) -> String {
 
 #[tokio::test]
 async fn issue_fires_again_when_label_is_put_back() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(2).await);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(2).await);
     let labelled = trigger("github_issues", &fake.url, r#","labels":["agent"]"#);
     let agent = with_schedule(home.idle_agent("a"), "s", &labelled, "#{{issue.number}} {{title}}");
     let fleet = home.start(vec![agent], Registry::default()).await;
@@ -159,15 +159,15 @@ async fn issue_fires_again_when_label_is_put_back() {
     fires(&mut events, "a", "s").await;
     fires(&mut events, "a", "s").await;
     let asked = |more: usize| {
-        let until = fake.world.lock().unwrap().asked + more;
-        let world = std::sync::Arc::clone(&fake.world);
-        becomes("more requests", async move || world.lock().unwrap().asked >= until)
+        let until = fake.fake_state.lock().unwrap().asked + more;
+        let fake_state = std::sync::Arc::clone(&fake.fake_state);
+        wait_for("more requests", async move || fake_state.lock().unwrap().asked >= until)
     };
-    fake.world.lock().unwrap().issues[1]["labels"] = json!([]);
+    fake.fake_state.lock().unwrap().issues[1]["labels"] = json!([]);
     asked(2).await;
-    fake.world.lock().unwrap().issues[1]["labels"] = json!([{"name": "agent"}]);
+    fake.fake_state.lock().unwrap().issues[1]["labels"] = json!([{"name": "agent"}]);
     fires(&mut events, "a", "s").await;
-    fake.world.lock().unwrap().issues.push(issue(3));
+    fake.fake_state.lock().unwrap().issues.push(issue(3));
     fires(&mut events, "a", "s").await;
     assert_eq!(prompts(&fleet).await, ["#1 `Issue 1`", "#2 `Issue 2`", "#2 `Issue 2`", "#3 `Issue 3`"]);
     let keys: Vec<String> =
@@ -178,16 +178,16 @@ async fn issue_fires_again_when_label_is_put_back() {
 
 #[tokio::test]
 async fn push_fires_again_only_with_on_push() {
-    let (home, fake) = (Home::sqlite(), fake().await);
+    let (home, fake) = (FleetFolder::sqlite(), fake().await);
     let prompt = "{{head_ref}} {{metadata.head_sha}}";
     let agent =
         with_schedule(home.idle_agent("a"), "once", &trigger("github_pull_requests", &fake.url, ""), prompt);
     let agent =
         with_schedule(agent, "push", &trigger("github_pull_requests", &fake.url, r#","on":"push""#), prompt);
     let fleet = home.start(vec![agent], Registry::default()).await;
-    becomes("four jobs", async || jobs(&fleet).await.len() == 4).await;
-    fake.world.lock().unwrap().pulls[0]["head"]["sha"] = json!("d".repeat(40));
-    becomes("a fifth", async || jobs(&fleet).await.len() == 5).await;
+    wait_for("four jobs", async || jobs(&fleet).await.len() == 4).await;
+    fake.fake_state.lock().unwrap().pulls[0]["head"]["sha"] = json!("d".repeat(40));
+    wait_for("a fifth", async || jobs(&fleet).await.len() == 5).await;
     let rows = ledger(&fleet, id("a", "push")).await;
     assert_eq!((rows.len(), rows[0].key.as_str()), (3, format!("github:4:{}", "d".repeat(40)).as_str()));
     assert_eq!(ledger(&fleet, id("a", "once")).await.len(), 2);
@@ -196,8 +196,8 @@ async fn push_fires_again_only_with_on_push() {
 
 #[tokio::test]
 async fn http_error_is_retried_and_missing_token_is_not() {
-    let (home, fake) = (Home::sqlite(), fake().await);
-    fake.world.lock().unwrap().refuses = Some(404);
+    let (home, fake) = (FleetFolder::sqlite(), fake().await);
+    fake.fake_state.lock().unwrap().refuses = Some(404);
     let agent = with_schedule(home.idle_agent("a"), "away", &trigger("github_issues", &fake.url, ""), "x");
     let no_token = trigger("github_issues", &fake.url, "").replace("CARGO_MANIFEST_DIR", "NO_SUCH_VARIABLE");
     let agent = with_schedule(agent, "locked", &no_token, "x");
@@ -208,10 +208,10 @@ async fn http_error_is_retried_and_missing_token_is_not() {
     assert_eq!(gave_up.schedule.unwrap().as_str(), "locked");
     let Fact::ScheduleError { reason } = gave_up.fact else { unreachable!() };
     assert!(reason.contains("NO_SUCH_VARIABLE is not set"), "{reason}");
-    becomes("an error", async || record(&fleet, id("a", "away")).await.last_error.is_some()).await;
+    wait_for("an error", async || record(&fleet, id("a", "away")).await.last_error.is_some()).await;
     let error = record(&fleet, id("a", "away")).await.last_error.unwrap();
     assert!(error.contains("404"), "{error}");
-    fake.world.lock().unwrap().refuses = None;
+    fake.fake_state.lock().unwrap().refuses = None;
     fires(&mut events, "a", "away").await;
     assert_eq!(record(&fleet, id("a", "away")).await.last_error, None);
     fleet.stop(Stop::KeepAgents).await.unwrap();

@@ -10,7 +10,7 @@ use cowhand::trigger::{PollingStrategy, Registry, Task, TaskSource};
 use cowhand_core::event::Fact;
 
 use crate::scripted::task;
-use crate::{Home, becomes, fires, id, jobs, ledger, on_both, prompts, until, with_schedule};
+use crate::{FleetFolder, fires, id, jobs, ledger, on_both, prompts, until, wait_for, with_schedule};
 
 on_both! {
     a_thousand_items_each_once_and_in_order_over_restarts,
@@ -56,17 +56,17 @@ impl List {
     /// Waits for two whole rounds, after which the current items were handled.
     async fn is_seen(&self) {
         let before = *self.fetched.lock().unwrap();
-        becomes("two fetches", async || *self.fetched.lock().unwrap() >= before + 2).await;
+        wait_for("two fetches", async || *self.fetched.lock().unwrap() >= before + 2).await;
     }
 }
 
-async fn started(home: &Home, list: &List) -> Fleet {
+async fn started(home: &FleetFolder, list: &List) -> Fleet {
     let agent =
         with_schedule(home.idle_agent("a"), "s", r#"{"type":"custom","name":"list"}"#, "{{source_id}}");
     home.start(vec![agent], list.registry()).await
 }
 
-async fn a_thousand_items_each_once_and_in_order_over_restarts(home: Home) {
+async fn a_thousand_items_each_once_and_in_order_over_restarts(home: FleetFolder) {
     let items: Vec<String> = (1..=1_000).map(|number| number.to_string()).collect();
     let list = List::of(&items);
     for _ in 0..2 {
@@ -77,13 +77,13 @@ async fn a_thousand_items_each_once_and_in_order_over_restarts(home: Home) {
         fleet.stop(Stop::KeepAgents).await.unwrap();
     }
     let fleet = started(&home, &list).await;
-    becomes("a thousand jobs", async || jobs(&fleet).await.len() >= 1_000).await;
+    wait_for("a thousand jobs", async || jobs(&fleet).await.len() >= 1_000).await;
     list.is_seen().await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
     assert_eq!(prompts(&fleet).await, items);
 }
 
-async fn what_comes_back_is_new(home: Home) {
+async fn what_comes_back_is_new(home: FleetFolder) {
     let list = List::of(["1", "2"]);
     let fleet = started(&home, &list).await;
     let mut events = fleet.subscribe_after(0);

@@ -38,7 +38,7 @@ use cowhand_testing::postgres::Postgres;
 use tempfile::TempDir;
 
 /// Folder and database of a fleet, which remain when the fleet is started again.
-struct Home {
+struct FleetFolder {
     folder: TempDir,
     server: Option<Postgres>,
 }
@@ -49,20 +49,20 @@ macro_rules! on_both {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $story() {
-                super::$story(crate::Home::sqlite()).await;
+                super::$story(crate::FleetFolder::sqlite()).await;
             })+
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $story() {
-                super::$story(crate::Home::postgres()).await;
+                super::$story(crate::FleetFolder::postgres()).await;
             })+
         }
     };
 }
 pub(crate) use on_both;
 
-impl Home {
+impl FleetFolder {
     fn sqlite() -> Self {
         Self { folder: TempDir::new().unwrap(), server: None }
     }
@@ -176,10 +176,10 @@ async fn ledger(fleet: &Fleet, schedule: ScheduleId) -> Vec<LedgerRow> {
     fleet.store().ledger(schedule, 10_000).await.unwrap()
 }
 
-/// Waits until `is_so` returns true.
-async fn becomes(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+/// Waits until `condition` returns true.
+async fn wait_for(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let look = async {
-        while !is_so().await {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

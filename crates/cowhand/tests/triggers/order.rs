@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::crash::start;
 use crate::scripted::{Script, Step};
-use crate::{Home, becomes, id, jobs, ledger, name, on_both, prompts, record, with_schedule};
+use crate::{FleetFolder, id, jobs, ledger, name, on_both, prompts, record, wait_for, with_schedule};
 
 on_both! {
     webhooks_do_not_overtake_each_other,
@@ -25,7 +25,7 @@ const HOOK: &str = r#"{"type":"webhook","secret":"x"}"#;
 const GATE: &str = "n=$(ls calls | wc -l); touch calls/$$; i=0
 if [ $n -lt 3 ]; then while [ $(ls calls | wc -l) -lt 8 ] && [ $i -lt 20 ]; do sleep 0.05; i=$((i+1)); done; sleep 0.2; fi";
 
-fn gated(home: &Home, mut agent: Agent, gate: &str) -> Agent {
+fn gated(home: &FleetFolder, mut agent: Agent, gate: &str) -> Agent {
     std::fs::create_dir_all(home.path().join("calls")).unwrap();
     let command = ["sh", "-c", gate].map(str::to_owned).into();
     agent.schedules.last_mut().unwrap().when_command = Some(command);
@@ -40,7 +40,7 @@ async fn deliver(fleet: &Fleet, schedule: &str, number: usize) -> Delivered {
 }
 
 async fn settled(fleet: &Fleet, schedule: &str, count: usize) {
-    becomes("all are decided", async || {
+    wait_for("all are decided", async || {
         let rows = ledger(fleet, id("a", schedule)).await;
         rows.iter().filter(|row| row.outcome == FiringOutcome::Ran).count() == count
     })
@@ -51,7 +51,7 @@ fn numbers(count: usize) -> Vec<String> {
     (1..=count).map(|number| format!("n={number}")).collect()
 }
 
-async fn webhooks_do_not_overtake_each_other(home: Home) {
+async fn webhooks_do_not_overtake_each_other(home: FleetFolder) {
     let agent = with_schedule(home.idle_agent("a"), "hook", HOOK, "n={{payload.n}}");
     let fleet = home.start(vec![gated(&home, agent, GATE)], Registry::default()).await;
     for number in 1..=8 {
@@ -63,7 +63,7 @@ async fn webhooks_do_not_overtake_each_other(home: Home) {
 }
 
 /// One answer with many tasks, which are all due at the same time.
-async fn a_list_keeps_its_order(home: Home) {
+async fn a_list_keeps_its_order(home: FleetFolder) {
     let task = |number: usize| Task {
         source_id: number.to_string(),
         title: format!("n={number}"),
@@ -78,7 +78,7 @@ async fn a_list_keeps_its_order(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-async fn a_slow_schedule_holds_up_no_other(home: Home) {
+async fn a_slow_schedule_holds_up_no_other(home: FleetFolder) {
     let agent = with_schedule(home.idle_agent("a"), "slow", HOOK, "slow");
     let agent = gated(&home, agent, "while [ ! -e go ]; do sleep 0.05; done");
     let agent = with_schedule(agent, "broken", HOOK, "broken");
@@ -93,7 +93,7 @@ async fn a_slow_schedule_holds_up_no_other(home: Home) {
     }
     settled(&fleet, "quick", 3).await;
     assert_eq!(prompts(&fleet).await, numbers(3));
-    becomes("its trouble is told", async || record(&fleet, id("a", "broken")).await.last_error.is_some())
+    wait_for("its trouble is told", async || record(&fleet, id("a", "broken")).await.last_error.is_some())
         .await;
     std::fs::write(home.path().join("go"), "").unwrap();
     settled(&fleet, "slow", 1).await;
@@ -102,7 +102,7 @@ async fn a_slow_schedule_holds_up_no_other(home: Home) {
 }
 
 /// The daemon dies when the third firing is about to be decided, and the next daemon continues from there.
-async fn order_outlives_a_crash(home: Home) {
+async fn order_outlives_a_crash(home: FleetFolder) {
     let store = home.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
     // Without the file the command fails, and is retried.
     std::fs::write(home.path().join("gate.sh"), "[ -e open ] || exit 127\n").unwrap();
@@ -121,7 +121,7 @@ async fn order_outlives_a_crash(home: Home) {
     drop(fleet);
     std::fs::write(home.path().join("open"), "").unwrap();
     let mut daemon = start(&home, Some("prepared:3"));
-    becomes("the planned death", async || daemon.try_wait().unwrap().is_some()).await;
+    wait_for("the planned death", async || daemon.try_wait().unwrap().is_some()).await;
     let fleet = Fleet::start(options()).await.unwrap();
     settled(&fleet, "hook", 6).await;
     assert_eq!(prompts(&fleet).await, numbers(6));

@@ -9,7 +9,7 @@ use cowhand_core::roster::{Agent, FormerName};
 use cowhand_core::schedule::{FiringOutcome, ScheduleState};
 
 use crate::fake::{FakeLists, issue};
-use crate::{Home, becomes, id, jobs, ledger, name, on_both, record, until, with_schedule};
+use crate::{FleetFolder, id, jobs, ledger, name, on_both, record, until, wait_for, with_schedule};
 
 on_both!(a_new_name_alone_fires_nothing, jobs_that_run_meanwhile_end_well);
 
@@ -22,7 +22,12 @@ fn issues(fake: &FakeLists) -> String {
 }
 
 /// Returns the agent with one schedule, and its former name.
-fn called(agent: Agent, schedule: &str, fake: &FakeLists, adopts: Option<(&str, &str)>) -> Agent {
+fn agent_with_schedule(
+    agent: Agent,
+    schedule: &str,
+    fake: &FakeLists,
+    adopts: Option<(&str, &str)>,
+) -> Agent {
     let mut agent = with_schedule(agent, schedule, &issues(fake), "{{title}}");
     let former =
         adopts.map(|(agent, name)| FormerName { agent: crate::name(agent), name: name.parse().unwrap() });
@@ -34,15 +39,17 @@ async fn count(fleet: &Fleet, status: JobStatus) -> usize {
     jobs(fleet).await.iter().filter(|job| job.status() == status).count()
 }
 
-async fn a_new_name_alone_fires_nothing(home: Home) {
+async fn a_new_name_alone_fires_nothing(home: FleetFolder) {
     let fake = FakeLists::with_issues(3).await;
-    let fleet = home.start(vec![called(home.idle_agent("a"), "old", &fake, None)], Registry::default()).await;
-    becomes("three jobs wait", async || count(&fleet, JobStatus::Pending).await == 3).await;
+    let fleet = home
+        .start(vec![agent_with_schedule(home.idle_agent("a"), "old", &fake, None)], Registry::default())
+        .await;
+    wait_for("three jobs wait", async || count(&fleet, JobStatus::Pending).await == 3).await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
     drop(fleet);
 
     // Without a former name the error names the remedy, and nothing fires twice.
-    let new = || called(home.agent("a"), "new", &fake, None);
+    let new = || agent_with_schedule(home.agent("a"), "new", &fake, None);
     let fleet = home.start(vec![new()], Registry::default()).await;
     let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
     assert_eq!(
@@ -56,10 +63,13 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
     assert_eq!(ledger(&fleet, id("a", "new")).await, []);
 
     // With the former name the schedule continues: waiting jobs run, and only new items fire.
-    fleet.set_agents(vec![called(home.agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
-    becomes("what waited is done", async || count(&fleet, JobStatus::Completed).await == 3).await;
-    fake.world.lock().unwrap().issues.push(issue(4));
-    becomes("the fourth is done", async || count(&fleet, JobStatus::Completed).await == 4).await;
+    fleet
+        .set_agents(vec![agent_with_schedule(home.agent("a"), "new", &fake, Some(("a", "old")))])
+        .await
+        .unwrap();
+    wait_for("what waited is done", async || count(&fleet, JobStatus::Completed).await == 3).await;
+    fake.fake_state.lock().unwrap().issues.push(issue(4));
+    wait_for("the fourth is done", async || count(&fleet, JobStatus::Completed).await == 4).await;
     let all = jobs(&fleet).await;
     assert_eq!(
         all.iter().filter_map(Job::prompt).collect::<Vec<_>>(),
@@ -77,7 +87,7 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
 }
 
 /// An agent with a new name has all its schedules under new names.
-async fn jobs_that_run_meanwhile_end_well(home: Home) {
+async fn jobs_that_run_meanwhile_end_well(home: FleetFolder) {
     let fake = FakeLists::with_issues(1).await;
     let waiting = |called: &str| {
         let mut agent = home.agent(called);
@@ -85,13 +95,14 @@ async fn jobs_that_run_meanwhile_end_well(home: Home) {
         agent.program.command = ["sh", "-c", script].map(str::to_owned).into();
         agent
     };
-    let fleet = home.start(vec![called(waiting("a"), "s", &fake, None)], Registry::default()).await;
-    becomes("it runs", async || home.path().join("up").exists()).await;
-    fleet.set_agents(vec![called(waiting("b"), "s", &fake, Some(("a", "s")))]).await.unwrap();
+    let fleet =
+        home.start(vec![agent_with_schedule(waiting("a"), "s", &fake, None)], Registry::default()).await;
+    wait_for("it runs", async || home.path().join("up").exists()).await;
+    fleet.set_agents(vec![agent_with_schedule(waiting("b"), "s", &fake, Some(("a", "s")))]).await.unwrap();
     std::fs::write(home.path().join("end"), "").unwrap();
-    becomes("it is done", async || count(&fleet, JobStatus::Completed).await == 1).await;
-    fake.world.lock().unwrap().issues.push(issue(2));
-    becomes("the second is done", async || count(&fleet, JobStatus::Completed).await == 2).await;
+    wait_for("it is done", async || count(&fleet, JobStatus::Completed).await == 1).await;
+    fake.fake_state.lock().unwrap().issues.push(issue(2));
+    wait_for("the second is done", async || count(&fleet, JobStatus::Completed).await == 2).await;
     let of = |agent: &str| JobFilter { agent: Some(name(agent)), ..JobFilter::default() };
     for (agent, title) in [("a", "`Issue 1`"), ("b", "`Issue 2`")] {
         let own = fleet.store().jobs(of(agent), 10).await.unwrap();
@@ -104,16 +115,21 @@ async fn jobs_that_run_meanwhile_end_well(home: Home) {
 /// Enabling the schedule fires for all items again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enabled_renamed_schedule_fires_for_all_items_again() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(2).await);
-    let fleet = home.start(vec![called(home.idle_agent("a"), "old", &fake, None)], Registry::default()).await;
-    becomes("two jobs wait", async || count(&fleet, JobStatus::Pending).await == 2).await;
-    fleet.set_agents(vec![called(home.idle_agent("a"), "new", &fake, None)]).await.unwrap();
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(2).await);
+    let fleet = home
+        .start(vec![agent_with_schedule(home.idle_agent("a"), "old", &fake, None)], Registry::default())
+        .await;
+    wait_for("two jobs wait", async || count(&fleet, JobStatus::Pending).await == 2).await;
+    fleet.set_agents(vec![agent_with_schedule(home.idle_agent("a"), "new", &fake, None)]).await.unwrap();
     assert!(matches!(record(&fleet, id("a", "new")).await.state, ScheduleState::Error { .. }));
     assert!(fleet.enable(&name("a"), &"new".parse().unwrap()).await.is_ok());
-    becomes("both fire again", async || ledger(&fleet, id("a", "new")).await.len() == 2).await;
+    wait_for("both fire again", async || ledger(&fleet, id("a", "new")).await.len() == 2).await;
     assert_eq!(jobs(&fleet).await.len(), 4);
     // If it is adopted afterwards, the firings of both count once.
-    fleet.set_agents(vec![called(home.idle_agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
+    fleet
+        .set_agents(vec![agent_with_schedule(home.idle_agent("a"), "new", &fake, Some(("a", "old")))])
+        .await
+        .unwrap();
     assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
     assert_eq!(fleet.store().schedules().await.unwrap().len(), 1);
     fleet.stop(Stop::KeepAgents).await.unwrap();
@@ -123,16 +139,17 @@ async fn enabled_renamed_schedule_fires_for_all_items_again() {
 /// written in full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_former_name_changes_nothing() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(1).await);
     let idle = || home.idle_agent("a");
-    let fleet = home.start(vec![called(idle(), "x/old", &fake, None)], Registry::default()).await;
-    becomes("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
-    fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "odl")))]).await.unwrap();
+    let fleet =
+        home.start(vec![agent_with_schedule(idle(), "x/old", &fake, None)], Registry::default()).await;
+    wait_for("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
+    fleet.set_agents(vec![agent_with_schedule(idle(), "new", &fake, Some(("a", "odl")))]).await.unwrap();
     let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
     assert!(reason.contains("to continue the history, write `adopt: a/x/old`"), "{reason}");
     let by_hand = Trigger { schedule: Some("new".parse().unwrap()), ..Trigger::default() };
     fleet.trigger(&name("a"), by_hand).await.unwrap();
-    fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "x/old")))]).await.unwrap();
+    fleet.set_agents(vec![agent_with_schedule(idle(), "new", &fake, Some(("a", "x/old")))]).await.unwrap();
     assert_eq!(record(&fleet, id("a", "new")).await.state, ScheduleState::Active);
     assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
     fleet.stop(Stop::KeepAgents).await.unwrap();
@@ -141,24 +158,24 @@ async fn a_wrong_former_name_changes_nothing() {
 /// Adoption keeps the later generation of the sightings of both schedules, so an item that comes back is new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn returning_item_fires_after_adoption() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(1).await);
     let comes_back = async |fleet: &Fleet, schedule: &str| {
         let before = ledger(fleet, id("a", schedule)).await.len();
-        let asked = || fake.world.lock().unwrap().asked;
-        fake.world.lock().unwrap().issues.clear();
+        let asked = || fake.fake_state.lock().unwrap().asked;
+        fake.fake_state.lock().unwrap().issues.clear();
         let looks = asked() + 2;
-        becomes("it is missed", async || asked() >= looks).await;
-        fake.world.lock().unwrap().issues.push(issue(1));
-        becomes("it fires again", async || ledger(fleet, id("a", schedule)).await.len() > before).await;
+        wait_for("it is missed", async || asked() >= looks).await;
+        fake.fake_state.lock().unwrap().issues.push(issue(1));
+        wait_for("it fires again", async || ledger(fleet, id("a", schedule)).await.len() > before).await;
     };
     let idle = || home.idle_agent("a");
-    let fleet = home.start(vec![called(idle(), "old", &fake, None)], Registry::default()).await;
-    becomes("it fires", async || ledger(&fleet, id("a", "old")).await.len() == 1).await;
+    let fleet = home.start(vec![agent_with_schedule(idle(), "old", &fake, None)], Registry::default()).await;
+    wait_for("it fires", async || ledger(&fleet, id("a", "old")).await.len() == 1).await;
     comes_back(&fleet, "old").await;
-    fleet.set_agents(vec![called(idle(), "new", &fake, None)]).await.unwrap();
+    fleet.set_agents(vec![agent_with_schedule(idle(), "new", &fake, None)]).await.unwrap();
     fleet.enable(&name("a"), &"new".parse().unwrap()).await.unwrap();
-    becomes("it begins anew", async || ledger(&fleet, id("a", "new")).await.len() == 1).await;
-    fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "old")))]).await.unwrap();
+    wait_for("it begins anew", async || ledger(&fleet, id("a", "new")).await.len() == 1).await;
+    fleet.set_agents(vec![agent_with_schedule(idle(), "new", &fake, Some(("a", "old")))]).await.unwrap();
     assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
     comes_back(&fleet, "new").await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
@@ -167,13 +184,13 @@ async fn returning_item_fires_after_adoption() {
 /// A schedule with another list is new, and so is a schedule beside the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_schedule_is_not_taken_for_renamed() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
-    let old = called(home.idle_agent("a"), "old", &fake, None);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(1).await);
+    let old = agent_with_schedule(home.idle_agent("a"), "old", &fake, None);
     let fleet = home.start(vec![old.clone()], Registry::default()).await;
-    becomes("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
-    let both = called(old, "beside", &fake, None);
+    wait_for("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
+    let both = agent_with_schedule(old, "beside", &fake, None);
     fleet.set_agents(vec![both]).await.unwrap();
-    becomes("it fires, too", async || ledger(&fleet, id("a", "beside")).await.len() == 1).await;
+    wait_for("it fires, too", async || ledger(&fleet, id("a", "beside")).await.len() == 1).await;
     let other = issues(&fake).replace("agent", "bug");
     fleet.set_agents(vec![with_schedule(home.idle_agent("a"), "other", &other, "x")]).await.unwrap();
     assert_eq!(record(&fleet, id("a", "other")).await.state, ScheduleState::Active);

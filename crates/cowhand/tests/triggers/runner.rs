@@ -11,11 +11,11 @@ use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReaso
 use tokio::sync::Notify;
 
 use crate::scripted::{Script, Step, task, tasks};
-use crate::{Home, becomes, fires, id, jobs, ledger, name, prompts, record, until, with_schedule};
+use crate::{FleetFolder, fires, id, jobs, ledger, name, prompts, record, until, wait_for, with_schedule};
 
 const CUSTOM: &str = r#"{"type":"custom","name":"script"}"#;
 
-async fn started(home: &Home, script: &Script) -> Fleet {
+async fn started(home: &FleetFolder, script: &Script) -> Fleet {
     let agent = with_schedule(home.idle_agent("clerk"), "s", CUSTOM, "Do {{title}}");
     home.start(vec![agent], script.registry()).await
 }
@@ -26,14 +26,14 @@ async fn stopped(fleet: Fleet) {
 
 #[tokio::test]
 async fn every_task_is_dispatched_once_and_in_order() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let script = Script::of([tasks(&["b", "a", "c"]), tasks(&["c", "d", "d"])]);
     let fleet = started(&home, &script).await;
     let mut events = fleet.subscribe_after(0);
     for _ in 0..4 {
         fires(&mut events, "clerk", "s").await;
     }
-    becomes("the third call", async || script.calls().len() == 3).await;
+    wait_for("the third call", async || script.calls().len() == 3).await;
     assert_eq!(prompts(&fleet).await, ["Do `Task b`", "Do `Task a`", "Do `Task c`", "Do `Task d`"]);
     let keys: Vec<String> =
         ledger(&fleet, id("clerk", "s")).await.iter().map(|row| row.key.to_string()).collect();
@@ -45,11 +45,11 @@ async fn every_task_is_dispatched_once_and_in_order() {
 
 #[tokio::test]
 async fn task_dispatched_before_restart_is_not_dispatched_again() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     for _ in 0..3 {
         let script = Script::of([tasks(&["a", "b"])]);
         let fleet = started(&home, &script).await;
-        becomes("the second call", async || script.calls().len() == 2).await;
+        wait_for("the second call", async || script.calls().len() == 2).await;
         assert_eq!(jobs(&fleet).await.len(), 2);
         stopped(fleet).await;
     }
@@ -57,7 +57,7 @@ async fn task_dispatched_before_restart_is_not_dispatched_again() {
 
 #[tokio::test]
 async fn empty_answers_are_delayed_by_backoff() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let empties = std::iter::repeat_with(|| tasks(&[])).take(6);
     let script = Script::of(empties.chain([tasks(&["a"])]));
     let fleet = started(&home, &script).await;
@@ -71,14 +71,14 @@ async fn empty_answers_are_delayed_by_backoff() {
 
 #[tokio::test]
 async fn error_of_strategy_is_shown_and_retried() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     // The error stays until the strategy is called again and has answered.
     let word = Arc::new(Notify::new());
     let later = Step::Later(Arc::clone(&word), vec![task("a")]);
     let script = Script::of([Step::Fail("the gate is shut"), later]);
     let fleet = started(&home, &script).await;
     let of_schedule = id("clerk", "s");
-    becomes("its error", async || record(&fleet, of_schedule).await.last_error.is_some()).await;
+    wait_for("its error", async || record(&fleet, of_schedule).await.last_error.is_some()).await;
     assert_eq!(record(&fleet, of_schedule).await.last_error.as_deref(), Some("the gate is shut"));
     assert_eq!(record(&fleet, of_schedule).await.state, ScheduleState::Active);
     word.notify_one();
@@ -93,7 +93,7 @@ async fn error_of_strategy_is_shown_and_retried() {
 
 #[tokio::test]
 async fn fatal_error_stays_until_schedule_is_enabled() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let script = Script::of([tasks(&["a"]), Step::Fatal("no such folder")]);
     let fleet = started(&home, &script).await;
     let mut events = fleet.subscribe_after(0);
@@ -103,7 +103,7 @@ async fn fatal_error_stays_until_schedule_is_enabled() {
     let of_schedule = id("clerk", "s");
     let error = ScheduleState::Error { reason: "no such folder".into() };
     assert_eq!(record(&fleet, of_schedule).await.state, error);
-    becomes("its end", async || script.dropped() == 1).await;
+    wait_for("its end", async || script.dropped() == 1).await;
     assert_eq!(script.calls().len(), 2, "it is not asked again");
 
     script.add([tasks(&["b"])]);
@@ -116,7 +116,7 @@ async fn fatal_error_stays_until_schedule_is_enabled() {
 
 #[tokio::test]
 async fn unknown_trigger_name_is_an_error_state() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let trigger = r#"{"type":"custom","name":"nobody"}"#;
     let agent = with_schedule(home.idle_agent("clerk"), "s", trigger, "x");
     let fleet = home.start(vec![agent], Script::default().registry()).await;
@@ -130,13 +130,13 @@ async fn unknown_trigger_name_is_an_error_state() {
 
 #[tokio::test]
 async fn strategy_is_replaced_after_panic() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let word = Arc::new(Notify::new());
     let later = Step::Later(Arc::clone(&word), vec![task("a")]);
     let script = Script::of([Step::Panic("my bad"), later]);
     let fleet = started(&home, &script).await;
     let of_schedule = id("clerk", "s");
-    becomes("its error", async || record(&fleet, of_schedule).await.last_error.is_some()).await;
+    wait_for("its error", async || record(&fleet, of_schedule).await.last_error.is_some()).await;
     let error = record(&fleet, of_schedule).await.last_error;
     assert_eq!(error.as_deref(), Some("the trigger panicked: my bad"));
     word.notify_one();
@@ -150,32 +150,32 @@ async fn strategy_is_replaced_after_panic() {
 
 #[tokio::test]
 async fn strategy_is_replaced_only_when_its_trigger_changes() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let script = Script::default();
     let fleet = started(&home, &script).await;
     let of_schedule = id("clerk", "s");
-    becomes("a first strategy", async || script.calls().len() == 1).await;
+    wait_for("a first strategy", async || script.calls().len() == 1).await;
 
     let other_prompt = with_schedule(home.idle_agent("clerk"), "s", CUSTOM, "Now do {{title}}");
     let beside = with_schedule(other_prompt.clone(), "t", CUSTOM, "x");
     fleet.set_agents(vec![beside]).await.unwrap();
-    becomes("one for the new schedule", async || script.calls().len() == 2).await;
+    wait_for("one for the new schedule", async || script.calls().len() == 2).await;
     assert_eq!((script.made(), script.dropped()), (2, 0), "the first goes on");
 
     fleet.set_agents(vec![other_prompt]).await.unwrap();
-    becomes("an end of the second", async || script.dropped() == 1).await;
+    wait_for("an end of the second", async || script.dropped() == 1).await;
 
     assert!(fleet.disable(&name("clerk"), &"s".parse().unwrap()).await.unwrap());
-    becomes("an end of the first", async || script.dropped() == 2).await;
+    wait_for("an end of the first", async || script.dropped() == 2).await;
     let off = ScheduleState::Disabled { why: DisabledBy::Person };
     assert_eq!(record(&fleet, of_schedule).await.state, off);
     assert!(fleet.enable(&name("clerk"), &"s".parse().unwrap()).await.unwrap());
-    becomes("a third", async || script.calls().len() == 3).await;
+    wait_for("a third", async || script.calls().len() == 3).await;
 
     let changed = CUSTOM.replace('}', r#","with":{"a":1}}"#);
     let changed = with_schedule(home.idle_agent("clerk"), "s", &changed, "Do {{title}}");
     fleet.set_agents(vec![changed]).await.unwrap();
-    becomes("a fourth", async || script.calls().len() == 4).await;
+    wait_for("a fourth", async || script.calls().len() == 4).await;
     assert_eq!((script.made(), script.dropped()), (4, 3));
     stopped(fleet).await;
     assert_eq!(script.dropped(), 4);
@@ -183,23 +183,23 @@ async fn strategy_is_replaced_only_when_its_trigger_changes() {
 
 #[tokio::test]
 async fn strategy_that_ignores_shutdown_is_dropped() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let script = Script::of([Step::Hang]);
     let fleet = started(&home, &script).await;
-    becomes("its call", async || script.calls().len() == 1).await;
+    wait_for("its call", async || script.calls().len() == 1).await;
     stopped(fleet).await;
     assert_eq!(script.dropped(), 1);
 }
 
 #[tokio::test]
 async fn filter_passes_matching_tasks_and_records_the_rest() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let labelled = |id: &str, label: &str| Task { labels: vec![label.to_owned()], ..task(id) };
     let script = Script::of([Step::Tasks(vec![labelled("a", "docs"), labelled("b", "Bug")])]);
     let mut agent = with_schedule(home.idle_agent("clerk"), "s", CUSTOM, "Do {{title}}");
     agent.schedules[0].filter = serde_json::from_str(r#"{"labels":["bug"]}"#).unwrap();
     let fleet = home.start(vec![agent], script.registry()).await;
-    becomes("the second call", async || script.calls().len() == 2).await;
+    wait_for("the second call", async || script.calls().len() == 2).await;
     assert_eq!(prompts(&fleet).await, ["Do `Task b`"]);
     let rows = ledger(&fleet, id("clerk", "s")).await;
     let skipped = rows.iter().find(|row| row.key.as_str() == "custom:a").unwrap();
@@ -210,7 +210,7 @@ async fn filter_passes_matching_tasks_and_records_the_rest() {
 /// The due times of an interval continue even if its filter never lets it through.
 #[tokio::test]
 async fn filter_applies_to_interval() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let mut agent = with_schedule(home.agent("clerk"), "s", r#"{"type":"interval","interval":"1h"}"#, "x");
     agent.schedules[0].filter = serde_json::from_str(r#"{"title":"never"}"#).unwrap();
     let fleet = home.start(vec![agent], Script::default().registry()).await;
@@ -224,7 +224,7 @@ async fn filter_applies_to_interval() {
 
 #[tokio::test]
 async fn hostile_text_of_tasks_is_escaped_and_cut() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let titled = |id: &str, title: &str| Task { title: title.to_owned(), ..task(id) };
     let hostile = vec![
         titled("1", "{{ body }}{{agent}} {% x %}"),
@@ -237,7 +237,7 @@ async fn hostile_text_of_tasks_is_escaped_and_cut() {
     let script = Script::of([Step::Tasks(hostile)]);
     let agent = with_schedule(home.idle_agent("clerk"), "s", CUSTOM, "<{{title}}>{{body}}");
     let fleet = home.start(vec![agent], script.registry()).await;
-    becomes("the second call", async || script.calls().len() == 2).await;
+    wait_for("the second call", async || script.calls().len() == 2).await;
     let prompts = prompts(&fleet).await;
     assert_eq!(
         prompts[..4],
@@ -262,7 +262,7 @@ async fn retry_after_of_source_overrides_backoff() {
             if self.0 < 20 { Err(slow_down()) } else { Ok(vec![task("a")]) }
         }
     }
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let agent = with_schedule(home.idle_agent("clerk"), "s", CUSTOM, "x");
     let began = Instant::now();
     let fleet =

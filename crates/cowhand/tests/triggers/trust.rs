@@ -14,7 +14,7 @@ use cowhand_core::trigger::ChatPlatform;
 use serde_json::{Value, json};
 
 use crate::fake::{FakeLists, issue};
-use crate::{Home, becomes, id, jobs, ledger, name, on_both, record, with_schedule};
+use crate::{FleetFolder, id, jobs, ledger, name, on_both, record, wait_for, with_schedule};
 
 on_both!(strangers_are_refused_and_confined);
 
@@ -48,7 +48,7 @@ async fn deliver(fleet: &Fleet, schedule: &str, delivery: Delivery) -> Delivered
 /// Waits for the outcome of a firing.
 async fn settled(fleet: &Fleet, schedule: &str, key: &str) -> LedgerRow {
     let mut found = None;
-    becomes(&format!("{key} is settled"), async || {
+    wait_for(&format!("{key} is settled"), async || {
         let rows = ledger(fleet, id("a", schedule)).await;
         found = rows.into_iter().find(|row| row.key.as_str().ends_with(key));
         found.as_ref().is_some_and(|row| row.outcome != FiringOutcome::Preparing)
@@ -66,9 +66,9 @@ fn refused(row: &LedgerRow) -> &str {
     row.note.as_deref().unwrap()
 }
 
-async fn strangers_are_refused_and_confined(home: Home) {
+async fn strangers_are_refused_and_confined(home: FleetFolder) {
     let fake = FakeLists::with_issues(0).await;
-    fake.world.lock().unwrap().people =
+    fake.fake_state.lock().unwrap().people =
         vec![("ann", "write", "maintain"), ("eve", "read", "triage"), ("odd", "write", "our-own-role")];
     let agent = with_schedule(home.idle_agent("a"), "strict", HOOK, "{{title}}");
     let agent = trusting(agent, &fake.url, json!({"min_permission": "write", "allow_authors": ["bot[bot]"]}));
@@ -103,7 +103,7 @@ async fn strangers_are_refused_and_confined(home: Home) {
         job_of(&fleet, &row).await.confined(),
         Some("bot[bot] has no permission in o/r, and `min_permission` is write")
     );
-    let asked = fake.world.lock().unwrap().asked_about.clone();
+    let asked = fake.fake_state.lock().unwrap().asked_about.clone();
     assert_eq!(
         asked.iter().filter(|login| *login == "eve").count(),
         1,
@@ -121,7 +121,7 @@ async fn strangers_are_refused_and_confined(home: Home) {
 /// A comment on a pull request does not contain its origin, so GitHub is asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pull_requests_from_forks_are_not_trusted() {
-    let home = Home::sqlite();
+    let home = FleetFolder::sqlite();
     let pull = |number: u64, head: Value| {
         json!({"number": number, "created_at": "2026-01-01T00:00:00Z", "user": {"login": "ann"}, "title": "P",
             "head": {"repo": head}, "base": {"repo": {"full_name": "o/r"}}})
@@ -170,10 +170,10 @@ async fn pull_requests_from_forks_are_not_trusted() {
 /// after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delivery_waits_while_permission_cannot_be_read() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(0).await);
     {
-        let mut world = fake.world.lock().unwrap();
-        (world.people, world.refuses) = (vec![("ann", "admin", "admin")], Some(403));
+        let mut fake_state = fake.fake_state.lock().unwrap();
+        (fake_state.people, fake_state.refuses) = (vec![("ann", "admin", "admin")], Some(403));
     }
     let agent = || {
         let agent = with_schedule(home.idle_agent("a"), "hook", HOOK, "x");
@@ -181,7 +181,7 @@ async fn delivery_waits_while_permission_cannot_be_read() {
     };
     let fleet = home.start(vec![agent()], Registry::default()).await;
     deliver(&fleet, "hook", opened("d1", "ann")).await;
-    becomes("its trouble is told", async || {
+    wait_for("its trouble is told", async || {
         let trouble = record(&fleet, id("a", "hook")).await.last_error;
         trouble.is_some_and(|trouble| trouble.contains("the permission of ann, for `trust`"))
     })
@@ -190,7 +190,7 @@ async fn delivery_waits_while_permission_cannot_be_read() {
     drop(fleet);
     let fleet = home.start(vec![agent()], Registry::default()).await;
     assert_eq!(ledger(&fleet, id("a", "hook")).await[0].outcome, FiringOutcome::Preparing);
-    fake.world.lock().unwrap().refuses = None;
+    fake.fake_state.lock().unwrap().refuses = None;
     let row = settled(&fleet, "hook", "d1").await;
     assert_eq!(row.outcome, FiringOutcome::Ran);
     assert_eq!(record(&fleet, id("a", "hook")).await.last_error, None);
@@ -201,14 +201,14 @@ async fn delivery_waits_while_permission_cannot_be_read() {
 /// counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trust_applies_to_lists_and_chats() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(0).await);
     let by = |number: u64, author: &str| {
         let mut issue = issue(number);
         issue["user"] = json!({"login": author});
         issue
     };
-    fake.world.lock().unwrap().issues = vec![by(1, "ann"), by(2, "eve"), issue(3)];
-    fake.world.lock().unwrap().people = vec![("ann", "write", "write"), ("eve", "read", "read")];
+    fake.fake_state.lock().unwrap().issues = vec![by(1, "ann"), by(2, "eve"), issue(3)];
+    fake.fake_state.lock().unwrap().people = vec![("ann", "write", "write"), ("eve", "read", "read")];
     let list = format!(
         r#"{{"type":"github_issues","owner":"o","repo":"r","api_url":"{}","auth":{{"token_env":"PATH"}}}}"#,
         fake.url
@@ -257,7 +257,7 @@ async fn trust_applies_to_lists_and_chats() {
 /// A stranger's job reaches only its directory, and so do the jobs that follow from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn confinement_applies_to_jobs_that_follow() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(0).await);
     for folder in ["desk", "outside"] {
         let folder = home.path().join(folder);
         std::fs::create_dir(&folder).unwrap();
@@ -281,7 +281,7 @@ async fn confinement_applies_to_jobs_that_follow() {
     for author in ["ann", "eve"] {
         deliver(&fleet, "hook", opened(author, author)).await;
     }
-    becomes("the wary one has decided twice", async || {
+    wait_for("the wary one has decided twice", async || {
         let rows = ledger(&fleet, id("c", "after")).await;
         rows.len() == 2 && rows.iter().all(|row| row.outcome != FiringOutcome::Preparing)
     })
@@ -289,7 +289,7 @@ async fn confinement_applies_to_jobs_that_follow() {
     let rows = ledger(&fleet, id("c", "after")).await;
     let (ran, skipped): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.outcome == FiringOutcome::Ran);
     assert_eq!((ran.len(), refused(skipped[0])), (1, "eve is not among `allow_authors`"));
-    becomes("all four have ended", async || {
+    wait_for("all four have ended", async || {
         let jobs = jobs(&fleet).await;
         jobs.iter().filter(|job| job.status() == JobStatus::Completed).count() == 4
     })
@@ -312,7 +312,7 @@ async fn confinement_applies_to_jobs_that_follow() {
 /// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_of_strangers_are_hidden_from_trusted_jobs() {
-    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
+    let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(0).await);
     let write = |name: &str, text: &str| {
         let path = home.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -342,7 +342,7 @@ async fn files_of_strangers_are_hidden_from_trusted_jobs() {
     let fleet = home.start(vec![agent, queue], Registry::default()).await;
     deliver(&fleet, "hook", opened("d1", "eve")).await;
     let seen = home.path().join("desk/seen");
-    becomes("the program has run", async || {
+    wait_for("the program has run", async || {
         std::fs::read_to_string(&seen).is_ok_and(|seen| seen.ends_with("over\n"))
     })
     .await;

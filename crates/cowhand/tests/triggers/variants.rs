@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::fake::FakeLists;
 use crate::scripted::{Script, tasks};
-use crate::{Home, fires, name, with_schedule};
+use crate::{FleetFolder, fires, name, with_schedule};
 
 /// Returns one trigger of each type, as in the config.
 fn all(github: &str) -> Vec<(&'static str, Value)> {
@@ -84,7 +84,7 @@ async fn github() -> FakeLists {
 
 #[tokio::test]
 async fn each_trigger_type_fires_from_the_library() {
-    let (home, github) = (Home::sqlite(), github().await);
+    let (home, github) = (FleetFolder::sqlite(), github().await);
     let script = Script::of([tasks(&["a"])]);
     let mut agent = home.agent("a");
     agent.max_concurrent = 3;
@@ -98,7 +98,7 @@ async fn each_trigger_type_fires_from_the_library() {
 
 #[tokio::test]
 async fn each_trigger_type_fires_from_yaml() {
-    let (home, github) = (Home::sqlite(), github().await);
+    let (home, github) = (FleetFolder::sqlite(), github().await);
     let script = Script::of([tasks(&["a"])]);
     // JSON is valid YAML.
     let schedules: serde_json::Map<String, Value> =

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use cowhand_testing::{disk, http, tmpfs};
+use cowhand_testing::{disk, http, tmpfs, wait_until};
 use fleet::Fleet;
 
 const COWHAND: &str = env!("CARGO_BIN_EXE_cowhand");
@@ -321,11 +321,7 @@ fn wait_for_completed(disk: &Path, count: usize) {
 }
 
 fn wait_for(what: &str, look: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_mins(1);
-    while !look() {
-        assert!(Instant::now() < patience, "timed out while waiting for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(what, || look().then_some(()));
 }
 
 fn answer(folder: &Path, arguments: &[&str]) -> Output {

@@ -34,7 +34,7 @@ impl AttemptTask {
             if panics == MAX_PANICS {
                 // If this panics too, nobody renews the lease, and the attempt is settled as lost when the lease
                 // expires.
-                if let Err(panicked) = caught(self.clone().give_up(&panicked)).await {
+                if let Err(panicked) = caught(self.clone().fail_after_panic(&panicked)).await {
                     error!(job = %id, "giving it up {panicked}");
                 }
                 break;
@@ -69,7 +69,7 @@ impl AttemptTask {
     }
 
     /// Ends the processes, and settles the attempt as lost.
-    async fn give_up(self, panicked: &Panicked) {
+    async fn fail_after_panic(self, panicked: &Panicked) {
         self.end_processes().await;
         let message = format!(
             "lost: the supervision of the job failed {MAX_PANICS} times; the last time it {panicked}"

@@ -156,9 +156,9 @@ async fn act(
             Ok(finished)
         }
         Action::Reopen { schedule } => store.reopen(schedule, now).await,
-        Action::Recount { schedule } => store.recount(schedule, now).await,
+        Action::RestartFromNow { schedule } => store.restart_from_now(schedule, now).await,
         Action::Wait { schedule, due, hold } => {
-            if store.hold(schedule, due, hold.reason(), now).await?
+            if store.record_waiting(schedule, due, hold.reason(), now).await?
                 && let Some((agent, schedule)) = roster.schedule(schedule)
             {
                 info!(agent = %agent.name, schedule = %schedule.name, "{}", hold.line(&agent.name, schedule));

@@ -23,7 +23,7 @@ pub(super) async fn note_webhook_problems(engine: &Engine) -> Result<(), StoreEr
                 continue;
             }
         }
-        engine.store.set_delay_reason(schedule, problem, engine.clock.now()).await?;
+        engine.store.record_delay(schedule, problem, engine.clock.now()).await?;
     }
     Ok(())
 }

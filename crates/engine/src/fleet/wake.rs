@@ -30,16 +30,18 @@ impl Fleet {
             .agents
             .iter()
             .flat_map(|agent| agent.schedules.iter().map(move |schedule| (agent, schedule)));
-        for (_, schedule) in schedules.filter(|(agent, schedule)| takes_from(agent, schedule, repository)) {
-            if let Some(wait) = self.engine.wakes.turn(schedule.id) {
-                let search = look_for_work(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait);
+        for (_, schedule) in
+            schedules.filter(|(agent, schedule)| polls_repository(agent, schedule, repository))
+        {
+            if let Some(wait) = self.engine.wakes.next_wake(schedule.id) {
+                let search = poll_early(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait);
                 tokio::spawn(run_until_stop(self.lifecycle.subscribe(), search));
             }
         }
     }
 }
 
-fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
+fn polls_repository(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
     let source = SourceOwner::schedule(agent, schedule).config();
     let is_repository = matches!(source, Some(ConfiguredSource::Github { repo: Some(repo), .. }) if repo.eq_ignore_ascii_case(repository));
     is_repository && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
@@ -57,7 +59,7 @@ async fn run_until_stop(mut lifecycle: watch::Receiver<Lifecycle>, search: impl 
 }
 
 /// Fires the schedule as soon as its agent has a free place and no other firing is being prepared.
-async fn look_for_work(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
+async fn poll_early(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
     loop {
         tokio::time::sleep(wait).await;
         match try_to_fire(&engine, schedule, &delivery).await {

@@ -152,7 +152,7 @@ impl Fleet {
         self.store().forget_failures(queue.name.clone(), id.clone()).await?;
         let loaded = self.engine.loaded();
         let takers = queues::takers(&loaded.sources, &loaded.roster, &queue.name);
-        self.store().look_for_work(takers.clone()).await?;
+        self.store().request_fill(takers.clone()).await?;
         self.nudge();
         Ok(queues::not_taken(&takers, &self.schedules().await?))
     }

@@ -349,7 +349,7 @@ impl Queue {
         let (status, last_error) = match row.map(|held| &held.state) {
             None if failed.is_some() => (ItemStatus::GivenUp, None),
             None => (status, None),
-            Some(ItemState::Claiming | ItemState::Held) => (ItemStatus::Claimed, None),
+            Some(ItemState::ClaimMethod | ItemState::Held) => (ItemStatus::Claimed, None),
             Some(ItemState::Closing { last_error, .. }) => (ItemStatus::Closing, last_error.clone()),
         };
         let held_by = row.map(|held| held.holder.clone());

@@ -15,7 +15,7 @@ pub(crate) const MIN_WAKE_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Wakes {
     repositories: Mutex<HashMap<String, watch::Sender<()>>>,
     /// Time of the last or next wake of a schedule.
-    turns: Mutex<HashMap<ScheduleId, Instant>>,
+    wake_times: Mutex<HashMap<ScheduleId, Instant>>,
 }
 
 impl Wakes {
@@ -34,15 +34,15 @@ impl Wakes {
     }
 
     /// Returns how long a schedule has to wait for its next wake; `None` if a wake is already planned.
-    pub fn turn(&self, schedule: ScheduleId) -> Option<Duration> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn next_wake(&self, schedule: ScheduleId) -> Option<Duration> {
+        let mut wake_times = self.wake_times.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let at = match turns.get(&schedule) {
+        let at = match wake_times.get(&schedule) {
             Some(last) if *last > now => return None,
             Some(last) => now.max(*last + MIN_WAKE_INTERVAL),
             None => now,
         };
-        turns.insert(schedule, at);
+        wake_times.insert(schedule, at);
         Some(at.duration_since(now))
     }
 }
@@ -55,14 +55,14 @@ mod tests {
     async fn wakes_of_a_schedule_have_a_minimum_interval() {
         let wakes = Wakes::default();
         let id = ScheduleId::of(&"a".parse().unwrap(), &"s".parse().unwrap());
-        assert_eq!(wakes.turn(id), Some(Duration::ZERO));
+        assert_eq!(wakes.next_wake(id), Some(Duration::ZERO));
         tokio::time::advance(Duration::from_secs(4)).await;
-        assert_eq!(wakes.turn(id), Some(Duration::from_secs(6)));
-        assert_eq!(wakes.turn(id), None, "one is to come, and it sees what this one is about");
+        assert_eq!(wakes.next_wake(id), Some(Duration::from_secs(6)));
+        assert_eq!(wakes.next_wake(id), None, "one is to come, and it sees what this one is about");
         tokio::time::advance(Duration::from_secs(6)).await;
-        assert_eq!(wakes.turn(id), Some(MIN_WAKE_INTERVAL));
+        assert_eq!(wakes.next_wake(id), Some(MIN_WAKE_INTERVAL));
         tokio::time::advance(Duration::from_hours(1)).await;
-        assert_eq!(wakes.turn(id), Some(Duration::ZERO));
+        assert_eq!(wakes.next_wake(id), Some(Duration::ZERO));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use cowhand_core::sandbox::{Credentials, NetworkAccess, RequestedSandbox, Sandbo
 use super::SandboxError;
 use super::docker;
 use super::git::Worktree;
-use super::{ability, kept};
+use super::{ability, protected};
 use crate::runtime::description::Description;
 use crate::start::{ContainerSettings, SandboxPlan, VolumeMount};
 
@@ -211,14 +211,14 @@ fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<Pa
     refuse_links(input, write)?;
     for file in input.files {
         if input.requested.kind != SandboxKind::Landlock {
-            kept::reserve_name(file, write)?;
+            protected::reserve_name(file, write)?;
         }
     }
     let worktree = input.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
     // Landlock cannot protect the shared repository. Changes there are detected after the attempt.
     let shared = worktree.filter(|_| input.requested.kind != SandboxKind::Landlock);
     let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
-    Ok(sorted_unique(input.files.iter().filter_map(|file| kept::real(file)).chain(shared)))
+    Ok(sorted_unique(input.files.iter().filter_map(|file| protected::real(file)).chain(shared)))
 }
 
 /// Refuses links in writable folders, because the agent could redirect them, and cowhand or the next agent would follow
@@ -227,10 +227,10 @@ fn refuse_links(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), Sandb
     let RequestedSandbox { write: own, read, container, .. } = input.requested;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
     for path in own.iter().chain(read).chain(volumes) {
-        kept::refuse_link(&resolve(input, path)?, write)?;
+        protected::refuse_link(&resolve(input, path)?, write)?;
     }
     let files = input.files.iter().map(PathBuf::as_path);
-    files.chain([input.state, input.directory]).try_for_each(|file| kept::refuse_link(file, write))
+    files.chain([input.state, input.directory]).try_for_each(|file| protected::refuse_link(file, write))
 }
 
 /// Refuses a plan that hides a part of a granted folder, which Landlock cannot do.

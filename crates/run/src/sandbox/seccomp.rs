@@ -8,7 +8,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::{others, rights, sockets};
+use super::{other_processes, rights, sockets};
 
 pub(super) type SyscallRules = Vec<SeccompRule>;
 
@@ -38,7 +38,7 @@ fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     let mut closed = always_closed();
     let network = match held {
         Confinement::Landlock(network) => {
-            closed.extend(others::limits()?);
+            closed.extend(other_processes::limits()?);
             sockets::of_landlock(network)?
         }
         Confinement::Namespaces { own_network: true } => sockets::of_own_network()?,
@@ -51,7 +51,7 @@ fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     let mut owners = rights::special_modes()?;
     owners.extend(rights::other_groups()?);
     if matches!(held, Confinement::Landlock(_)) {
-        owners.extend(others::priorities()?);
+        owners.extend(other_processes::priorities()?);
     }
     // The mode of `openat2` is in memory, which a filter cannot read. Programs use `openat` if `openat2` is missing.
     let unreadable = RulesBySyscall::from([(libc::SYS_openat2, Vec::new())]);

@@ -16,7 +16,7 @@ statements! {
 }
 
 /// Returns true if the server cannot be reached, or closed the connection.
-pub(super) fn is_out_of_reach(error: &sqlx::Error) -> bool {
+pub(super) fn is_unreachable(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
 
@@ -24,7 +24,7 @@ pub(super) fn is_out_of_reach(error: &sqlx::Error) -> bool {
 fn server_cause(error: &sqlx::Error, location: impl Fn() -> String) -> Option<StoreError> {
     const DISK_FULL: &str = "53100";
     const READ_ONLY_SQL_TRANSACTION: &str = "25006";
-    if is_out_of_reach(error) {
+    if is_unreachable(error) {
         return Some(StoreError::Away { location: location(), why: error.to_string() });
     }
     let (code, why) = (error.as_database_error()?.code()?, open::server_message(error));

@@ -12,20 +12,20 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use super::error::StoreError;
-use super::health::is_out_of_reach;
+use super::health::is_unreachable;
 use super::open::ANSWER_TIMEOUT;
 
 /// Time limit of one statement. A wait for a lock ends earlier (`lock_timeout`).
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time after which a refused connection is reported as an error. Without this limit, the pool would retry for longer.
-const REFUSED_AFTER: Duration = Duration::from_secs(1);
+const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connection of the pool for one call. It is returned to the pool after the call, unless the server is out of reach.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     connection: Option<PoolConnection<Postgres>>,
-    is_out_of_reach: bool,
+    is_unreachable: bool,
 }
 
 impl ServerConnection {
@@ -37,14 +37,14 @@ impl ServerConnection {
             error = wait_until_refused(&options) => Err(error.into()),
         };
         let connection = acquired.map_err(StoreError::connection)?;
-        Ok(Self { connection: Some(connection), is_out_of_reach: false })
+        Ok(Self { connection: Some(connection), is_unreachable: false })
     }
 
     /// Ends the call. Its result decides whether the connection is returned to the pool.
     pub(crate) fn finish<T>(mut self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        self.is_out_of_reach = match &answer {
+        self.is_unreachable = match &answer {
             Err(StoreError::Connection(source) | StoreError::Statement { source, .. }) => {
-                is_out_of_reach(source)
+                is_unreachable(source)
             }
             _ => false,
         };
@@ -60,7 +60,7 @@ impl Drop for ServerConnection {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         match Handle::try_current() {
-            Ok(runtime) if !self.is_out_of_reach => {
+            Ok(runtime) if !self.is_unreachable => {
                 // A statement of the call may still have no answer, for example because the caller was dropped. The
                 // pool waits for that answer without a limit, so the connection is closed after a timeout.
                 let returned = connection.return_to_pool();
@@ -87,11 +87,11 @@ pub(crate) async fn close(pool: &PgPool) {
     drop(timeout(CLOSE_TIMEOUT, pool.close()).await);
 }
 
-/// Tries to connect every [`REFUSED_AFTER`] until the server refuses the connection, and returns the error.
+/// Tries to connect every [`REFUSAL_CHECK_INTERVAL`] until the server refuses the connection, and returns the error.
 async fn wait_until_refused(options: &PgConnectOptions) -> io::Error {
     loop {
-        sleep(REFUSED_AFTER).await;
-        if let Err(error) = probe(options).await
+        sleep(REFUSAL_CHECK_INTERVAL).await;
+        if let Err(error) = try_connect(options).await
             && error.kind() == io::ErrorKind::ConnectionRefused
         {
             return error;
@@ -100,7 +100,7 @@ async fn wait_until_refused(options: &PgConnectOptions) -> io::Error {
 }
 
 /// Connects to the server and closes the connection again.
-async fn probe(options: &PgConnectOptions) -> io::Result<()> {
+async fn try_connect(options: &PgConnectOptions) -> io::Result<()> {
     let (host, port) = (options.get_host(), options.get_port());
     let socket_folder = host.starts_with('/').then(|| Path::new(host));
     match options.get_socket().map(PathBuf::as_path).or(socket_folder) {

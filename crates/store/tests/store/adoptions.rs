@@ -171,7 +171,7 @@ async fn a_schedule_that_fired_counts_from_the_later_run(db: TestDb) {
     let new = roster_with_adoption("coder", "new", EVERY, ("coder", "s0"));
     store.load_schedules(new.clone(), at(31)).await.unwrap();
     let record = store.schedule(id_of(&new)).await.unwrap().unwrap();
-    assert_eq!((record.last_run_at, record.counted_from), (Some(at(30)), Some(at(30).into())));
+    assert_eq!((record.last_run_at, record.interval_from), (Some(at(30)), Some(at(30).into())));
 }
 
 /// Both transactions take locks in the same order, so they do not deadlock.

@@ -187,8 +187,8 @@ async fn enable_and_disable_survive(db: TestDb) {
 
 async fn waiting_is_recorded_once_per_reason(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
-    assert!(store.hold(schedule, at(3_600), SkipReason::AtCapacity, at(3_601)).await.unwrap());
-    assert!(!store.hold(schedule, at(7_200), SkipReason::AtCapacity, at(7_201)).await.unwrap());
+    assert!(store.record_waiting(schedule, at(3_600), SkipReason::AtCapacity, at(3_601)).await.unwrap());
+    assert!(!store.record_waiting(schedule, at(7_200), SkipReason::AtCapacity, at(7_201)).await.unwrap());
     let waiting = Some(WaitingFiring { due: at(3_600), reason: SkipReason::AtCapacity });
     assert_eq!(store.schedules().await.unwrap()[0].waiting, waiting);
     fire(&store, schedule, 7_200).await;

@@ -66,7 +66,7 @@ async fn a_used_store_of_the_first_version_is_carried_along(db: TestDb) {
     assert_eq!(statuses, [Pending, Running, Cancelled, Failed, Completed]);
     let schedules = store.schedules().await.unwrap();
     assert_eq!(schedules[1].state, ScheduleState::Disabled { why: DisabledBy::Person });
-    let counted = schedules.iter().map(|schedule| schedule.counted_from.map(|from| (from.wall, from.boot)));
+    let counted = schedules.iter().map(|schedule| schedule.interval_from.map(|from| (from.wall, from.boot)));
     let ran = schedules.iter().map(|schedule| schedule.last_run_at.map(|at| (at, None)));
     assert_eq!(counted.collect::<Vec<_>>(), ran.collect::<Vec<_>>(), "intervals go on from their last run");
     let ledger = store.ledger(schedules[0].id, 10).await.unwrap();

@@ -156,7 +156,7 @@ async fn waits_count_from_the_end_of_an_attempt(db: TestDb) {
         let (ended, job) = run(start, keeper_reads_boot_clock, &Retry::default()).await;
         assert!(matches!(job.state(), JobState::Ended { at, .. } if *at == ended.wall), "{job:?}");
         let record = store.schedule(id).await.unwrap().unwrap();
-        assert_eq!((record.last_run_at, record.counted_from), (Some(ended.wall), Some(ended)));
+        assert_eq!((record.last_run_at, record.interval_from), (Some(ended.wall), Some(ended)));
         let ScheduleState::Paused { until, .. } = record.state else { panic!("{record:?}") };
         assert_eq!(until, ended.wall + SignedDuration::from_mins(15));
         assert_eq!(record.pause_ends(clock.moment()), Some(until));

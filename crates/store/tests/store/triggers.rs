@@ -112,12 +112,12 @@ async fn a_chain_of_firings_is_counted(db: TestDb) {
 
 async fn a_trigger_that_gave_up_is_enabled_again(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
-    store.set_delay_reason(schedule, Some("away".into()), at(1)).await.unwrap();
+    store.record_delay(schedule, Some("away".into()), at(1)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap()[0].last_error.as_deref(), Some("away"));
-    store.set_delay_reason(schedule, None, at(2)).await.unwrap();
+    store.record_delay(schedule, None, at(2)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap()[0].last_error, None);
-    assert!(store.give_up(schedule, "no such folder".into(), at(1)).await.unwrap());
-    assert!(!store.give_up(schedule, "again".into(), at(2)).await.unwrap());
+    assert!(store.fail_schedule(schedule, "no such folder".into(), at(1)).await.unwrap());
+    assert!(!store.fail_schedule(schedule, "again".into(), at(2)).await.unwrap());
     let error = ScheduleState::Error { reason: "no such folder".into() };
     assert_eq!(store.schedules().await.unwrap()[0].state, error);
     assert!(store.enable(schedule, at(3)).await.unwrap());

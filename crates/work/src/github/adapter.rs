@@ -15,7 +15,7 @@ use super::cursor::{Cursor, Listing};
 use super::expired::ClaimedIssues;
 use super::issues::Issues;
 use super::models::{Issue, IssueState};
-use super::settings::{Claiming, GitHubSettings};
+use super::settings::{ClaimMethod, GitHubSettings};
 use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
 use crate::{Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError};
@@ -99,7 +99,7 @@ impl GitHubWorkSource {
         if issue.has_label(&self.settings.ready) && self.is_offered(&issue) {
             return Ok(QueueState::Available);
         }
-        let claimed = matches!(self.settings.claiming, Claiming::ByMarker { .. })
+        let claimed = matches!(self.settings.claim_method, ClaimMethod::Marker { .. })
             && self.issues().marks(number).await?.holder().is_some();
         Ok(if claimed { QueueState::Claimed } else { QueueState::Withdrawn })
     }

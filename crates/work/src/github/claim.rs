@@ -9,7 +9,7 @@ use super::adapter::{GitHubWorkSource, work_item};
 use super::comment_text;
 use super::marker::{ClaimMarker, Marker, Marks};
 use super::models::{Issue, IssueState};
-use super::settings::Claiming;
+use super::settings::ClaimMethod;
 use crate::error::github::{ApiFailure, GitHubApiError};
 use crate::{Claimant, WorkSourceError, can_claim_another};
 use cowhand_system::fault;
@@ -119,19 +119,19 @@ impl GitHubWorkSource {
     }
 
     const fn confirm_delay(&self) -> Duration {
-        match self.settings.claiming {
-            Claiming::ByMarker { confirm_delay } => confirm_delay,
-            Claiming::ByLabelAlone => Duration::ZERO,
+        match self.settings.claim_method {
+            ClaimMethod::Marker { confirm_delay } => confirm_delay,
+            ClaimMethod::LabelOnly => Duration::ZERO,
         }
     }
 
     async fn read_issue(&self, number: u64) -> Result<Option<(Issue, Option<Marks>)>, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await? else { return Ok(None) };
-        let marks = match self.settings.claiming {
-            Claiming::ByMarker { .. } if issue.state == IssueState::Open => {
+        let marks = match self.settings.claim_method {
+            ClaimMethod::Marker { .. } if issue.state == IssueState::Open => {
                 Some(self.issues().marks(number).await?)
             }
-            Claiming::ByMarker { .. } | Claiming::ByLabelAlone => None,
+            ClaimMethod::Marker { .. } | ClaimMethod::LabelOnly => None,
         };
         Ok(Some((issue, marks)))
     }

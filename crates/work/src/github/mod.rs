@@ -39,7 +39,7 @@ pub use limits::{extract_rate_limit_info, is_rate_limit_response};
 pub use listing::{Branch, IssueOrPull, Lists};
 pub use quota::{OnWarning, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
-pub use settings::{Claiming, GitHubSettings};
+pub use settings::{ClaimMethod, GitHubSettings};
 
 pub use crate::error::github::{ApiFailure, GitHubApiError, GitHubAuthError, TokenFacts};
 pub use crate::quota::{Quota, RateLimitInfo};

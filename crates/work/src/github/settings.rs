@@ -30,18 +30,18 @@ pub struct GitHubSettings {
     /// Time limit of one request, from its first byte to the last byte of the answer.
     pub timeout: Duration,
     #[doc(hidden)]
-    pub claiming: Claiming,
+    pub claim_method: ClaimMethod,
 }
 
 /// Method that decides which claimant gets an issue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claiming {
+pub enum ClaimMethod {
     /// The earliest marker decides. The markers are read again after `confirm_delay`, because by then every marker that
     /// was written before the claimant's own marker is visible.
-    ByMarker { confirm_delay: Duration },
+    Marker { confirm_delay: Duration },
     /// Only the label decides. Two claimants can set it at the same time, so this method is only for the test that
     /// shows why markers exist.
-    ByLabelAlone,
+    LabelOnly,
 }
 
 impl GitHubSettings {
@@ -59,7 +59,7 @@ impl GitHubSettings {
             warning: RateLimitWarning::default(),
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
-            claiming: Claiming::ByMarker { confirm_delay: Duration::from_secs(2) },
+            claim_method: ClaimMethod::Marker { confirm_delay: Duration::from_secs(2) },
         }
     }
 

@@ -4,23 +4,23 @@ use super::*;
 
 #[test]
 fn schedules_fire_after_the_clock_is_set_back() {
-    let recounted = |mut scene: Scene, now: &str| {
-        assert_eq!(scene.plan(now), "recount");
+    let restarted = |mut scene: Scene, now: &str| {
+        assert_eq!(scene.plan(now), "restart");
         scene.record().restart_from_now(at(now).into());
         scene
     };
     check([
-        ("cron", recounted(Scene::new(HOURLY).last_due("2027-01-05T10:00"), "10:30"), "10:30", "wake 11:00"),
+        ("cron", restarted(Scene::new(HOURLY).last_due("2027-01-05T10:00"), "10:30"), "10:30", "wake 11:00"),
         (
             "interval",
-            recounted(Scene::new(EVERY).last_run("2027-01-05T10:00"), "10:30"),
+            restarted(Scene::new(EVERY).last_run("2027-01-05T10:00"), "10:30"),
             "10:30",
             "wake 10:35",
         ),
-        ("armed", recounted(Scene::new(HOURLY), "2026-01-04T10:30"), "2026-01-04T10:30", "wake 01-04 11:00"),
+        ("armed", restarted(Scene::new(HOURLY), "2026-01-04T10:30"), "2026-01-04T10:30", "wake 01-04 11:00"),
         (
             "what was decided before pushes nothing aside",
-            recounted(hourly(r#""overlap":"cancel_previous""#).last_due("12:00"), "10:30")
+            restarted(hourly(r#""overlap":"cancel_previous""#).last_due("12:00"), "10:30")
                 .job("clock", RUNNING),
             "11:00",
             "ran cron 11:00 | wake 12:00",
@@ -34,7 +34,7 @@ fn the_boot_clock_decides_about_intervals() {
     let boot = |second: i64| Some(BootTime::new(uuid::Uuid::from_u128(1), second * 1_000_000));
     let ran = |now: i64| {
         let mut scene = Scene::new(EVERY).last_run("10:00");
-        scene.record().counted_from = Some(Moment { wall: at("10:00"), boot: boot(500) });
+        scene.record().interval_from = Some(Moment { wall: at("10:00"), boot: boot(500) });
         scene.snapshot.boot = boot(now);
         scene
     };

@@ -10,7 +10,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::job::JobStatus;
 use futures_util::StreamExt;
 
-use super::{Hub, OFTEN, foreign, minutes, options, output, said};
+use super::{Hub, OFTEN, marker_of_another_fleet, minutes, options, output, said};
 use crate::fake::FakeIssue;
 use crate::{jobs, stop, until};
 
@@ -167,8 +167,8 @@ async fn daemon_dies_while_it_puts_back_expired_claim() {
     each(&steps, async |fault| {
         let hub = Hub::new("cat", "", OFTEN).await;
         hub.fake.add(1, &["agent-working"]);
-        let lapsed = hub.fake.world().now - minutes(5);
-        hub.fake.world().comment(1, "somebody", &foreign(lapsed));
+        let lapsed = hub.fake.state().now - minutes(5);
+        hub.fake.state().comment(1, "somebody", &marker_of_another_fleet(lapsed));
         dies(&hub, &fault).await;
         let fleet = hub.started().await;
         let mut events = fleet.subscribe_after(0);

@@ -29,12 +29,12 @@ async fn the_doctor_examines_github() {
     for case in ["all is well", "scope", "refused", "labels, issues and quota", "token"] {
         let hub = Hub::new("cat", "", BY_HAND).await;
         match case {
-            "scope" => hub.fake.world().scopes = Some("gist"),
-            "refused" => hub.fake.world().good_tokens = Some(Vec::new()),
+            "scope" => hub.fake.state().scopes = Some("gist"),
+            "refused" => hub.fake.state().good_tokens = Some(Vec::new()),
             "labels, issues and quota" => {
-                let mut world = hub.fake.world();
-                (world.has_issues, world.remaining) = (false, 42);
-                world.labels.clear();
+                let mut fake_state = hub.fake.state();
+                (fake_state.has_issues, fake_state.remaining) = (false, 42);
+                fake_state.labels.clear();
             }
             "token" => std::fs::write(hub.scene.path(".env"), "").unwrap(),
             _ => {}

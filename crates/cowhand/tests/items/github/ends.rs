@@ -8,8 +8,8 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::WorkOutcome;
 
-use super::{BY_HAND, Hub, OFTEN, WAIT, foreign, minutes, output, said, trigger};
-use crate::fake::{FakeState, Fault, Meanwhile};
+use super::{BY_HAND, Hub, OFTEN, WAIT, marker_of_another_fleet, minutes, output, said, trigger};
+use crate::fake::{FakeState, Fault, OnRequest};
 use crate::{jobs, stop, until};
 
 const NO_WORK: fn(&Fact) -> bool =
@@ -24,7 +24,7 @@ async fn issues_are_worked_on_by_priority_and_age_and_closed() {
     hub.fake.add(4, &["ready", "low"]);
     hub.fake.add(5, &["ready", "blocked"]);
     hub.fake.add(6, &["ready"]);
-    hub.fake.world().issues.get_mut(&6).unwrap().is_pull_request = true;
+    hub.fake.state().issues.get_mut(&6).unwrap().is_pull_request = true;
     let fleet = hub.started().await;
     let mut events = fleet.subscribe_after(0);
     until(&mut events, 4, |fact| matches!(fact, Fact::WorkReported { .. })).await;
@@ -51,14 +51,14 @@ async fn issues_are_worked_on_by_priority_and_age_and_closed() {
     let looks = async || fleet.store().ledger(schedule, 1000).await.unwrap().len();
     let before = looks().await;
     hub.fake.requests();
-    let paid = hub.fake.world().counted_requests;
+    let paid = hub.fake.state().counted_requests;
     let mut events = fleet.subscribe_after(fleet.store().last_event().await.unwrap());
     until(&mut events, 3, NO_WORK).await;
     let requests = hub.fake.requests();
     let most = looks().await - before + 1;
     assert!((1..=most).contains(&requests.len()), "{most} looks: {requests:?}");
     assert!(requests.iter().all(|request| request.contains("labels=ready")), "{requests:?}");
-    assert_eq!(hub.fake.world().counted_requests, paid);
+    assert_eq!(hub.fake.state().counted_requests, paid);
     stop(fleet).await;
 }
 
@@ -152,14 +152,14 @@ async fn lost_claim_tries_next_issue() {
     hub.fake.add(1, &["ready"]);
     hub.fake.add(2, &["ready"]);
     let mut is_done = false;
-    let rival = move |line: &str, world: &mut FakeState| {
+    let rival = move |line: &str, fake_state: &mut FakeState| {
         if !is_done && line.ends_with("/issues/1/comments") && line.starts_with("POST") {
             is_done = true;
-            let marker = foreign(world.now + minutes(30));
-            world.comment(1, "somebody", &marker);
+            let marker = marker_of_another_fleet(fake_state.now + minutes(30));
+            fake_state.comment(1, "somebody", &marker);
         }
     };
-    hub.fake.world().meanwhile = Some(Meanwhile(Box::new(rival)));
+    hub.fake.state().on_request = Some(OnRequest(Box::new(rival)));
     let fleet = hub.started().await;
     let mut events = fleet.subscribe_after(0);
     trigger(&fleet).await;
@@ -195,7 +195,7 @@ async fn failed_report_is_sent_later() {
         assert!(list.contains("github-7") && list.contains("closing, not reported yet"), "{list}");
     }
     assert!(messages[0].contains("502") && messages[1].contains("403"), "{messages:?}");
-    hub.fake.world().faults.clear();
+    hub.fake.state().faults.clear();
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
     let job = fleet.store().job(job.id().clone()).await.unwrap().unwrap();
     assert_eq!(job.status(), JobStatus::Completed);
@@ -209,7 +209,7 @@ async fn failed_report_is_sent_later() {
 async fn rate_limited_poll_shows_end_of_limit() {
     let hub = Hub::new("cat", "", OFTEN).await;
     hub.fake.add(7, &["ready"]);
-    let reset = hub.fake.world().now + minutes(30);
+    let reset = hub.fake.state().now + minutes(30);
     let budget = [
         ("x-ratelimit-limit", "5000".to_owned()),
         ("x-ratelimit-remaining", "0".to_owned()),

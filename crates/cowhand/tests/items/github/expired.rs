@@ -3,7 +3,7 @@
 use cowhand_core::event::Fact;
 use cowhand_core::schedule::SkipReason;
 
-use super::{Hub, OFTEN, foreign, minutes, said};
+use super::{Hub, OFTEN, marker_of_another_fleet, minutes, said};
 use crate::{jobs, stop, until};
 
 #[tokio::test]
@@ -16,13 +16,13 @@ async fn expired_claims_of_dead_fleet_are_put_back_and_done() {
     hub.fake.add(3, &["agent-working"]);
     hub.fake.add(4, &["agent-working"]);
     hub.fake.add(5, &["agent-working", "blocked"]);
-    let now = hub.fake.world().now;
+    let now = hub.fake.state().now;
     for (number, until) in
         [(1, now - minutes(1)), (2, now - minutes(60)), (3, now + minutes(5)), (5, now - minutes(60))]
     {
-        hub.fake.world().comment(number, "somebody", &foreign(until));
+        hub.fake.state().comment(number, "somebody", &marker_of_another_fleet(until));
     }
-    hub.fake.world().comment(4, "somebody", "I have this one.");
+    hub.fake.state().comment(4, "somebody", "I have this one.");
     let untouched: Vec<String> = [3, 4, 5].map(|number| format!("{:?}", hub.fake.issue(number))).into();
     let fleet = hub.started().await;
     let mut events = fleet.subscribe_after(0);

@@ -25,7 +25,7 @@ async fn action_of_person_resets_failure_count_of_issue() {
     let id: WorkItemId = "github-7".parse().unwrap();
     for act in ["nothing yet", "label", "retry", "release"] {
         match act {
-            "label" => hub.fake.world().issues.get_mut(&7).unwrap().labels.push("ready".to_owned()),
+            "label" => hub.fake.state().issues.get_mut(&7).unwrap().labels.push("ready".to_owned()),
             "retry" => drop(fleet.retry_item(&id, ItemPlace::default()).await.unwrap()),
             "release" => {
                 drop(fleet.release_item(&id, ItemPlace::default(), ReleaseOptions::default()).await.unwrap());
@@ -42,7 +42,7 @@ async fn action_of_person_resets_failure_count_of_issue() {
         assert!(hub.fake.issue(7).labels.is_empty(), "{act}");
     }
     // A person closes it: the failures are forgotten, and it cannot be retried.
-    hub.fake.world().issues.get_mut(&7).unwrap().is_closed = true;
+    hub.fake.state().issues.get_mut(&7).unwrap().is_closed = true;
     let closed = fleet.retry_item(&id, ItemPlace::default()).await.unwrap_err();
     assert_eq!(
         closed.to_string(),

@@ -43,7 +43,7 @@ async fn items_of_another_fleet_are_left_alone() {
     let json =
         serde_json::json!({ "fleet": "0197", "fleet_name": "others", "holder": "job-x", "until": until });
     let claim = format!("<!-- cowhand:claim {json} -->\ncowhand is working on this");
-    hub.fake.world().comment(7, "somebody", &claim);
+    hub.fake.state().comment(7, "somebody", &claim);
     let before = hub.fake.issue(7);
     let fleet = hub.started().await;
     let released = fleet.release_item(&issue(), ItemPlace::default(), ReleaseOptions::default()).await;

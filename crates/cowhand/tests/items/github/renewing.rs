@@ -25,8 +25,8 @@ fn holds_until(hub: &Hub) -> Timestamp {
     claim["until"].as_str().unwrap().parse().unwrap()
 }
 
-fn later(hub: &Hub, clock: &Clock, time: SignedDuration) {
-    hub.fake.world().later(time.as_secs());
+fn advance(hub: &Hub, clock: &Clock, time: SignedDuration) {
+    hub.fake.state().advance(time.as_secs());
     clock.set(clock.now() + time);
 }
 
@@ -34,7 +34,7 @@ fn later(hub: &Hub, clock: &Clock, time: SignedDuration) {
 async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     let hub = Hub::new(WAIT, "", "type: manual, timeout: 12h, idle_timeout: 12h").await;
     hub.fake.add(7, &["ready"]);
-    let clock = Clock::by_hand(hub.fake.world().now);
+    let clock = Clock::by_hand(hub.fake.state().now);
     let fleet = hub.started_with(&clock).await;
     let mut events = fleet.subscribe_after(0);
     let job = trigger(&fleet).await;
@@ -42,13 +42,13 @@ async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     assert_eq!(holds_until(&hub), clock.now() + HELD);
 
     let mut renewals = heard(&hub.fake, "PATCH /repos/my-org/my-repo/issues/comments/");
-    later(&hub, &clock, HALF);
+    advance(&hub, &clock, HALF);
     renewals.recv().await.unwrap();
     until_it_holds(&hub, &clock).await;
 
     drop(events);
     leave(fleet).await;
-    later(&hub, &clock, HALF);
+    advance(&hub, &clock, HALF);
     let fleet = hub.started_with(&clock).await;
     renewals.recv().await.unwrap();
     until_it_holds(&hub, &clock).await;
@@ -56,7 +56,7 @@ async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     // The machine is off for longer than the claim lasts. Nobody took the issue meanwhile, so it is claimed
     // again.
     leave(fleet).await;
-    later(&hub, &clock, minutes(120));
+    advance(&hub, &clock, minutes(120));
     let mut claims = heard(&hub.fake, "POST /repos/my-org/my-repo/issues/7/comments");
     let fleet = hub.started_with(&clock).await;
     claims.recv().await.unwrap();

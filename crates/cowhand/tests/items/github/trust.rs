@@ -17,11 +17,11 @@ async fn hub(trust: &str) -> Hub {
     let hub = Hub::new("cat", "", &format!("{OFTEN}, trust: {{{trust}}}")).await;
     for (number, user) in [(1, json!({"login": "eve"})), (2, json!({"login": "ann"})), (3, json!(null))] {
         hub.fake.add(number, &["ready"]);
-        let mut world = hub.fake.world();
-        let issue = world.issues.get_mut(&number).unwrap();
+        let mut fake_state = hub.fake.state();
+        let issue = fake_state.issues.get_mut(&number).unwrap();
         (issue.overridden_fields, issue.body) = (Some(json!({ "user": user })), "Please mend it.".to_owned());
     }
-    hub.fake.world().people = vec![("ann", "write"), ("eve", "read")];
+    hub.fake.state().people = vec![("ann", "write"), ("eve", "read")];
     hub
 }
 
@@ -57,7 +57,7 @@ async fn issues_of_strangers_are_skipped_with_reason_in_ledger() {
     let said = String::from_utf8(output(why).await.stdout).unwrap();
     assert!(said.contains("`trust`: not taken: github-1: eve has read in my-org/my-repo"), "{said}");
     // New permissions apply without a restart when the cached ones are old; a reload clears them at once.
-    hub.fake.world().people = vec![("ann", "write"), ("eve", "admin")];
+    hub.fake.state().people = vec![("ann", "write"), ("eve", "admin")];
     fleet.reload().await.unwrap();
     until(
         &mut events,

@@ -112,7 +112,7 @@ impl FiringQueue<'_> {
         let message = format!("{error:#}");
         warn!(firing = %key, "cannot prepare the firing now: {message}");
         let now = self.engine.clock.now();
-        if let Err(error) = self.engine.store.set_delay_reason(self.schedule, Some(message), now).await {
+        if let Err(error) = self.engine.store.record_delay(self.schedule, Some(message), now).await {
             warn!("cannot store why the firing cannot be prepared: {error}");
         }
     }

@@ -58,12 +58,12 @@ impl Runner {
             let pause = match self.call_strategy(&context, &mut strategy).await {
                 Answer::Stopped => return,
                 Answer::Failed(error) => match fatal(&error) {
-                    Some(reason) => return self.give_up(reason).await,
+                    Some(reason) => return self.fail_schedule(reason).await,
                     None => self.failed(&error, &mut pace).await,
                 },
                 Answer::Tasks { tasks, is_listing } => {
                     if pace.is_failing() {
-                        self.set_delay_reason(None).await;
+                        self.record_delay(None).await;
                     }
                     let is_empty = tasks.is_empty();
                     self.dispatch(tasks, is_listing).await;
@@ -125,16 +125,16 @@ impl Runner {
         let backoff = pace.after_error();
         if is_first {
             warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
-            self.set_delay_reason(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
+            self.record_delay(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
         }
         if marker::<Paced>(error).is_some() { Duration::ZERO } else { retry_after(error).unwrap_or(backoff) }
     }
 
-    async fn give_up(&self, reason: String) {
+    async fn fail_schedule(&self, reason: String) {
         error!(schedule = %self.name(), "its trigger has given up: {reason}");
         let mut pace = Pace::default();
         while let Err(error) =
-            self.engine.store.give_up(self.schedule, reason.clone(), self.engine.clock.now()).await
+            self.engine.store.fail_schedule(self.schedule, reason.clone(), self.engine.clock.now()).await
         {
             if !self.wait_before_retry(&error, &mut pace).await {
                 return;
@@ -143,9 +143,9 @@ impl Runner {
         self.engine.nudge.notify_one();
     }
 
-    async fn set_delay_reason(&self, reason: Option<String>) {
+    async fn record_delay(&self, reason: Option<String>) {
         if let Err(error) =
-            self.engine.store.set_delay_reason(self.schedule, reason, self.engine.clock.now()).await
+            self.engine.store.record_delay(self.schedule, reason, self.engine.clock.now()).await
         {
             warn!("cannot store the state of a trigger: {error}");
         }

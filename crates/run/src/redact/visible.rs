@@ -6,13 +6,13 @@ use std::ops::Range;
 use cowhand_core::invisible::is_invisible;
 
 /// A text without escape sequences, control characters and invisible characters.
-pub(super) struct Bare {
+pub(super) struct Visible {
     pub(super) text: Vec<u8>,
     /// Position of each byte in the whole text.
     positions: Vec<usize>,
 }
 
-impl Bare {
+impl Visible {
     /// Returns none if nothing was left out.
     pub(super) fn of(whole: &[u8]) -> Option<Self> {
         if !whole.iter().any(|byte| is_control(*byte) || !byte.is_ascii()) {
@@ -30,7 +30,7 @@ impl Bare {
         (text.len() < whole.len()).then_some(Self { text, positions })
     }
 
-    /// Returns the range in the whole text of a range in the bare text.
+    /// Returns the range in the whole text of a range in the visible text.
     pub(super) fn range(&self, part: &Range<usize>) -> Range<usize> {
         let first = self.positions.get(part.start).copied().unwrap_or_default();
         let last = part.end.checked_sub(1).and_then(|last| self.positions.get(last).copied());
