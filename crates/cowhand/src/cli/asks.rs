@@ -130,8 +130,8 @@ fn answer(
 }
 
 fn table(asks: &[Ask], now: Timestamp) -> Table {
-    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"])
-        .optional_columns(&["ASKED", "STATUS", "UNTIL, OR BY", "AGENT"]);
+    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL/BY", "WHAT"])
+        .optional_columns(&["ASKED", "STATUS", "UNTIL/BY", "AGENT"]);
     let max_width = if print::width().is_some() { 80 } else { usize::MAX };
     for ask in asks {
         let until = match &ask.state {

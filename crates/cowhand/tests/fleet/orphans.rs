@@ -217,7 +217,7 @@ async fn kept_agent_ends_if_its_job_was_taken_over() {
     let daemon = second.daemon().unwrap();
     kill_and_wait(daemon);
     second.start();
-    assert!(lives(other), "what is its own is taken up again");
+    assert!(lives(other), "the daemon continues its own attempts");
     second.write("go", "");
     wait_until("the job to end", || (second.job(&job)["status"] == "completed").then_some(()));
 }

@@ -31,7 +31,7 @@ impl Daemon {
             let Some(job) = engine.store.job(lease.job).await? else { continue };
             let fallback = self.fallback_of(&job).await?;
             if let Some(stop_requests) = engine.begin(&job, lease.epoch) {
-                info!(job = %job.id(), agent = %job.agent(), "taken up again");
+                info!(job = %job.id(), agent = %job.agent(), "supervision of the running attempt continues");
                 let task = AttemptTask::new(Arc::clone(engine), job, lease.epoch, stop_requests, fallback);
                 self.tasks.spawn(task.supervise(false));
             }

@@ -30,7 +30,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Even
         div.page-head { h1 { "Events" } }
         section #events data-live aria-label="Events" {
             (table(&events))
-            nav.pager aria-label="Parts of the list" {
+            nav.pager aria-label="Pages of the list" {
                 @if end < newest { a href="/events" { "Newest" } }
                 @if start > 0 { a href={ "/events?before=" (start) } rel="next" { "Older" } }
             }

@@ -283,7 +283,7 @@ fn agents(agents: &[AgentView], now: Timestamp) -> Markup {
     }
     html! {
         table {
-            thead { tr { th { "Agent" } th.wide.grow { "About" } th { "Running" } th.wide { "Waiting" } th { "Last job" } th.end { "Next" } } }
+            thead { tr { th { "Agent" } th.wide.grow { "Description" } th { "Running" } th.wide { "Waiting" } th { "Last job" } th.end { "Next" } } }
             tbody {
                 @for agent in agents {
                     tr {

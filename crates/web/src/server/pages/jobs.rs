@@ -72,7 +72,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Jobs
         (filters(&params, &agents.items))
         section #jobs data-live aria-label="Jobs" {
             (table(&jobs.items, now, &empty_message))
-            nav.pager aria-label="Parts of the list" {
+            nav.pager aria-label="Pages of the list" {
                 @if !params.after.is_empty() { a href={ "/jobs?" (params.query()) } { "Newest" } }
                 @if let Some(next) = &jobs.next_cursor {
                     a href={ "/jobs?" (params.query()) "after=" (segment(next)) } rel="next" { "Older" }
@@ -121,7 +121,7 @@ pub(super) fn table(jobs: &[JobRecord], now: Timestamp, empty_message: &Markup) 
         table {
             thead { tr {
                 th { "Job" } th { "Status" } th { "Agent" } th.wide { "Schedule" } th.wide { "Trigger" }
-                th { "Created" } th.wide.end { "Duration" } th.wide.end { "Cost" } th.wide.grow { "About" }
+                th { "Created" } th.wide.end { "Duration" } th.wide.end { "Cost" } th.wide.grow { "Description" }
             } }
             tbody {
                 @for job in jobs {
