@@ -14,23 +14,23 @@ use uuid::Uuid;
 
 use super::location::Connection;
 use super::prompt::PromptArgs;
-use super::schedule::ScheduleFullName;
-use super::{Failure, complete, interrupt, job, location, print};
+use super::schedule::{AgentOrSchedule, ScheduleFullName};
+use super::{Exit, Failure, complete, interrupt, job, location, print};
 use cowhand_engine::fleet::{self, ScheduleView};
 use cowhand_web::api::ScheduleWithFirings;
 
 #[derive(Debug, Args)]
 pub(super) struct TriggerArgs {
-    /// Agent of the job
-    #[arg(add = complete::agents())]
-    agent: AgentName,
-    /// Fire this schedule of the agent
+    /// Agent of the job, or the schedule to fire
+    #[arg(value_name = "AGENT[/SCHEDULE]", add = complete::agents_and_schedules())]
+    of: AgentOrSchedule,
+    /// Schedule to fire, if the first argument is the agent
     #[arg(add = complete::schedules_of_agent())]
     schedule: Option<ScheduleName>,
     #[command(flatten)]
     prompt: PromptArgs,
     /// Idempotency key: the same key for the same schedule gives the same job
-    #[arg(long, value_name = "KEY", requires = "schedule")]
+    #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Wait until the job has ended; exit code 1 if it failed
     #[arg(long)]
@@ -42,7 +42,8 @@ pub(super) struct TriggerArgs {
 
 impl TriggerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
+        let (agent, schedule) = self.target()?;
+        let Self { prompt, idempotency_key, wait, json, .. } = self;
         // With a unique key, the firing can be found before it has a job.
         let own_key = schedule.as_ref().map(|_| Uuid::now_v7().to_string());
         let idempotency_key = idempotency_key.or(own_key);
@@ -54,6 +55,26 @@ impl TriggerArgs {
                 Ok(())
             }
         })
+    }
+}
+
+impl TriggerArgs {
+    fn target(&self) -> Result<(AgentName, Option<ScheduleName>), Failure> {
+        let (agent, schedule) = match (&self.of, &self.schedule) {
+            (AgentOrSchedule::Agent(agent), schedule) => (agent.clone(), schedule.clone()),
+            (AgentOrSchedule::Schedule(name), None) => (name.agent.clone(), Some(name.schedule.clone())),
+            (AgentOrSchedule::Schedule(_), Some(schedule)) => {
+                let message =
+                    format!("name one schedule: AGENT/SCHEDULE, or AGENT {}", shell_word(schedule.as_str()));
+                return Err(Failure::new(Exit::Usage, message));
+            }
+        };
+        if self.idempotency_key.is_some() && schedule.is_none() {
+            let message =
+                "--idempotency-key needs a schedule: cowhand trigger AGENT SCHEDULE --idempotency-key KEY";
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        Ok((agent, schedule))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `cowhand why`: explains why a schedule, or each schedule of an agent, did or did not run.
 
 use std::path::Path;
-use std::str::FromStr;
 
 use clap::Args;
 use cowhand_core::duration;
@@ -15,7 +14,7 @@ use serde_json::json;
 
 use super::location::{Connection, FleetLocation};
 use super::print::{self, Table};
-use super::schedule::ScheduleFullName;
+use super::schedule::{AgentOrSchedule, ScheduleFullName};
 use super::{Failure, complete, job, location, number, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
@@ -28,7 +27,7 @@ use cowhand_web::api::{
 pub(super) struct WhyArgs {
     /// Schedule, or an agent for all its schedules
     #[arg(value_name = "AGENT[/SCHEDULE]", add = complete::agents_and_schedules())]
-    of: Subject,
+    of: AgentOrSchedule,
     /// Number of firings of each schedule to show [default: 10, for an agent 3]
     #[arg(long, value_name = "N", value_parser = number::between(1, 1000))]
     limit: Option<u32>,
@@ -40,24 +39,6 @@ pub(super) struct WhyArgs {
 /// Number of firings that are shown of a schedule, and of each schedule of an agent.
 const FIRINGS_OF_SCHEDULE: u32 = 10;
 const FIRINGS_OF_AGENT: u32 = 3;
-
-/// Agent or schedule to explain.
-#[derive(Debug, Clone)]
-enum Subject {
-    Agent(AgentName),
-    Schedule(ScheduleFullName),
-}
-
-impl FromStr for Subject {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains('/') {
-            return text.parse().map(Self::Schedule);
-        }
-        text.parse().map(Self::Agent).map_err(|error| format!("{error}"))
-    }
-}
 
 /// Schedule, the outcomes of its last firings, and the work items that it no longer takes.
 #[derive(Debug, Serialize)]
@@ -131,8 +112,8 @@ const MAX_FIRINGS: u32 = 1000;
 impl WhyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         location::ask(config, async |client| match &self.of {
-            Subject::Schedule(name) => self.schedule(client, name).await,
-            Subject::Agent(agent) => self.agent(client, agent).await,
+            AgentOrSchedule::Schedule(name) => self.schedule(client, name).await,
+            AgentOrSchedule::Agent(agent) => self.agent(client, agent).await,
         })
     }
 

@@ -249,6 +249,23 @@ fn same_idempotency_key_gives_same_job() {
 }
 
 #[test]
+fn trigger_accepts_agent_and_schedule_in_one_word() {
+    let scene = Scene::started();
+    let job = scene.json(&["trigger", "worker/tidy", "--idempotency-key", "a"]);
+    assert_eq!((&job["agent"], &job["schedule"]), (&"worker".into(), &"tidy".into()));
+    assert_eq!(scene.json(&["trigger", "worker", "tidy", "--idempotency-key", "a"])["id"], job["id"]);
+    for (arguments, message) in [
+        (&["trigger", "worker/tidy", "tidy"][..], "name one schedule"),
+        (&["trigger", "worker", "--idempotency-key", "a"], "--idempotency-key needs a schedule"),
+    ] {
+        let refused = scene.run(arguments);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(message), "{}", refused.stderr);
+    }
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn logs_follow_ends_with_job() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();

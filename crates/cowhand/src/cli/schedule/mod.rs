@@ -75,6 +75,24 @@ impl ScheduleFullName {
     }
 }
 
+/// Name of an agent, or of one of its schedules, in the form `agent` or `agent/schedule`.
+#[derive(Debug, Clone)]
+pub(super) enum AgentOrSchedule {
+    Agent(AgentName),
+    Schedule(ScheduleFullName),
+}
+
+impl FromStr for AgentOrSchedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            return text.parse().map(Self::Schedule);
+        }
+        text.parse().map(Self::Agent).map_err(|error| format!("{error}"))
+    }
+}
+
 impl ScheduleVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
