@@ -32,7 +32,7 @@ fn obstacle(view: &ScheduleView) -> Option<String> {
             Some(location) => format!("{name} is turned off by `enabled: false` in {location}"),
             None => format!("{name} is turned off, and {enable} turns it on"),
         }),
-        ScheduleStatus::Error => Some(format!("{name} has given up, and {enable} lets it try again")),
+        ScheduleStatus::Error => Some(format!("the trigger of {name} failed, and {enable} starts it again")),
         ScheduleStatus::Paused => Some(format!("{name} has paused itself, and {enable} ends the pause")),
     }
 }
