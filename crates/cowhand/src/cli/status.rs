@@ -157,7 +157,11 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
                 )
             }
             (ScheduleStatus::Error, _, Some(error)) => {
-                format!("{}: {name}: {}", print::styled("given up", print::ODD), print::one_line(error, 300))
+                format!(
+                    "{}: {name}: {}",
+                    print::styled("stopped by an error", print::ODD),
+                    print::one_line(error, 300)
+                )
             }
             (_, Some(note), _) if view.skip_note_reason == Some(SkipReason::OverBudget) => {
                 format!("{}: {note}", print::styled("over budget", print::ODD))
@@ -190,7 +194,11 @@ fn starved_line(name: &str, view: &ScheduleView, now: Timestamp) -> String {
 
 /// Formats a work item that no agent takes before a person acts.
 pub(super) fn given_up_line(item: &GivenUpItem) -> String {
-    format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
+    format!(
+        "{}: {}",
+        print::styled("stopped by an error", print::ODD),
+        print::one_line(&item.sentence(), 600)
+    )
 }
 
 /// Formats the number of files that are not work items.

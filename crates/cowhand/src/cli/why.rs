@@ -279,7 +279,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             )
         }
         ScheduleStatus::Error => {
-            format!("The trigger of {name} failed; `cowhand schedule enable {name}` starts it again.")
+            format!("{name} stopped because of an error; `cowhand schedule enable {name}` starts it again.")
         }
         ScheduleStatus::Paused => {
             format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")

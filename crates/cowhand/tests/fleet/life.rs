@@ -112,20 +112,21 @@ fn renamed_polling_schedule_needs_adopt() {
     // A schedule that has never fired can be renamed freely.
     scene.write("cowhand.yaml", &fleet("issues", ""));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
-    assert!(!scene.run(&["status"]).stdout.contains("given up"));
+    assert!(!scene.run(&["status"]).stdout.contains("stopped by an error"));
     has_fired(&scene, "a", "issues");
     scene.write("cowhand.yaml", &fleet("triage", ""));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     let remedy = "to continue the history, write `adopt: issues`; to start without it, run `cowhand schedule enable a/triage`";
-    for (asked, what) in
-        [(["status"].as_slice(), "given up"), (&["why", "a/triage"], "`adopt` gives it the history")]
-    {
+    for (asked, what) in [
+        (["status"].as_slice(), "stopped by an error"),
+        (&["why", "a/triage"], "`adopt` gives it the history"),
+    ] {
         let said = scene.run(asked).stdout;
         assert!(said.contains(what) && said.contains(remedy), "{said}");
     }
     scene.write("cowhand.yaml", &fleet("triage", ", adopt: issues"));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
-    assert!(!scene.run(&["status"]).stdout.contains("given up"));
+    assert!(!scene.run(&["status"]).stdout.contains("stopped by an error"));
     let events = scene.run(&["events"]).stdout;
     let words = events.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("schedule:adopted a/triage a/issues"), "{events}");

@@ -32,7 +32,9 @@ fn obstacle(view: &ScheduleView) -> Option<String> {
             Some(location) => format!("{name} is turned off by `enabled: false` in {location}"),
             None => format!("{name} is turned off, and {enable} turns it on"),
         }),
-        ScheduleStatus::Error => Some(format!("the trigger of {name} failed, and {enable} starts it again")),
+        ScheduleStatus::Error => {
+            Some(format!("{name} stopped because of an error, and {enable} starts it again"))
+        }
         ScheduleStatus::Paused => Some(format!("{name} has paused itself, and {enable} ends the pause")),
     }
 }

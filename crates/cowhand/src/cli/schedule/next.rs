@@ -152,7 +152,7 @@ impl NextArgs {
             location::ask(config, async |client| Ok((client.get(&address).await?, client.is_alone())))?;
         let why = match (view.status, view.skip_reason) {
             (ScheduleStatus::Disabled, _) => "it is turned off".to_owned(),
-            (ScheduleStatus::Error, _) => "its trigger failed".to_owned(),
+            (ScheduleStatus::Error, _) => "it stopped because of an error".to_owned(),
             (ScheduleStatus::Finished, _) if view.kind == "delay" && view.skip_note.is_none() => {
                 "it has fired, once".to_owned()
             }

@@ -131,7 +131,7 @@ impl Runner {
     }
 
     async fn fail_schedule(&self, reason: String) {
-        error!(schedule = %self.name(), "its trigger failed: {reason}");
+        error!(schedule = %self.name(), "the schedule stopped because of an error of its trigger: {reason}");
         let mut pace = Pace::default();
         while let Err(error) =
             self.engine.store.fail_schedule(self.schedule, reason.clone(), self.engine.clock.now()).await

@@ -99,7 +99,7 @@ pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
             (Some(_), Some(reason)) => span.muted { " · " (reason.as_str().replace('_', " ")) },
             (None, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },
             (None, _) if schedule.preparing => span.muted { "being prepared" },
-            (None, _) if schedule.status == ScheduleStatus::Error => span.muted { "given up" },
+            (None, _) if schedule.status == ScheduleStatus::Error => span.muted { "stopped by an error" },
             (None, Some(SkipReason::NotDue)) => span.muted { "never again" },
             (None, Some(reason)) => span.muted { (reason.as_str().replace('_', " ")) },
             (None, None) => span.muted { "–" },

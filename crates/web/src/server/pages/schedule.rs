@@ -92,7 +92,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     "."
                 }
             }
-            @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "Its trigger failed: " } else { "Last error: " }) } (text::Text(error)) } }
+            @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It stopped because of an error: " } else { "Last error: " }) } (text::Text(error)) } }
         }
     }
 }
