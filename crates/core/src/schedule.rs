@@ -354,6 +354,11 @@ impl ScheduleRecord {
         paused
     }
 
+    /// Returns the error that prevents it from firing now, unlike the error of its last run.
+    pub fn delay_error(&self) -> Option<&str> {
+        self.last_error.as_deref().filter(|_| self.last_error != self.run_error)
+    }
+
     /// Records that a later firing covers a due time. The start of a wait does not change.
     pub fn coalesced(&mut self, due: Timestamp) {
         self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));

@@ -42,6 +42,9 @@ pub struct ScheduleView {
     /// from the config after the schedule fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_by: Option<String>,
+    /// Error because of which the firing cannot be prepared at present. The preparation is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare_error: Option<String>,
     pub last_error: Option<String>,
     /// Reason why the schedule does not fire now.
     pub skip_reason: Option<SkipReason>,
@@ -196,7 +199,7 @@ impl ScheduleView {
     /// Describes the firing that cannot be prepared: the error and, for a schedule that is turned off, what happens to
     /// the firing.
     pub fn unprepared(&self) -> Option<String> {
-        let error = self.last_error.as_deref().filter(|_| self.preparing)?;
+        let error = self.prepare_error.as_deref()?;
         if self.status != ScheduleStatus::Disabled {
             return Some(error.to_owned());
         }
@@ -283,6 +286,7 @@ impl ScheduleView {
             preparing,
             preparing_since,
             preparing_by: notes::prepared_by(agent, schedule).filter(|_| preparing),
+            prepare_error: record.and_then(ScheduleRecord::delay_error).filter(|_| preparing).map(ToOwned::to_owned),
             last_error: trigger_error.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,

@@ -199,7 +199,7 @@ async fn note_preparation(client: &Connection<'_>, name: &ScheduleFullName) -> I
 
 /// Describes what the firing of a schedule waits for before it has a job.
 fn awaited(view: &ScheduleView) -> Option<String> {
-    match (&view.last_error, &view.preparing_by) {
+    match (&view.prepare_error, &view.preparing_by) {
         _ if !view.preparing => None,
         (Some(error), _) => {
             let error = print::one_line(error, 600);

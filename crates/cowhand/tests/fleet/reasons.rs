@@ -66,6 +66,34 @@ fn firing_in_preparation_shows_what_it_waits_for() {
 }
 
 #[test]
+fn error_of_last_job_is_not_an_error_of_preparation() {
+    let scene = Scene::with(
+        r"
+agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'echo oops; exit 3']
+    schedules:
+      s: {type: interval, interval: 1s, when_command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done; rm go']}
+",
+    );
+    scene.write("go", "");
+    scene.start();
+    let view = wait_until("the next firing", || {
+        let view = scene.json(&["schedule", "show", "a/s"]);
+        (view["preparing"] == true && view["last_error"].is_string()).then_some(view)
+    });
+    assert!(view["prepare_error"].is_null(), "{view}");
+    for arguments in [&["status"][..], &["why", "a/s"], &["schedule", "list"]] {
+        let shown = scene.run(arguments).stdout;
+        assert!(!shown.contains("cannot be prepared") && !shown.contains("not prepared"), "{shown}");
+    }
+    assert!(why(&scene, "a/s").contains("Its last error: exit code 3"), "{}", why(&scene, "a/s"));
+    let disabled = scene.run(&["schedule", "disable", "a/s"]).stdout;
+    assert!(!disabled.contains("cannot be prepared"), "{disabled}");
+}
+
+#[test]
 fn fired_delay_is_finished() {
     let config = |time: &str| {
         format!(

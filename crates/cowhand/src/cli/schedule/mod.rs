@@ -213,11 +213,11 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
                     _ => format!("{reason}{note}{}", time_note(view, now)),
                 }),
         };
-        let waits = match (waits, &view.last_error) {
-            (_, Some(_)) if view.preparing && view.status == ScheduleStatus::Disabled => {
+        let waits = match (waits, &view.prepare_error) {
+            (_, Some(_)) if view.status == ScheduleStatus::Disabled => {
                 view.unprepared().as_deref().map(print::cell)
             }
-            (Some(waits), Some(error)) if view.preparing => Some(print::cell(&format!("{waits}; {error}"))),
+            (Some(waits), Some(error)) => Some(print::cell(&format!("{waits}; {error}"))),
             (waits, _) => waits,
         };
         let why = waits.or_else(|| view.last_error.as_deref().map(print::cell));

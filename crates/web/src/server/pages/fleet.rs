@@ -166,7 +166,7 @@ fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td { (elements::schedule(&schedule.agent, &schedule.schedule)) }
                         td { (elements::agent(&schedule.agent)) }
                         td {
-                            @if schedule.preparing && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "not prepared")) }
+                            @if schedule.prepare_error.is_some() && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "not prepared")) }
                             @else if schedule.is_starved(now) { (elements::status_as("paused", "waits")) }
                             @else { (elements::status(schedule.status.as_str())) }
                         }
