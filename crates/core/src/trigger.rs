@@ -169,21 +169,65 @@ pub enum Driver {
     Strategy,
 }
 
+macro_rules! type_names {
+    ($($variant:ident = $name:literal),+ $(,)?) => {
+        impl TriggerConfig {
+            /// All values of `type:`, in the order of the variants.
+            pub const TYPES: &'static [&'static str] = &[$($name),+];
+
+            /// Returns the value of `type:`.
+            pub const fn type_name(&self) -> &'static str {
+                match self { $(Self::$variant { .. } => $name),+ }
+            }
+        }
+    };
+}
+type_names! {
+    Interval = "interval",
+    Cron = "cron",
+    Delay = "delay",
+    Webhook = "webhook",
+    Chat = "chat",
+    Manual = "manual",
+    GithubIssues = "github_issues",
+    GithubPullRequests = "github_pull_requests",
+    AgentLifecycle = "agent_lifecycle",
+    DispatchResult = "dispatch_result",
+    Custom = "custom",
+}
+
 impl TriggerConfig {
-    /// Returns the value of `type:`.
-    pub const fn type_name(&self) -> &'static str {
+    /// Returns the kind of the trigger.
+    pub fn kind(&self) -> TriggerKind<'_> {
         match self {
-            Self::Interval { .. } => "interval",
-            Self::Cron { .. } => "cron",
-            Self::Delay { .. } => "delay",
-            Self::Webhook { .. } => "webhook",
-            Self::Chat { .. } => "chat",
-            Self::Manual {} => "manual",
-            Self::GithubIssues { .. } => "github_issues",
-            Self::GithubPullRequests { .. } => "github_pull_requests",
-            Self::AgentLifecycle { .. } => "agent_lifecycle",
-            Self::DispatchResult { .. } => "dispatch_result",
-            Self::Custom { .. } => "custom",
+            Self::Interval { interval } => TriggerKind::Clock(ClockTrigger::Interval(*interval)),
+            Self::Cron { expression, .. } => TriggerKind::Clock(ClockTrigger::Cron(expression)),
+            Self::Delay { .. } => TriggerKind::Clock(ClockTrigger::Delay),
+            Self::Manual {} => TriggerKind::Hand,
+            Self::Webhook { secret, secret_env, allow_unsigned, events, .. } => TriggerKind::Webhook {
+                secret: secret.as_deref(),
+                secret_env: secret_env.as_deref(),
+                allow_unsigned: *allow_unsigned,
+                events,
+            },
+            Self::Chat { .. } => TriggerKind::Chat,
+            Self::GithubIssues { owner, repo, .. } => {
+                TriggerKind::Github { owner, repo, item: GithubItem::Issue }
+            }
+            Self::GithubPullRequests { owner, repo, .. } => {
+                TriggerKind::Github { owner, repo, item: GithubItem::PullRequest }
+            }
+            Self::AgentLifecycle { event, agent } => {
+                TriggerKind::Event(EventTrigger::Lifecycle { event: *event, agent: agent.as_deref() })
+            }
+            Self::DispatchResult { source_workflow_id, schedule, status } => {
+                TriggerKind::Event(EventTrigger::JobEnded {
+                    id: *source_workflow_id,
+                    schedule: schedule.as_deref(),
+                    status: *status,
+                })
+            }
+            Self::Custom { .. } => TriggerKind::Tasks { is_list: true, has_author: true },
         }
     }
 
@@ -276,11 +320,16 @@ pub enum TriggerError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod tests {
+    use std::collections::BTreeSet;
+    use std::io;
+    use std::path::Path;
 
-    /// The eight documented lines, and the types that only cowhand has.
-    const GOLDEN: [(&str, &str); 11] = [
+    use super::*;
+    use crate::config::{ConfigEnvironment, load};
+
+    /// One trigger of each type: the eight documented lines, and the types that only cowhand has.
+    pub(crate) const GOLDEN: &[(&str, &str)] = &[
         (
             "github_issues",
             r#"{ "type": "github_issues", "owner": "myorg", "repo": "myrepo", "labels": ["agent"] }"#,
@@ -305,9 +354,11 @@ mod tests {
 
     #[test]
     fn golden_triggers_are_read_and_written_unchanged() {
+        let golden: BTreeSet<_> = GOLDEN.iter().map(|(name, _)| *name).collect();
+        assert_eq!(golden, TriggerConfig::TYPES.iter().copied().collect(), "each type has its line");
         for (name, line) in GOLDEN {
             let trigger: TriggerConfig = serde_json::from_str(line).unwrap();
-            assert_eq!(trigger.type_name(), name);
+            assert_eq!(trigger.type_name(), *name);
             assert_eq!(trigger.check(), Ok(()));
             let before: Value = serde_json::from_str(line).unwrap();
             assert_eq!(serde_json::to_value(&trigger).unwrap(), before, "{name}");
@@ -356,6 +407,84 @@ mod tests {
         ] {
             let trigger: TriggerConfig = serde_json::from_str(line).unwrap();
             assert_eq!(trigger.check(), Err(error), "{line}");
+        }
+    }
+
+    /// A wrong field of each type in a config, and the whole report: the key and the message.
+    const WRONG: &[(&str, &str, &str)] = &[
+        (
+            "interval",
+            "interval: 5 minutes",
+            r#"interval: Invalid time unit "minutes". Valid units are: s, m, h, d"#,
+        ),
+        (
+            "cron",
+            "cron: 0 25 * * *",
+            r#"cron: invalid hour "25" in cron expression; expected 0-23, lists (1,2), ranges (1-5) or steps (*/5)"#,
+        ),
+        (
+            "delay",
+            "in: soon",
+            r#"in: "soon" is not an interval. Use one number and one unit (s, m, h, d), for example 90m"#,
+        ),
+        ("webhook", "secret_env: [S]", "secret_env: expected text, found a list"),
+        ("chat", "platform: irc", "platform: `irc` is not one of `slack` or `discord`"),
+        ("manual", "when: now", "when: unknown key `when`"),
+        ("github_issues", "owner: o, repo: ''", "repo: must not be empty"),
+        (
+            "github_pull_requests",
+            "owner: o, repo: r, on: close",
+            "on: `close` is not one of `opened` or `push`",
+        ),
+        (
+            "agent_lifecycle",
+            "event: born",
+            "event: `born` is not one of `session_start`, `session_end` or `context_clear`",
+        ),
+        (
+            "dispatch_result",
+            "source_workflow_id: x",
+            r#"source_workflow_id: "x" is not a UUID; for example 3f2504e0-4f89-41d3-9a0c-0305e82c3301"#,
+        ),
+        ("custom", "name: ''", "name: must not be empty"),
+    ];
+
+    #[test]
+    fn a_wrong_field_of_each_type_is_reported_at_its_key() {
+        let wrong: BTreeSet<_> = WRONG.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(wrong, TriggerConfig::TYPES.iter().copied().collect(), "each type has its line");
+        for (name, fields, report) in WRONG {
+            let text = format!("agents: [{{name: a, schedules: {{s: {{type: {name}, {fields}}}}}}}]");
+            let mut read = |path: &Path| match path.to_str() {
+                Some("cowhand.yaml") => Ok(text.clone()),
+                _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+            };
+            let zone = "UTC".parse().unwrap();
+            let loaded = load(
+                Path::new("cowhand.yaml"),
+                ConfigEnvironment { read: &mut read, env: &|_| None, is_folder: &|_| true, zone },
+            );
+            let problems =
+                loaded.problems.iter().map(|problem| format!("{}: {}", problem.key, problem.message));
+            let problems: Vec<String> = problems.collect();
+            assert_eq!(problems, [format!("agents[0].schedules.s.{report}")]);
+        }
+    }
+
+    #[test]
+    fn the_documentation_names_every_type_and_field() {
+        let page = include_str!("../../../docs/triggers.md");
+        let schema = schemars::schema_for!(TriggerConfig).to_value();
+        let variants = schema["oneOf"].as_array().unwrap();
+        assert_eq!(variants.len(), TriggerConfig::TYPES.len());
+        for variant in variants {
+            let fields = variant["properties"].as_object().unwrap();
+            let name = fields["type"]["const"].as_str().unwrap();
+            assert!(page.contains(&format!("\n| `{name}` |")), "{name} has a row in docs/triggers.md");
+            for field in fields.keys().filter(|field| *field != "type") {
+                let is_named = page.contains(&format!("`{field}`")) || page.contains(&format!("`{field}: "));
+                assert!(is_named, "docs/triggers.md names the field {field} of {name}");
+            }
         }
     }
 }

@@ -286,7 +286,10 @@ impl ScheduleView {
             preparing,
             preparing_since,
             preparing_by: notes::prepared_by(agent, schedule).filter(|_| preparing),
-            prepare_error: record.and_then(ScheduleRecord::delay_error).filter(|_| preparing).map(ToOwned::to_owned),
+            prepare_error: record
+                .and_then(ScheduleRecord::delay_error)
+                .filter(|_| preparing)
+                .map(ToOwned::to_owned),
             last_error: trigger_error.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,

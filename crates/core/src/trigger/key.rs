@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{ChatPlatform, PullEvent, Task, TriggerConfig};
+use super::{ChatPlatform, PullEvent, Task, TriggerConfig, TriggerKind};
 
 /// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and for a
 /// redelivery. The generation makes keys of a re-armed schedule new.
@@ -36,8 +36,11 @@ pub enum Occurrence<'a> {
     },
     /// Firing by hand: its idempotency key, or a new UUID.
     Manual(&'a str),
-    /// Occurrence of a custom trigger, with its id.
-    Custom(&'a str),
+    /// Task of a strategy that belongs to no other kind. Its key begins with the type of the trigger.
+    Task {
+        trigger_type: &'static str,
+        id: &'a str,
+    },
 }
 
 impl<'a> Occurrence<'a> {
@@ -47,24 +50,23 @@ impl<'a> Occurrence<'a> {
         let number = id.parse().ok();
         let head = task.metadata.get("head_sha").map(String::as_str);
         let of_github = |head| number.map(|number| Self::Github { number, head });
-        let found = match trigger {
-            TriggerConfig::GithubIssues { .. } => of_github(None),
-            TriggerConfig::GithubPullRequests { on, .. } => {
-                of_github(head.filter(|_| *on == Some(PullEvent::Push)))
+        let is_for_each_head =
+            matches!(trigger, TriggerConfig::GithubPullRequests { on: Some(PullEvent::Push), .. });
+        let found = match trigger.kind() {
+            TriggerKind::Github { .. } => of_github(head.filter(|_| is_for_each_head)),
+            TriggerKind::Event(_) => id.parse().ok().map(|seq| Self::Event { seq }),
+            TriggerKind::Tasks { .. } => Some(Self::Task { trigger_type: trigger.type_name(), id }),
+            // Only strategies pass on tasks.
+            TriggerKind::Clock(_) | TriggerKind::Hand | TriggerKind::Webhook { .. } | TriggerKind::Chat => {
+                None
             }
-            TriggerConfig::AgentLifecycle { .. } | TriggerConfig::DispatchResult { .. } => {
-                id.parse().ok().map(|seq| Self::Event { seq })
-            }
-            // Only strategies pass on tasks, and a custom one names its tasks as it likes.
-            TriggerConfig::Interval { .. }
-            | TriggerConfig::Cron { .. }
-            | TriggerConfig::Delay { .. }
-            | TriggerConfig::Webhook { .. }
-            | TriggerConfig::Chat { .. }
-            | TriggerConfig::Manual {}
-            | TriggerConfig::Custom { .. } => None,
         };
-        found.unwrap_or(Self::Custom(id))
+        found.unwrap_or(Self::custom(id))
+    }
+
+    /// Returns the occurrence of a task with any id.
+    pub const fn custom(id: &'a str) -> Self {
+        Self::Task { trigger_type: "custom", id }
     }
 
     pub fn key(&self, generation: u32) -> FiringKey {
@@ -84,7 +86,7 @@ impl<'a> Occurrence<'a> {
             Self::Github { number, head: Some(head) } => format!("github:{number}:{head}"),
             Self::Event { seq } => format!("event:{seq}"),
             Self::Manual(key) => format!("manual:{key}"),
-            Self::Custom(id) => format!("custom:{}", safe_id(id)),
+            Self::Task { trigger_type, id } => format!("{trigger_type}:{}", safe_id(id)),
         };
         FiringKey(base).in_generation(generation)
     }
@@ -182,7 +184,7 @@ mod tests {
             (Occurrence::Github { number: 42, head: Some("abc") }, 0, "github:42:abc"),
             (Occurrence::Event { seq: 17 }, 0, "event:17"),
             (Occurrence::Manual("k"), 0, "manual:k"),
-            (Occurrence::Custom("mail 7"), 1, "custom:mail 7#1"),
+            (Occurrence::custom("mail 7"), 1, "custom:mail 7#1"),
         ] {
             assert_eq!(occurrence.key(generation).as_str(), key);
         }
@@ -191,13 +193,13 @@ mod tests {
     #[test]
     fn long_or_unusual_ids_become_short_unique_keys() {
         let long = "x".repeat(1_000_000);
-        let of = |id: &str| Occurrence::Custom(id).key(0);
+        let of = |id: &str| Occurrence::custom(id).key(0);
         for id in [&long, "two\nlines", "a#1", "\u{1b}[31m"] {
             let key = of(id);
             assert!(key.as_str().len() < 60 && !key.as_str().contains(['#', '\n', '\u{1b}']), "{key}");
             assert_eq!(key, of(id), "the same every time");
         }
-        assert_ne!(of("a#1"), Occurrence::Custom("a").key(1));
+        assert_ne!(of("a#1"), Occurrence::custom("a").key(1));
         assert_ne!(of(&long), of(&"x".repeat(1_000_001)));
     }
 

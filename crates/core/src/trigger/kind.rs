@@ -1,4 +1,5 @@
 //! The kinds of triggers. Other modules match on the kind, so that most of them need no change for a new type.
+//! `TriggerConfig::kind` returns the kind of each type.
 
 use uuid::Uuid;
 
@@ -63,40 +64,6 @@ pub enum GithubItem {
 }
 
 impl TriggerConfig {
-    /// Returns the kind of the trigger.
-    pub fn kind(&self) -> TriggerKind<'_> {
-        match self {
-            Self::Interval { interval } => TriggerKind::Clock(ClockTrigger::Interval(*interval)),
-            Self::Cron { expression, .. } => TriggerKind::Clock(ClockTrigger::Cron(expression)),
-            Self::Delay { .. } => TriggerKind::Clock(ClockTrigger::Delay),
-            Self::Manual {} => TriggerKind::Hand,
-            Self::Webhook { secret, secret_env, allow_unsigned, events, .. } => TriggerKind::Webhook {
-                secret: secret.as_deref(),
-                secret_env: secret_env.as_deref(),
-                allow_unsigned: *allow_unsigned,
-                events,
-            },
-            Self::Chat { .. } => TriggerKind::Chat,
-            Self::GithubIssues { owner, repo, .. } => {
-                TriggerKind::Github { owner, repo, item: GithubItem::Issue }
-            }
-            Self::GithubPullRequests { owner, repo, .. } => {
-                TriggerKind::Github { owner, repo, item: GithubItem::PullRequest }
-            }
-            Self::AgentLifecycle { event, agent } => {
-                TriggerKind::Event(EventTrigger::Lifecycle { event: *event, agent: agent.as_deref() })
-            }
-            Self::DispatchResult { source_workflow_id, schedule, status } => {
-                TriggerKind::Event(EventTrigger::JobEnded {
-                    id: *source_workflow_id,
-                    schedule: schedule.as_deref(),
-                    status: *status,
-                })
-            }
-            Self::Custom { .. } => TriggerKind::Tasks { is_list: true, has_author: true },
-        }
-    }
-
     pub fn driver(&self) -> Driver {
         match self.kind() {
             TriggerKind::Clock(_) => Driver::Clock,

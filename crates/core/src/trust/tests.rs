@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::trigger::FiringContext;
+use crate::trigger::tests::GOLDEN;
 use crate::trigger::{Task, TriggerConfig};
 use crate::work::{Priority, WorkItem};
 
@@ -294,6 +295,23 @@ fn text_without_a_proven_author_is_refused() {
         if let Some(origin) = origin {
             assert_eq!(verdict_text(names.verdict(&origin)), "refused: its author is not known", "{written}");
         }
+    }
+}
+
+/// Types without text of others have the row for all other types.
+#[test]
+fn the_documentation_names_every_type_whose_authors_are_checked() {
+    let page = include_str!("../../../../docs/trust.md");
+    let (_, section) = page.split_once("## Whose text is checked").unwrap();
+    let rows: Vec<&str> = section.lines().skip_while(|line| !line.starts_with('|')).collect();
+    let subjects =
+        rows.iter().take_while(|line| line.starts_with('|')).map(|row| row.split('|').nth(1).unwrap());
+    let subjects: String = subjects.collect();
+    for (name, line) in GOLDEN {
+        let trigger: TriggerConfig = serde_json::from_str(line).unwrap();
+        let is_checked = TextOrigin::of(&trigger, &FiringContext::default()).is_some();
+        let is_named = subjects.contains(&format!("`{name}`"));
+        assert_eq!(is_named, is_checked || trigger.follows_events(), "docs/trust.md: {name}");
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use cowhand_core::trigger::TriggerConfig;
+
 use super::{lines, load_files, load_text, rendered};
 
 /// Twelve kinds of mistakes, each in another of fifty agents: the lines of that agent in addition to the usual ones.
@@ -36,7 +38,7 @@ fn fifty_agents(mistakes: &[(usize, &str)]) -> String {
 fn twelve_mistakes_in_fifty_agents() {
     let text = fifty_agents(&MISTAKES);
     let loaded = load_files(&[("cowhand.yaml", &text)], &[("HOME", "/home/me")]);
-    insta::assert_snapshot!(rendered(&loaded));
+    insta::assert_snapshot!(without_trigger_types(&rendered(&loaded)));
     assert_eq!(loaded.errors(), 12);
 }
 
@@ -151,7 +153,16 @@ fn each_mistake_is_reported_with_its_position_and_help() {
             writeln!(report, "  {line} [{}] {}", problem.key, problem.help.as_deref().unwrap_or("")).unwrap();
         }
     }
-    insta::assert_snapshot!(report);
+    insta::assert_snapshot!(without_trigger_types(&report));
+}
+
+/// Replaces the list of all trigger types in a message, so that a new type does not change the snapshots.
+fn without_trigger_types(report: &str) -> String {
+    let quoted: Vec<String> = TriggerConfig::TYPES.iter().map(|name| format!("`{name}`")).collect();
+    let (last, others) = quoted.split_last().unwrap();
+    let types = format!("{} or {last}", others.join(", "));
+    assert!(report.contains(&types), "a message lists {types}");
+    report.replace(&types, "(all trigger types)")
 }
 
 pub(super) fn agent(lines: &str) -> String {

@@ -1,4 +1,4 @@
-//! Every strategy meets the contract.
+//! The strategies meet the contract in each of their states. `variants.rs` tests the strategy of each trigger type.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,8 +1,13 @@
-//! Every trigger type is created and fired, from YAML and from the library.
+//! Every trigger type is created and fired, from YAML and from the library, and its strategy meets the contract.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use cowhand::clock::Clock;
 use cowhand::fleet::{AgentSource, Delivered, Fleet, Options, Stop, Subscription, Trigger};
 use cowhand::state::StateFolder;
+use cowhand::trigger::contract::assert_trigger_contract;
+use cowhand::trigger::{Registry, StrategyContext, Wakes, strategy};
 use cowhand::work::SourceRegistry;
 use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::trigger::{ChatPlatform, TriggerConfig};
@@ -10,9 +15,9 @@ use serde_json::{Value, json};
 
 use crate::fake::FakeLists;
 use crate::scripted::{Script, tasks};
-use crate::{FleetFolder, fires, name, with_schedule};
+use crate::{FleetFolder, fires, id, name, wait_for, with_schedule};
 
-/// Returns one trigger of each type, as in the config.
+/// Returns one trigger of each type, as in the config, under the name of its type.
 fn all(github: &str) -> Vec<(&'static str, Value)> {
     let github = |kind: &str| json!({"type": kind, "owner": "o", "repo": "r", "api_url": github, "auth": {"token_env": "CARGO_MANIFEST_DIR"}});
     vec![
@@ -68,7 +73,9 @@ async fn happen(fleet: &Fleet, trigger: &TriggerConfig) {
 
 async fn each_fires(fleet: &Fleet) {
     let roster = fleet.roster();
-    assert_eq!(roster.agents[0].schedules.len(), all("").len());
+    let types: BTreeSet<_> =
+        roster.agents[0].schedules.iter().map(|schedule| schedule.trigger.type_name()).collect();
+    assert_eq!(types, TriggerConfig::TYPES.iter().copied().collect(), "a trigger of each type");
     for schedule in &roster.agents[0].schedules {
         let mut events: Subscription = fleet.subscribe_after(0);
         happen(fleet, &schedule.trigger).await;
@@ -120,5 +127,30 @@ async fn each_trigger_type_fires_from_yaml() {
     .await
     .unwrap();
     each_fires(&fleet).await;
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
+
+/// A strategy needs the context of a fleet, which the test gets through the custom type.
+#[tokio::test]
+async fn strategy_of_each_trigger_type_keeps_contract() {
+    let (home, github) = (FleetFolder::sqlite(), github().await);
+    let handed: Arc<Mutex<Option<StrategyContext>>> = Arc::default();
+    let keep = Arc::clone(&handed);
+    let registry = Registry::default().with("script", move |context| {
+        *keep.lock().unwrap() = Some(context.clone());
+        anyhow::bail!("the test needs only the context")
+    });
+    let mut agent = home.idle_agent("a");
+    for (kind, trigger) in all(&github.url) {
+        agent = with_schedule(agent, kind, &trigger.to_string(), "x");
+    }
+    let fleet = home.start(vec![agent], registry).await;
+    wait_for("a context", async || handed.lock().unwrap().is_some()).await;
+    let context = handed.lock().unwrap().clone().unwrap();
+    let (script, wakes) = (Script::default().registry(), Wakes::default());
+    for kind in TriggerConfig::TYPES {
+        let context = context.of_schedule(id("a", kind)).unwrap();
+        assert_trigger_contract(|| strategy(&script, &wakes, &context).unwrap()).await;
+    }
     fleet.stop(Stop::Cancel).await.unwrap();
 }

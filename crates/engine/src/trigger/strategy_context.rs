@@ -54,6 +54,11 @@ impl StrategyContext {
         Some(Self { services, agent, id, trigger })
     }
 
+    /// Returns the context of another schedule of the same fleet, for example to test its strategy.
+    pub fn of_schedule(&self, id: ScheduleId) -> Option<Self> {
+        Self::of(self.services.clone(), id)
+    }
+
     pub fn agent(&self) -> &AgentName {
         &self.agent
     }

@@ -17,7 +17,7 @@ on_both! {
 
 async fn a_listed_item_fires_once_and_again_after_it_comes_back(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
-    let key = |item: &str| Occurrence::Custom(item).key(0);
+    let key = |item: &str| Occurrence::custom(item).key(0);
     let sight = async |items: &[&str]| -> Vec<String> {
         let open =
             store.record_sightings(schedule, items.iter().map(|item| key(item)).collect()).await.unwrap();
