@@ -244,19 +244,19 @@ impl ScheduleRecord {
     /// and the jobs that it has accepted wait for the end of the pause.
     pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
         let on = self.state == ScheduleState::Active;
-        if on || self.is_off() {
+        if on || self.is_off_by_person() {
             self.pause_boot = now.boot.map(|boot| boot.plus(pause.until.duration_since(now.wall)));
         }
         if on {
             self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
             self.waiting = None;
-        } else if self.is_off() {
+        } else if self.is_off_by_person() {
             self.pause_while_disabled = Some(pause.until);
         }
         on
     }
 
-    const fn is_off(&self) -> bool {
+    pub const fn is_off_by_person(&self) -> bool {
         matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
     }
 
@@ -265,7 +265,7 @@ impl ScheduleRecord {
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
         let until = match self.state {
             ScheduleState::Paused { until, .. } => until,
-            _ => self.pause_while_disabled.filter(|_| self.is_off())?,
+            _ => self.pause_while_disabled.filter(|_| self.is_off_by_person())?,
         };
         Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
     }
@@ -275,7 +275,7 @@ impl ScheduleRecord {
     pub fn resume(&mut self, now: Moment) -> bool {
         let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
         if over {
-            if !self.is_off() {
+            if !self.is_off_by_person() {
                 self.state = ScheduleState::Active;
             }
             (self.armed_at, self.pause_while_disabled) = (now.wall, None);
@@ -302,7 +302,7 @@ impl ScheduleRecord {
 
     /// Checks whether a person disabled it during a pause that has not ended.
     pub fn is_paused_while_disabled(&self) -> bool {
-        self.is_off() && self.pause_while_disabled.is_some()
+        self.is_off_by_person() && self.pause_while_disabled.is_some()
     }
 
     /// Reopens the schedule because its `end_at` is in the future again. Due times in between are not made up.

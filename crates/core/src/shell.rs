@@ -1,5 +1,12 @@
 //! Words of a command that a person copies into a shell.
 
+use crate::id::{AgentName, ScheduleName};
+
+/// Returns `AGENT/SCHEDULE` as one word for a shell.
+pub fn schedule_word(agent: &AgentName, schedule: &ScheduleName) -> String {
+    shell_word(&format!("{agent}/{schedule}"))
+}
+
 /// Quotes a text so that a shell reads it as one word.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+,:@%=".contains(sign);

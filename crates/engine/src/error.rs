@@ -11,6 +11,7 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::report::ReportRefused;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
+use cowhand_core::shell::{schedule_word, shell_word};
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
@@ -97,12 +98,13 @@ pub enum FleetError {
     AgentLeft { agent: AgentName },
     #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
-    #[error("{}; `cowhand why {agent}/{schedule}` shows its jobs", schedule_left(.agent, .schedule.as_str()))]
+    #[error("{}; `cowhand why {}` shows its jobs", schedule_left(.agent, .schedule.as_str()), schedule_word(.agent, .schedule))]
     ScheduleRemoved { agent: AgentName, schedule: ScheduleName },
     /// The schedule was removed from the config before its firing had a job.
     #[error(
         "{agent}/{schedule} was removed from the config before its firing had a job; the firing waits until the schedule is \
-         back, and `cowhand why {agent}/{schedule}` shows it"
+         back, and `cowhand why {}` shows it",
+        schedule_word(.agent, .schedule)
     )]
     ScheduleLeft { agent: AgentName, schedule: ScheduleName },
     #[error("no agent has a schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
@@ -156,24 +158,23 @@ pub enum FleetError {
     KeyWithoutSchedule,
     #[error("the key was used before for {agent}/{schedule}, and its job no longer exists")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
-    #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {agent}/{schedule}` turns it on")]
+    #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {}` turns it on", schedule_word(.agent, .schedule))]
     ScheduleOff { agent: AgentName, schedule: ScheduleName },
-    #[error(
-        "{agent}/{schedule} has `enabled: false` in {location}; change it there, and the fleet reloads it"
-    )]
-    OffInFile { agent: AgentName, schedule: ScheduleName, location: String },
+    #[error("{agent}/{schedule} is {}", off_in_file_advice(.agent, .schedule, .location, *.off_by_person))]
+    OffInFile { agent: AgentName, schedule: ScheduleName, location: String, off_by_person: bool },
     #[error(
         "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; with a later one in its file it fires again"
     )]
     Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp },
     #[error(
-        "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {agent} {schedule}` runs \
-         it again, and a new `run_at` or `in` in its file arms it again"
+        "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {agent} {}` runs \
+         it again, and a new `run_at` or `in` in its file arms it again",
+        shell_word(.schedule.as_str())
     )]
     HasFired { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is of type {kind}, which does not accept such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
-    #[error("{agent}/{schedule} did not run: {}; `cowhand why {agent}/{schedule}` shows what happened", not_run_reason(*.reason, note.as_deref()))]
+    #[error("{agent}/{schedule} did not run: {}; `cowhand why {}` shows what happened", not_run_reason(*.reason, note.as_deref()), schedule_word(.agent, .schedule))]
     NotRun { agent: AgentName, schedule: ScheduleName, reason: SkipReason, note: Option<String> },
     #[error("the daemon is stopping and accepts no new work; start it again first")]
     Stopping,
@@ -264,6 +265,23 @@ pub fn schedule_left(agent: &AgentName, schedule: &str) -> String {
     format!(
         "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or continue its \
          history in another schedule of {agent}, with `adopt: {schedule}`"
+    )
+}
+
+/// Describes how to turn on a schedule that its file turns off.
+pub(crate) fn off_in_file_advice(
+    agent: &AgentName,
+    schedule: &ScheduleName,
+    location: &str,
+    off_by_person: bool,
+) -> String {
+    if !off_by_person {
+        return format!("turned off by `enabled: false` in {location}; change it there to turn it on");
+    }
+    let word = schedule_word(agent, schedule);
+    format!(
+        "turned off by `enabled: false` in {location}, and by a person; change the file, and then run \
+         `cowhand schedule enable {word}`"
     )
 }
 

@@ -13,6 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
+
+use crate::error::off_in_file_advice;
 pub(crate) use notes::{AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
 pub use notes::{RETRY_DUE, WHEN_COMMAND, because, why_of};
 
@@ -54,6 +56,9 @@ pub struct ScheduleView {
     /// Location of its `enabled: false`, as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_in_file: Option<String>,
+    /// True if a person disabled it. Then it stays off when its file enables it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub off_by_person: bool,
     /// Explanation of why the schedule does not fire now, or will not fire when it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note: Option<String>,
@@ -196,6 +201,12 @@ impl ScheduleView {
         Some(note.unwrap_or_else(|| because(reason)))
     }
 
+    /// Describes how to turn it on if its file turns it off.
+    pub fn off_in_file_advice(&self) -> Option<String> {
+        let location = self.off_in_file.as_deref()?;
+        Some(off_in_file_advice(&self.agent, &self.schedule, location, self.off_by_person))
+    }
+
     /// Describes the firing that cannot be prepared: the error and, for a schedule that is turned off, what happens to
     /// the firing.
     pub fn unprepared(&self) -> Option<String> {
@@ -294,6 +305,7 @@ impl ScheduleView {
             skip_reason,
             skip_until: None,
             off_in_file: schedule.disabled_in_file(),
+            off_by_person: record.is_some_and(ScheduleRecord::is_off_by_person),
             skip_note: None,
             skip_note_reason: None,
             failed_attempt: None,

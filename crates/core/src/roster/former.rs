@@ -8,6 +8,7 @@ use std::fmt;
 use super::{Roster, Schedule};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::schedule::ScheduleRecord;
+use crate::shell::schedule_word;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerName {
@@ -31,8 +32,8 @@ impl FormerName {
         let written = if short { self.name.to_string() } else { self.to_string() };
         format!(
             "it seems to be {self} under a new name, and would fire again for all items of its list; to continue the \
-             history, write `adopt: {written}`; to start without it, run `cowhand schedule enable {}/{}`",
-            new.agent, new.name
+             history, write `adopt: {written}`; to start without it, run `cowhand schedule enable {}`",
+            schedule_word(&new.agent, &new.name)
         )
     }
 

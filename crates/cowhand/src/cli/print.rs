@@ -70,6 +70,9 @@ pub(super) fn cell(text: &str) -> String {
     one_line(text, usize::MAX)
 }
 
+/// Smallest width for which lines are cut. A narrower terminal breaks them.
+const MIN_WIDTH: usize = 40;
+
 /// Returns the width of the terminal; none for a pipe or a file, where nothing is cut or wrapped.
 pub(super) fn width() -> Option<usize> {
     width_of(&io::stdout())
@@ -77,7 +80,8 @@ pub(super) fn width() -> Option<usize> {
 
 fn width_of(out: &(impl io::IsTerminal + AsFd)) -> Option<usize> {
     let size = if out.is_terminal() { rustix::termios::tcgetwinsize(out).ok()? } else { return None };
-    Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
+    // Some terminals do not tell their width.
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0).map(|columns| columns.max(MIN_WIDTH))
 }
 
 /// Prints one of many lines, cut at the width of the terminal.

@@ -8,6 +8,7 @@ use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
+use cowhand_core::shell::{schedule_word, shell_word};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
@@ -101,7 +102,8 @@ impl WhyAnswer {
             print::prose(&format!("Earlier firings are not shown; {MAX_FIRINGS} is the maximum."), 0);
         } else if self.has_more {
             let ScheduleView { agent, schedule, .. } = &self.schedule;
-            print::prose(&format!("Earlier firings: `cowhand why {agent}/{schedule}{more}`"), 0);
+            let name = schedule_word(agent, schedule);
+            print::prose(&format!("Earlier firings: `cowhand why {name}{more}`"), 0);
         }
     }
 }
@@ -261,19 +263,18 @@ fn describe_state(
 }
 
 fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> String {
-    let name = format!("{}/{}", view.agent, view.schedule);
+    let (name, word) =
+        (format!("{}/{}", view.agent, view.schedule), schedule_word(&view.agent, &view.schedule));
     let is_renamed = view.last_error.as_ref().is_some_and(|error| error.contains("`adopt: "));
     match view.status {
         ScheduleStatus::Running => format!("{name} is running now."),
-        ScheduleStatus::Disabled => match &view.off_in_file {
-            Some(file) => {
-                format!("{name} is turned off by `enabled: false` in {file}; change it there to turn it on.")
-            }
+        ScheduleStatus::Disabled => match view.off_in_file_advice() {
+            Some(advice) => format!("{name} is {advice}."),
             None if view.over => format!(
                 "{name} is turned off, and has finished: its `end_at` has passed. To continue it, set a later `end_at` \
-                 in its file, and then run `cowhand schedule enable {name}`."
+                 in its file, and then run `cowhand schedule enable {word}`."
             ),
-            None => format!("{name} is turned off; `cowhand schedule enable {name}` turns it on."),
+            None => format!("{name} is turned off; `cowhand schedule enable {word}` turns it on."),
         },
         ScheduleStatus::Error if is_renamed => {
             format!(
@@ -281,10 +282,10 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             )
         }
         ScheduleStatus::Error => {
-            format!("{name} stopped because of an error; `cowhand schedule enable {name}` starts it again.")
+            format!("{name} stopped because of an error; `cowhand schedule enable {word}` starts it again.")
         }
         ScheduleStatus::Paused => {
-            format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
+            format!("{name} has paused itself; `cowhand schedule enable {word}` ends the pause.")
         }
         ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
             let firing = firings.iter().find(|firing| firing.key.is_by_clock());
@@ -296,7 +297,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
                 when.unwrap_or_default(),
                 job.unwrap_or_default(),
                 view.agent,
-                view.schedule,
+                shell_word(view.schedule.as_str()),
             )
         }
         ScheduleStatus::Finished => {

@@ -279,7 +279,10 @@ fn given_up(why: &GivenUp) -> String {
 fn status(view: &ItemView) -> String {
     match (view.held_by.as_ref().or(view.claimed_by.as_ref()), view.status) {
         (_, ItemStatus::GivenUp) => "given up".to_owned(),
-        (Some(holder), ItemStatus::Claimed) => format!("claimed by {}", one_line(holder, 80)),
+        (Some(holder), ItemStatus::Claimed) => {
+            let person = holder.strip_suffix(&format!("@{}", view.item.id));
+            format!("claimed by {}", one_line(person.unwrap_or(holder), 80))
+        }
         (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not reported yet".to_owned(),
         (_, status) => status.as_str().to_owned(),
     }

@@ -7,6 +7,69 @@ fn why(scene: &Scene, name: &str) -> String {
     scene.run(&["why", name]).stdout
 }
 
+/// Runs a command that a message advises in a shell, as a person would, and returns its exit code.
+fn run_in_shell(scene: &Scene, command: &str) -> Option<i32> {
+    let arguments = command.strip_prefix("cowhand ").unwrap();
+    let line = format!("\"$COWHAND\" -c \"$FLEET\" {arguments}");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &line]).env("COWHAND", env!("CARGO_BIN_EXE_cowhand")).env("FLEET", &scene.root);
+    shell.output().unwrap().status.code()
+}
+
+/// Returns the command between backticks that contains this text.
+fn advised(message: &str, part: &str) -> String {
+    let commands = message.split('`').filter(|text| text.starts_with("cowhand ") && text.contains(part));
+    commands.last().unwrap_or_else(|| panic!("{part} in {message}")).to_owned()
+}
+
+#[test]
+fn advised_commands_work_with_any_name_of_a_schedule() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      "x y": {type: manual}
+      "it's": {type: manual}
+"#,
+    );
+    scene.start();
+    for name in ["a/x y", "a/it's"] {
+        assert_eq!(scene.run(&["schedule", "disable", name]).code, Some(0));
+        let message = scene.run(&["why", name]).stdout;
+        assert_eq!(run_in_shell(&scene, &advised(&message, "schedule enable")), Some(0), "{message}");
+        assert_eq!(scene.json(&["schedule", "show", name])["status"], "idle");
+        let message = scene.run(&["schedule", "next", name]).stdout;
+        assert_eq!(run_in_shell(&scene, &advised(&message, "why")), Some(0), "{message}");
+    }
+}
+
+#[test]
+fn schedule_turned_off_in_file_and_by_person_shows_both() {
+    let config = |enabled: bool| {
+        format!(
+            "agents:\n  - name: a\n    runtime: command\n    command: ['true']\n    schedules:\n      s: \
+             {{type: manual, enabled: {enabled}}}\n"
+        )
+    };
+    let scene = Scene::with(&config(true));
+    scene.start();
+    assert_eq!(scene.run(&["schedule", "disable", "a/s"]).code, Some(0));
+    scene.write("cowhand.yaml", &config(false));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let both = "and by a person; change the file, and then run `cowhand schedule enable a/s`";
+    assert!(scene.run(&["why", "a/s"]).stdout.contains(both));
+    let refused = scene.run(&["schedule", "enable", "a/s"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains(both), "{}", refused.stderr);
+    scene.write("cowhand.yaml", &config(true));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert_eq!(scene.run(&["schedule", "enable", "a/s"]).code, Some(0));
+    assert_eq!(scene.json(&["schedule", "show", "a/s"])["status"], "idle");
+}
+
 /// `when_command` is removed from the config while no daemon runs that could continue the firing.
 #[test]
 fn firing_does_not_name_removed_when_command() {

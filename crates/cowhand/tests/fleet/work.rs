@@ -192,7 +192,7 @@ fn person_can_claim_release_and_complete_items() {
     let job = scene.json(&["trigger", "worker", "poll"]);
     assert_eq!(job["work_item"]["id"], "files-one");
     let said = scene.run(&["work", "list", "--all"]);
-    assert!(said.stdout.contains("claimed by person@files-two"), "{}", said.stdout);
+    assert!(said.stdout.contains("claimed by person "), "{}", said.stdout);
     assert!(said.stdout.contains(&format!("claimed by {}", job["id"].as_str().unwrap())), "{}", said.stdout);
     let none = scene.run(&["trigger", "worker", "poll"]);
     let expected = "error: worker/poll did not run: no_work, its work source has nothing to do; `cowhand why worker/poll` shows what happened\n";

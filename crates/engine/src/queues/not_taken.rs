@@ -1,6 +1,7 @@
 //! Reason why no schedule takes from a queue before a person acts.
 
 use cowhand_core::id::ScheduleId;
+use cowhand_core::shell::{schedule_word, shell_word};
 
 use crate::schedule_view::{ScheduleStatus, ScheduleView};
 
@@ -19,17 +20,17 @@ pub(crate) fn not_taken(takers: &[ScheduleId], schedules: &[ScheduleView]) -> Op
 /// Returns the reason why a schedule does not fire until a person acts or its pause ends.
 fn obstacle(view: &ScheduleView) -> Option<String> {
     let name = format!("{}/{}", view.agent, view.schedule);
-    let enable = format!("`cowhand schedule enable {name}`");
+    let enable = format!("`cowhand schedule enable {}`", schedule_word(&view.agent, &view.schedule));
     match view.status {
         ScheduleStatus::Idle | ScheduleStatus::Running if view.is_by_clock() => None,
         ScheduleStatus::Idle | ScheduleStatus::Running => {
-            let (agent, schedule, kind) = (&view.agent, &view.schedule, &view.kind);
+            let (agent, schedule, kind) = (&view.agent, shell_word(view.schedule.as_str()), &view.kind);
             Some(format!("{name} is of type {kind}, and `cowhand trigger {agent} {schedule}` fires it"))
         }
         ScheduleStatus::Finished => Some(format!("{name} has finished")),
         ScheduleStatus::Disabled if view.over => Some(format!("{name} is turned off and has finished")),
-        ScheduleStatus::Disabled => Some(match &view.off_in_file {
-            Some(location) => format!("{name} is turned off by `enabled: false` in {location}"),
+        ScheduleStatus::Disabled => Some(match view.off_in_file_advice() {
+            Some(advice) => format!("{name} is {advice}"),
             None => format!("{name} is turned off, and {enable} turns it on"),
         }),
         ScheduleStatus::Error => {

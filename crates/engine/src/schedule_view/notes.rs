@@ -7,6 +7,7 @@ use cowhand_core::policy::ClosedBy;
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
+use cowhand_core::shell::shell_word;
 use cowhand_core::trigger::{Driver, TriggerConfig};
 use cowhand_core::work_source::ConfiguredSource;
 use jiff::Timestamp;
@@ -236,7 +237,7 @@ fn waiting_work_note(
         let counted = counted(held_jobs.len(), held_firings.len());
         format!("{counted} of it will not start {until}: {}", hold.sentence())
     });
-    let (agent_name, schedule_name) = (&agent.name, &schedule.name);
+    let (agent_name, schedule_name) = (&agent.name, shell_word(schedule.name.as_str()));
     let free = (!free_jobs.is_empty() || !free_firings.is_empty()).then(|| {
         let cancel =
             format!("`cowhand cancel --agent {agent_name} --schedule {schedule_name} --status pending`");

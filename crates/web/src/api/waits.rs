@@ -6,6 +6,7 @@ use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, Snapshot};
 use cowhand_core::policy::ClosedBy;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
+use cowhand_core::shell::shell_word;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,7 @@ impl RemovedSchedule {
         let firings = (*firings > 0).then(|| firing_count_in_words(*firings));
         let waiting: Vec<String> = jobs.into_iter().chain(firings).collect();
         let (waiting, removed) = (waiting.join(" and "), schedule_left(agent, schedule.as_str()));
-        let cancel = format!("`cowhand cancel --agent {agent} --schedule {schedule}`");
+        let cancel = format!("`cowhand cancel --agent {agent} --schedule {}`", shell_word(schedule.as_str()));
         format!(
             "{agent}/{schedule}: {waiting} waiting; {removed}; {cancel} cancels the waiting jobs and firings"
         )

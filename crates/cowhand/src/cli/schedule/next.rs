@@ -8,6 +8,7 @@ use cowhand_core::duration;
 use cowhand_core::plan::next_firings::times;
 use cowhand_core::policy::Zone;
 use cowhand_core::schedule::SkipReason;
+use cowhand_core::shell::schedule_word;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};
 
 #[derive(Debug, Args)]
+#[command(override_usage = "cowhand schedule next [OPTIONS] [AGENT/SCHEDULE]
+       cowhand schedule next [OPTIONS] --cron <EXPR> [--timezone <ZONE>]")]
 pub(in crate::cli) struct NextArgs {
     /// Schedule to show [default: the whole fleet]
     #[arg(value_name = "AGENT/SCHEDULE", conflicts_with = "cron", add = complete::schedules())]
@@ -28,7 +31,7 @@ pub(in crate::cli) struct NextArgs {
     #[arg(long, value_name = "EXPR")]
     cron: Option<String>,
     /// IANA time zone of the expression [default: the system's]
-    #[arg(long, value_name = "ZONE", requires = "cron")]
+    #[arg(long, value_name = "ZONE", requires = "cron", conflicts_with = "name")]
     timezone: Option<String>,
     /// Show firings after this: a time (local without a zone), a date, or how long ago (2h) [default: now]
     #[arg(long, value_name = "TIME")]
@@ -178,8 +181,9 @@ impl NextArgs {
             (_, Some(SkipReason::NotDue)) => "its calendar has no time at which it can fire".to_owned(),
             _ => view.awaited().map(|why| print::one_line(why, 400)).unwrap_or_default(),
         };
-        let name = format!("{}/{}", view.agent, view.schedule);
-        Ok(format!("{name} has no next firing: {why}; `cowhand why {name}` shows details"))
+        let (name, word) =
+            (format!("{}/{}", view.agent, view.schedule), schedule_word(&view.agent, &view.schedule));
+        Ok(format!("{name} has no next firing: {why}; `cowhand why {word}` shows details"))
     }
 }
 
@@ -200,10 +204,11 @@ fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
         is_on && view.is_by_clock() && view.skip_reason == Some(SkipReason::AlreadyRunning)
     };
     if let Some(view) = views.items.iter().find(counts_from_end) {
-        let name = format!("{}/{}", view.agent, view.schedule);
+        let (name, word) =
+            (format!("{}/{}", view.agent, view.schedule), schedule_word(&view.agent, &view.schedule));
         return Ok(format!(
             "no time of a next firing is known: the interval of {name} counts from the end of its running \
-             job; `cowhand why {name}` shows details"
+             job; `cowhand why {word}` shows details"
         ));
     }
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);

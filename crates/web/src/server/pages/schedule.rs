@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
 use cowhand_core::schedule::SkipReason;
+use cowhand_core::shell::schedule_word;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
@@ -65,9 +66,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
                 @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (elements::from_now(due, now)) (view.due_again_in_words()) } } }
             }
-            @if let Some(location) = &view.off_in_file {
-                p.alert { "It is turned off by " code { "enabled: false" } " in " (Text(location)) "; change it there to turn it on." }
-            }
+            @if let Some(advice) = view.off_in_file_advice() { p.alert { "It is " (Text(&advice)) "." } }
             @if let Some(note) = &view.skip_note {
                 p.alert {
                     b { @match view.skip_note_reason {
@@ -106,7 +105,7 @@ fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
 /// Shows the ledger. A firing with several jobs has one row for each of them.
 fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     if firings.is_empty() {
-        let command = format!("cowhand why {}/{}", view.agent, text::short(view.schedule.as_str(), 60));
+        let command = format!("cowhand why {}", schedule_word(&view.agent, &view.schedule));
         return empty("It has not fired yet. Why it does not run:", Some(&command));
     }
     html! {
