@@ -46,17 +46,14 @@ fn item_id_in_several_queues_needs_agent_option() {
         let said = scene.run(&["work", verb, "files-t1"]);
         assert_eq!(said.code, Some(5), "{verb}: {}", said.stdout);
         let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        for agent in ["a", "b"] {
-            let command = format!("`cowhand work {verb} files-t1 --agent {agent}`");
-            assert!(words.contains(&command), "{words}");
-        }
+        assert!(words.ends_with("repeat the command and add `--agent a` or `--agent b`"), "{words}");
         let unknown = scene.run(&["work", verb, "files-t1", "--agent", "bb"]).stderr;
         assert!(unknown.contains("there is no agent bb"), "{unknown}");
         let elsewhere = scene.run(&["work", verb, "files-t1", "--agent", "c"]).stderr;
-        assert!(
-            elsewhere.contains("in the queue of c; it is in the queue of a and in the queue of b"),
-            "{elsewhere}"
-        );
+        let words = elsewhere.split_whitespace().collect::<Vec<_>>().join(" ");
+        let advice = "in the queue of c; it is in the queue of a and in the queue of b: repeat the command with \
+                      `--agent a` or `--agent b` instead of `--agent c`";
+        assert!(words.ends_with(advice), "{words}");
     }
     let advice = "`cowhand work retry files-t1 --agent b` retries it";
     for verb in [&["work", "list"][..], &["status"], &["why", "b/s"]] {
@@ -125,10 +122,8 @@ fn item_id_in_two_queues_of_agent_needs_queue_option() {
             let said = scene.run(&[&["work", verb, "files-t1"], named].concat());
             assert_eq!(said.code, Some(5), "{verb}: {}", said.stdout);
             let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-            for folder in ["qa", "qt"] {
-                let command = format!("`cowhand work {verb} files-t1 --queue '{}'`", queue(folder));
-                assert!(words.contains(&command), "{words}");
-            }
+            let options = format!("add `--queue '{}'` or `--queue '{}'`", queue("qa"), queue("qt"));
+            assert!(words.ends_with(&options), "{words}");
         }
     }
     let listed = scene.run(&["work", "list"]).stdout;

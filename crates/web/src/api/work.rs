@@ -214,7 +214,7 @@ pub(super) async fn one(
     let id = parse_name(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
     let named_item = (&id, place(query.agent.as_ref(), query.queue.as_deref()));
-    let (queue, view) = find_item(&sources, &roster, &api.store, named_item, "show").await?;
+    let (queue, view) = find_item(&sources, &roster, &api.store, named_item).await?;
     api.retry_undelivered(&queue).await;
     Ok(Json(ItemView { dropped_result: api.dropped_result(&id, &queue).await?, ..view }))
 }
