@@ -104,7 +104,9 @@ fn show(finding: &Finding) {
 
 fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
     let summary = format!("{}: {}", file.display(), report::summary(loaded));
-    if loaded.errors() == 0 {
+    if !file.exists() {
+        Err(format!("{} does not exist; put it back", file.display()))
+    } else if loaded.errors() == 0 {
         Ok(summary)
     } else {
         Err(format!("{summary}; `cowhand config check` shows where"))

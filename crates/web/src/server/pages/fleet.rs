@@ -120,7 +120,9 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
             @if let Some(problem) = &status.daemon.store_problem {
                 p.alert { b { "No new work is accepted" } ": " (Text(problem)) }
             }
-            @if let Some(at) = status.daemon.config_refused_at {
+            @if let Some(at) = status.daemon.config_refused_at.filter(|_| status.daemon.config_missing) {
+                p.alert { b { "The config file does not exist" } " (checked " (elements::from_now(at, now)) "), and the previous config stays in use; put the file back." }
+            } @else if let Some(at) = status.daemon.config_refused_at {
                 p.alert { b { "The config on disk was refused " (elements::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its errors." }
             }
             @for gone in &status.gone {
