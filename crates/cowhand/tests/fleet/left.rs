@@ -432,6 +432,38 @@ fn verbs_agree_about_waiting_jobs_of_removed_schedule() {
     scene.go();
 }
 
+#[test]
+fn retry_of_removed_schedule_has_no_time() {
+    let fleet = "agents:
+  - name: a
+    runtime: command
+    command: ['false']
+    schedules:
+      stays: {type: manual}
+      left: {type: manual, retry: {max_attempts: 3, backoff: 1h}}
+";
+    let scene = Scene::with(fleet);
+    scene.start();
+    let job = scene.json(&["trigger", "a", "left"])["id"].as_str().unwrap().to_owned();
+    wait_until("the retry", || (scene.job(&job)["waits"]["reason"] == "requeued").then_some(()));
+    assert!(scene.run(&["job", &job]).stdout.contains("next attempt"));
+    for config in [
+        fleet.replace("      left: {type: manual, retry: {max_attempts: 3, backoff: 1h}}\n", ""),
+        OTHER.to_owned(),
+    ] {
+        scene.write("cowhand.yaml", &config);
+        assert_eq!(scene.run(&["reload"]).code, Some(0));
+        assert_eq!(scene.job(&job)["waits"]["reason"], "removed");
+        assert_eq!(scene.json(&["jobs"])[0]["waits"]["reason"], "removed");
+        let shown = scene.run(&["job", &job]).stdout;
+        assert!(!shown.contains("next attempt"), "{shown}");
+        for verb in [&["job", &job][..], &["status"], &["why", "a/left"]] {
+            let text = words(&scene.run(verb).stdout);
+            assert!(text.contains("in the config") && !text.contains("in 59m"), "{verb:?}: {text}");
+        }
+    }
+}
+
 /// Commands in messages of the daemon and in those of verbs have the same `-c`.
 #[test]
 fn advice_names_config_of_the_command() {

@@ -206,6 +206,11 @@ impl Waits {
         use SkipReason::{Paused, Requeued, UsageLimit};
         self.until.filter(|_| matches!(self.reason, UsageLimit | Paused | Requeued))
     }
+
+    /// Returns whether the job may start at its `not_before`. False if another reason holds it also after that time.
+    pub const fn allows_start(&self) -> bool {
+        !matches!(self.reason, SkipReason::Removed | SkipReason::Disabled | SkipReason::OverBudget)
+    }
 }
 
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, ApiProblem> {

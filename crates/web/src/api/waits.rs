@@ -2,7 +2,7 @@
 
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
-use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, Snapshot};
+use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, Snapshot};
 use cowhand_core::policy::ClosedBy;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
@@ -185,7 +185,7 @@ async fn of_pending(
 ) -> Result<Option<Waits>, ApiProblem> {
     let Some(agent) = roster.agent(job.agent()) else {
         let message = removed_agent_advice(job.agent());
-        return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
+        return Ok(Some(Waits { reason: SkipReason::Removed, until: None, message }));
     };
     // The job may have begun in the meantime.
     let live = snapshot.jobs.iter().find(|live| live.id == *job.id());
@@ -232,7 +232,8 @@ fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Tim
     Waits { reason: reason.unwrap_or(default_reason), until, message: message.unwrap_or(sentence) }
 }
 
-/// Returns the reason that the snapshot shows: a budget, a pause, a failed start or a usage limit of a provider.
+/// Returns the reason that the snapshot shows: a removed schedule, a budget, a pause, a failed start or a usage limit of
+/// a provider.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,
@@ -240,11 +241,15 @@ fn in_snapshot(
     live: &LiveJob,
     now: Timestamp,
 ) -> Option<Waits> {
-    if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
+    let hold = Holds::of(agent, snapshot, now).job(live);
+    // Only a removed schedule comes before a budget, because its job does not start when the budget allows it.
+    if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now)
+        && hold != Some(ScheduleHold::Removed)
+    {
         let message = over.sentence(&agent.name, roster.zone());
         return Some(Waits { reason: SkipReason::OverBudget, until: over.until, message });
     }
-    if let Some(hold) = Holds::of(agent, snapshot, now).job(live) {
+    if let Some(hold) = hold {
         let message = without_code(&hold.sentence()).to_owned();
         return Some(Waits { reason: hold.reason(), until: hold.until(), message });
     }

@@ -62,7 +62,8 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
 /// usage limit of its provider or of the pause of its schedule.
 fn wait_ends(listed: &ListedJob, now: Timestamp) -> Option<Timestamp> {
     let until = listed.waits.as_ref().and_then(Waits::ends);
-    until.max(listed.job.not_before).filter(|until| *until > now)
+    let not_before = listed.job.not_before.filter(|_| listed.waits.as_ref().is_none_or(Waits::allows_start));
+    until.max(not_before).filter(|until| *until > now)
 }
 
 async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, ApiProblem> {
