@@ -123,6 +123,13 @@ fn job_over_budget_waits_with_reason() {
         why["firings"].as_array().unwrap().iter().find(|firing| firing["reason"] == "over_budget").cloned()
     });
     assert_eq!(skipped["outcome"], "skipped");
+    let said = scene.run(&["why", "spender/minutely"]).stdout;
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("Its due times are skipped until ") && said.contains(" It fires next in "),
+        "{said}"
+    );
+    assert!(!said.contains("It waits"), "{said}");
     // With a larger budget, the job that waited runs.
     scene.write("cowhand.yaml", &fleet().replace("per_day_usd: 0.05", "per_day_usd: 5"));
     let job = wait_until("the job to run", || {
