@@ -5,7 +5,7 @@ use cowhand_core::work::WorkItemId;
 use indexmap::IndexSet;
 
 use super::{FleetError, missing_agent};
-use crate::queues::{ItemPlace, ItemView, NeededNames, Queue, holders, queues};
+use crate::queues::{ItemPlace, ItemView, NeededNames, Queue, holders, queues, removed_queues};
 use cowhand_store::Store;
 use cowhand_work::WorkSources;
 
@@ -20,7 +20,9 @@ pub async fn find_item(
     if let Some(agent) = scope.agent.filter(|agent| roster.agent(agent).is_none()) {
         return Err(missing_agent(store, roster, agent).await);
     }
+    let held = store.items().await?;
     let mut searched = queues(sources, roster, scope.agent);
+    searched.extend(removed_queues(sources, roster, &held, scope.agent));
     if let Some(queue) = scope.queue {
         let names: Vec<String> = searched.iter().map(|queue| queue.name.clone()).collect();
         searched.retain(|candidate| candidate.name == queue);
@@ -54,8 +56,9 @@ pub async fn find_item(
 
 /// Returns the names that select one of several queues.
 fn selecting_names(queue: Queue, scope: ItemPlace<'_>) -> NeededNames {
-    // If the request names an agent already, only the queue can select one.
-    if scope.agent.is_some() {
+    // If the request names an agent already, only the queue can select one. No name is needed if the other item is in a
+    // queue that was removed.
+    if scope.agent.is_some() || queue.needed.is_empty() {
         return NeededNames { agent_needed: None, queue_needed: Some(queue.name) };
     }
     queue.needed
