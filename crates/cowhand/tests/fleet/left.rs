@@ -271,6 +271,28 @@ fn firing_without_job_is_shown_after_removal_of_schedule_or_agent() {
     assert!(!words(&scene.run(&["status"]).stdout).contains("not in the config"));
 }
 
+/// The advice about firings of a removed agent works.
+#[test]
+fn firing_of_removed_agent_continues_in_another_agent() {
+    let scene = Scene::with(STUCK);
+    scene.start();
+    assert_eq!(scene.run(&["trigger", "a", "checked"]).code, Some(0));
+    scene.write("cowhand.yaml", OTHER);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let advice = "its firings continue in a schedule of another agent that has `adopt: a/checked`";
+    for verb in [&["status"][..], &["why", "a"]] {
+        let said = words(&scene.run(verb).stdout);
+        assert!(said.contains(advice), "{verb:?}: {said}");
+    }
+    let adopted = OTHER.replace("['true']", "['true'], schedules: {mine: {type: manual, adopt: a/checked}}");
+    scene.write("cowhand.yaml", &adopted);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    wait_until("the firing to run", || {
+        (scene.json(&["jobs", "--schedule", "mine"])[0]["status"] == "completed").then_some(())
+    });
+    assert!(!words(&scene.run(&["status"]).stdout).contains("not in the config"));
+}
+
 /// The firing is stored, and nobody has to wait for its job.
 #[test]
 fn trigger_returns_although_firing_cannot_be_prepared() {
