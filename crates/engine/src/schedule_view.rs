@@ -67,6 +67,9 @@ pub struct ScheduleView {
     /// `run_all`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub due_again: usize,
+    /// Reason why its `adopt` has had no effect: the store does not know the schedule that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt_note: Option<String>,
     /// Due times that were missed because no daemon runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<MissedTimes>,
@@ -292,6 +295,7 @@ impl ScheduleView {
             failed_attempt: None,
             due_since: wait.map(|wait| wait.due),
             due_again: 0,
+            adopt_note: None,
             missed: None,
             jobs_waiting: snapshot
                 .jobs

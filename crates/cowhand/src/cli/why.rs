@@ -266,6 +266,9 @@ fn describe_state(
             duration::from_now(now, at)
         ));
     }
+    if let Some(note) = &view.adopt_note {
+        lines.push(with_full_stop(&print::one_line(note, 400)));
+    }
     if let Some(error) = &view.last_error {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",

@@ -219,6 +219,10 @@ fn reload_reports_adoption_of_unknown_schedule() {
         assert_eq!(words(&said.stderr).contains(note), !is_known, "{former}: {}", said.stderr);
         let notes = if is_known { json!([]) } else { json!([note]) };
         assert_eq!(scene.json(&["reload"])["notes"], notes, "{former}");
+        for verb in [&["why", "other/neat"][..], &["why", "other"], &["doctor"]] {
+            let said = words(&scene.run(verb).stdout);
+            assert_eq!(said.contains(note), !is_known, "{verb:?}: {said}");
+        }
     }
 }
 

@@ -332,5 +332,11 @@ async fn views_in(
     for view in views.iter_mut().filter(|view| view.skip_note.is_some()) {
         add_last_failure(api, snapshot, view, now).await?;
     }
+    for empty in api.store.empty_adoptions(roster).await? {
+        let adopts = |view: &&mut ScheduleView| view.agent == empty.agent && view.schedule == empty.schedule;
+        if let Some(view) = views.iter_mut().find(adopts) {
+            view.adopt_note = Some(empty.to_string());
+        }
+    }
     Ok(views)
 }
