@@ -117,6 +117,8 @@ pub enum SkipReason {
     Requeued,
     /// Somebody cancelled the firing before it had a job.
     Cancelled,
+    /// The schedule, or its agent, is not in the config any more. Only a waiting job has this reason.
+    Removed,
 }
 
 /// Outcome of one planned firing; the ledger has a row for each.
@@ -140,7 +142,7 @@ written_as! {
         AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
         SessionBusy = "session_busy", UsageLimit = "usage_limit",
-        Requeued = "requeued", Cancelled = "cancelled",
+        Requeued = "requeued", Cancelled = "cancelled", Removed = "removed",
     }
 }
 

@@ -123,15 +123,15 @@ pub enum FleetError {
     Output { job: JobId, source: io::Error },
     #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]
     NoItem(WorkItemId),
-    #[error("{}", in_other_queue(.item, .agent, .verb, .elsewhere))]
-    ItemElsewhere { item: WorkItemId, agent: AgentName, verb: &'static str, elsewhere: Vec<AgentName> },
+    #[error("{}", in_other_queue(.item, .agent, .elsewhere))]
+    ItemElsewhere { item: WorkItemId, agent: AgentName, elsewhere: Vec<AgentName> },
     #[error("there is no queue {queue:?}; {}", queue_list(.known))]
     NoQueue { queue: String, known: Vec<String> },
     #[error("there is no work item {item} in the queue {queue}; `cowhand work list --all` lists them")]
     NotInQueue { item: WorkItemId, queue: String },
-    /// Several queues have an item of this id. Each queue has the names that a command needs.
-    #[error("{}", several_message(.item, .verb, .queues))]
-    SeveralItems { item: WorkItemId, verb: &'static str, queues: Vec<(String, NeededNames)> },
+    /// Several queues have an item of this id. `queues` has the names that a command needs for each of them.
+    #[error("{}", several_message(.item, .queues))]
+    SeveralItems { item: WorkItemId, queues: Vec<NeededNames> },
     #[error("{0} no longer exists, so it cannot be tried again; its failures are deleted")]
     ItemForgotten(WorkItemId),
     #[error("{item} is held by {by}; {}", release_advice(item, by, .needed))]
@@ -197,34 +197,34 @@ fn release_advice(item: &WorkItemId, holder: &str, needed: &NeededNames) -> Stri
 }
 
 /// Returns the message for an item that is not in the queues of the named agent.
-fn in_other_queue(item: &WorkItemId, agent: &AgentName, verb: &str, elsewhere: &[AgentName]) -> String {
+fn in_other_queue(item: &WorkItemId, agent: &AgentName, elsewhere: &[AgentName]) -> String {
     let missing = format!("there is no work item {item} in the queue of {agent}");
     if elsewhere.is_empty() {
         return format!(
             "{missing}, nor in another queue of the fleet; `cowhand work list --all` lists all items"
         );
     }
-    let commands = elsewhere.iter().map(|agent| format!("`cowhand work {verb} {item} --agent {agent}`"));
-    let commands: Vec<String> = commands.collect();
+    let options: Vec<String> = elsewhere.iter().map(|agent| format!("`--agent {agent}`")).collect();
     let agents: Vec<&str> = elsewhere.iter().map(AgentName::as_str).collect();
     format!(
-        "{missing}; it is in the queue of {}: {}",
+        "{missing}; it is in the queue of {}: repeat the command with {} instead of `--agent {agent}`",
         agents.join(" and in the queue of "),
-        commands.join(", ")
+        options.join(" or ")
     )
 }
 
-/// Returns the message for an id that several queues have.
-fn several_message(item: &WorkItemId, verb: &str, queues: &[(String, NeededNames)]) -> String {
-    let command = |needed: &NeededNames| format!("`cowhand work {verb} {}`", needed.command_words(item));
-    let commands = queues.iter().map(|(_, needed)| command(needed)).collect::<Vec<_>>().join(", ");
+/// Returns the message for an id that several queues have. It names options and no command, because the command may
+/// have further options.
+fn several_message(item: &WorkItemId, queues: &[NeededNames]) -> String {
+    let options = queues.iter().filter_map(NeededNames::option).map(|option| format!("`{option}`"));
+    let options = options.collect::<Vec<_>>().join(" or ");
     let agents: Option<Vec<&str>> =
-        queues.iter().map(|(_, needed)| needed.agent_needed.as_ref().map(AgentName::as_str)).collect();
+        queues.iter().map(|needed| needed.agent_needed.as_ref().map(AgentName::as_str)).collect();
     let queue_text = match agents {
         Some(agents) => format!("the queue of each of {}", agents.join(" and ")),
         None => format!("each of {} queues", queues.len()),
     };
-    format!("there is an item {item} in {queue_text}; select one with {commands}")
+    format!("there is an item {item} in {queue_text}; repeat the command and add {options}")
 }
 
 /// Lists the queues of a fleet.

@@ -16,7 +16,7 @@ use cowhand_store::{Store, StoreError};
 
 use crate::error::off_in_file_advice;
 pub(crate) use notes::{AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
-pub use notes::{RETRY_DUE, WHEN_COMMAND, because, why_of};
+pub use notes::{RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
 
 /// State of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,6 +75,9 @@ pub struct ScheduleView {
     /// `run_all`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub due_again: usize,
+    /// Reason why its `adopt` has had no effect: the store does not know the schedule that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt_note: Option<String>,
     /// Due times that were missed because no daemon runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<MissedTimes>,
@@ -311,6 +314,7 @@ impl ScheduleView {
             failed_attempt: None,
             due_since: wait.map(|wait| wait.due),
             due_again: 0,
+            adopt_note: None,
             missed: None,
             jobs_waiting: snapshot
                 .jobs

@@ -54,7 +54,10 @@ impl Store {
 
     /// Returns the schedules of the roster that should adopt another one, did not before, and cannot now. In a new store
     /// no schedule has a history, so nothing is missing.
-    pub(super) async fn empty_adoptions(&self, roster: &Roster) -> Result<Vec<EmptyAdoption>, StoreError> {
+    pub async fn empty_adoptions(&self, roster: &Roster) -> Result<Vec<EmptyAdoption>, StoreError> {
+        if roster.agents.iter().flat_map(|agent| &agent.schedules).all(|schedule| schedule.adopts.is_none()) {
+            return Ok(Vec::new());
+        }
         let known: HashSet<ScheduleId> = self.schedules().await?.iter().map(|record| record.id).collect();
         let mut empty = Vec::new();
         for agent in roster.agents.iter().filter(|_| !known.is_empty()) {

@@ -53,7 +53,7 @@ pub(super) fn agent(
     let named = name(loader, draft, places);
     let Some(name) = named.clone().or_else(|| placeholder_name(draft)) else { return Resolved::Broken(None) };
     let directory = working_directory(loader, draft);
-    let Some(Typed { config, partial, is_sound }) = typed(&checked) else {
+    let Some(Typed { config, partial, wrong_keys }) = typed(&checked) else {
         if loader.problems.errors() == before {
             // The schema accepted what the type rejects. That is a defect of cowhand, and the message of serde may
             // contain a secret. The test with random trees looks for such a defect.
@@ -66,12 +66,8 @@ pub(super) fn agent(
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
     let mut agent = assemble(loader, draft, name, directory, config, &mut shown);
-    if is_sound {
-        checks::runtime::check(loader, draft, &agent);
-        checks::sandbox::check(loader, draft, &agent);
-        checks::budget::check(loader, draft, &agent);
-        checks::trust::check(loader, draft, &agent);
-        checks::unused::check(loader, draft, &agent);
+    if let Some(wrong) = wrong_keys {
+        check_keys_together(loader, draft, &agent, &wrong);
     }
     agent.schedules.extend(self::schedules(loader, draft, &agent.name, partial, &mut shown));
     checks::work_source::check(loader, draft, &agent);
@@ -82,21 +78,38 @@ pub(super) fn agent(
     Resolved::Whole(Box::new(agent), shown)
 }
 
+/// Makes the checks between keys. A check that would need one of the wrong keys is left out.
+fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wrong: &[String]) {
+    type Check = fn(&mut Loader<'_>, &Draft, &Agent);
+    let all: [(&[&str], Check); 5] = [
+        (&checks::runtime::NEEDED_KEYS, checks::runtime::check),
+        (&checks::sandbox::NEEDED_KEYS, checks::sandbox::check),
+        (&checks::budget::NEEDED_KEYS, checks::budget::check),
+        (&checks::trust::NEEDED_KEYS, checks::trust::check),
+        (&checks::unused::NEEDED_KEYS, checks::unused::check),
+    ];
+    for (needed, check) in all {
+        if !wrong.iter().any(|key| needed.contains(&key.as_str())) {
+            check(loader, draft, agent);
+        }
+    }
+}
+
 /// The readable part of an agent.
 struct Typed {
     config: shape::AgentConfig,
     /// Schedules without their wrong keys. They are checked by themselves only, because the checks of the agent would
     /// miss these keys.
     partial: IndexMap<String, shape::ScheduleConfig>,
-    /// True if the agent is complete, except for wrong schedules and `FREE_KEYS`.
-    is_sound: bool,
+    /// Keys of the agent, except `FREE_KEYS`, that are wrong and not in `config`; none if only its schedules can be read.
+    wrong_keys: Option<Vec<String>>,
 }
 
 /// Keys of agents and schedules on which no check of other keys depends, so that all others can be checked without them.
 const FREE_KEYS: [&str; 6] = ["name", "description", "retry", "timeout", "idle_timeout", "retention"];
 
-/// Returns the readable part of an agent, so that one error does not hide errors elsewhere. If the agent itself is wrong,
-/// these are only its schedules.
+/// Returns the readable part of an agent, so that one error does not hide errors elsewhere: the agent without its wrong
+/// keys. If it cannot be read without them, these are only its schedules.
 fn typed(checked: &Checked) -> Option<Typed> {
     let mut value = checked.value.clone();
     let mut wrong = Vec::new();
@@ -122,11 +135,19 @@ fn typed(checked: &Checked) -> Option<Typed> {
             is_whole
         });
     }
-    let is_sound = wrong.iter().all(|pointer| pointer.schedule.is_some());
-    if !is_sound {
-        value = json!({ "schedules": value.get("schedules").cloned().unwrap_or_else(|| json!({})) });
+    let of_agent = wrong.iter().filter(|pointer| pointer.schedule.is_none());
+    let wrong_keys: Option<Vec<String>> = of_agent.map(|pointer| pointer.key.map(str::to_owned)).collect();
+    let schedules = json!({ "schedules": value.get("schedules").cloned().unwrap_or_else(|| json!({})) });
+    if let (Some(wrong), Some(agent)) = (&wrong_keys, value.as_object_mut()) {
+        agent.retain(|key, _| !wrong.contains(key));
     }
-    Some(Typed { config: shape::AgentConfig::deserialize(&value).ok()?, partial, is_sound })
+    let config = wrong_keys.as_ref().and_then(|_| shape::AgentConfig::deserialize(&value).ok());
+    Some(match config {
+        Some(config) => Typed { config, partial, wrong_keys },
+        None => {
+            Typed { config: shape::AgentConfig::deserialize(&schedules).ok()?, partial, wrong_keys: None }
+        }
+    })
 }
 
 /// Returns a schedule without its wrong keys; none if it cannot be checked without them, as for those of its trigger.

@@ -36,7 +36,8 @@ impl ScheduleHold<'_> {
     pub const fn reason(self) -> SkipReason {
         match self {
             Self::Paused { .. } | Self::PausedWhileDisabled { .. } | Self::Probe(_) => SkipReason::Paused,
-            Self::Off | Self::Removed => SkipReason::Disabled,
+            Self::Off => SkipReason::Disabled,
+            Self::Removed => SkipReason::Removed,
         }
     }
 

@@ -35,6 +35,7 @@ fn all_errors_are_reported_in_one_pass() {
     let expected = "\
 cowhand.yaml:3:5 unknown key `descripton`
 cowhand.yaml:4:16 expected a whole number, found `many`
+cowhand.yaml:4:16 warning: `max_turns` has no effect for `runtime: codex`: Codex has no limit of turns; `timeout` ends it
 cowhand.yaml:7:7 a webhook needs `secret_env` or `secret`; `allow_unsigned: true` accepts unsigned deliveries
 cowhand.yaml:8:7 warning: the environment variable NOT_SET with the secret of this webhook is not set
 cowhand.yaml:9:48 there is no schedule `coder/chek`
@@ -143,4 +144,35 @@ fn schedules_that_start_each_other_are_refused() {
     let three =
         one("x", ", status: failed") + &one("y", ", status: completed") + &one("z", ", status: failed");
     assert_eq!(cycles(&three), 1);
+}
+
+/// A wrong key hides only the checks that would need it.
+#[test]
+fn a_wrong_key_hides_no_check_between_other_keys() {
+    let others = "budget: {per_job_usd: 5, per_day_usd: 1}, ask_timeout: 5m, sandbox: {kind: landlock, network: {hosts: [a.com]}}";
+    let budget = "`per_job_usd` is more than `per_day_usd`";
+    let asks = "`ask_timeout` has no effect";
+    let hosts = "Landlock can restrict ports";
+    for (wrong, expected) in [
+        ("max_turns: 5", vec![budget, asks, hosts]),
+        ("max_turns: many", vec![budget, asks, hosts]),
+        ("env: 3", vec![budget, asks, hosts]),
+        ("max_turns: many, env: 3", vec![budget, asks, hosts]),
+        ("runtime: clod", vec![budget, asks]),
+        ("permission_mode: sometimes", vec![hosts]),
+        ("fleet_tools: perhaps, isolation: tree", vec![]),
+    ] {
+        let found = lines(&load_text(&format!("agents:\n  - {{name: a, {wrong}, {others}}}\n")));
+        for says in [budget, asks, hosts] {
+            let is_found = found.iter().any(|line| line.contains(says));
+            assert_eq!(is_found, expected.contains(&says), "{wrong}: {says}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_schedule_does_not_make_its_work_source_unused() {
+    let text = "agents:\n  - {name: a, work_source: {type: github, repo: a/b}, schedules: {s: {type: cron, cron: '99 * * * *'}}}\n";
+    let found = lines(&load_text(text));
+    assert!(found.len() == 1 && found[0].contains("invalid minute"), "{found:?}");
 }

@@ -12,6 +12,7 @@ use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};
+use cowhand_engine::fleet::ScheduleView;
 use cowhand_engine::prune::files;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::sandbox::writable;
@@ -41,7 +42,10 @@ impl DoctorArgs {
             Finding::of("daemon", daemon(&location, daemon_status)),
             Finding::of("clock", clock(Timestamp::now())),
         ];
-        let has_config = findings[0].ok;
+        let (has_config, has_store) = (findings[0].ok, findings[2].ok);
+        if has_config && has_store {
+            findings.extend(empty_adoptions(&location));
+        }
         let note = location.runs_other_file();
         findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
@@ -102,9 +106,22 @@ fn show(finding: &Finding) {
     print::prose(&format!("{mark}  {}: {}", finding.what, finding.detail), 6);
 }
 
+/// Warns of schedules whose `adopt` names a schedule that the store does not know. A fleet that gives no answer has
+/// another finding.
+fn empty_adoptions(location: &FleetLocation) -> Vec<Finding> {
+    let views = location.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items));
+    let warning = |view: ScheduleView| {
+        let what = format!("schedule {}/{}", view.agent, view.schedule);
+        Some(Finding { warning: true, ..Finding::works(what, view.adopt_note?) })
+    };
+    views.unwrap_or_default().into_iter().filter_map(warning).collect()
+}
+
 fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
     let summary = format!("{}: {}", file.display(), report::summary(loaded));
-    if loaded.errors() == 0 {
+    if !file.exists() {
+        Err(format!("{} does not exist; put it back", file.display()))
+    } else if loaded.errors() == 0 {
         Ok(summary)
     } else {
         Err(format!("{summary}; `cowhand config check` shows where"))

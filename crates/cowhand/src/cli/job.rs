@@ -84,7 +84,7 @@ impl JobArgs {
         if self.json {
             print::json(&job);
         } else {
-            details(&job.job, job.cancellation.as_ref(), is_alone, Timestamp::now());
+            details(&job, is_alone, Timestamp::now());
             work_item(&job);
             asks(&job.asks, Timestamp::now());
             denials(&job.denials);
@@ -239,7 +239,9 @@ pub(super) fn outcome(job: &JobRecord) -> String {
     error.or(ended).or_else(|| job.summary.clone()).unwrap_or_default()
 }
 
-fn details(job: &JobRecord, cancellation: Option<&Cancellation>, is_alone: bool, now: Timestamp) {
+fn details(view: &JobView, is_alone: bool, now: Timestamp) {
+    let JobView { job, cancellation, waits, .. } = view;
+    let cancellation = cancellation.as_ref();
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::from_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let by = cancellation.map(Cancellation::in_words);
@@ -248,7 +250,8 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, is_alone: bool,
         let (since, by) = (duration::from_now(now, cancellation.asked_at), cancellation.in_words());
         format!("its cancellation was requested {since}, by {by}; it has not ended yet")
     });
-    let next = at(job.not_before.filter(|at| *at > now));
+    let can_start = waits.as_ref().is_none_or(Waits::allows_start);
+    let next = at(job.not_before.filter(|at| can_start && *at > now));
     let rows = [
         ("job", Some(job.id.to_string())),
         ("agent", Some(job.agent.to_string())),

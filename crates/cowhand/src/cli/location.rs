@@ -183,7 +183,7 @@ impl FleetLocation {
     pub(super) async fn open_store(&self) -> Result<Connection<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
-            print::note("the config has errors; `cowhand config check` shows them");
+            print::note(self.config_error_note());
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
@@ -198,6 +198,14 @@ impl FleetLocation {
         let client =
             Client::of_person(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor));
         Ok(Connection { client, location: self, _empty_folder: empty })
+    }
+
+    /// Describes that the config cannot be used.
+    fn config_error_note(&self) -> String {
+        if self.config.exists() {
+            return "the config has errors; `cowhand config check` shows them".to_owned();
+        }
+        format!("the config file {} does not exist; put it back", self.config.display())
     }
 
     /// Returns the redactor for the secrets of a config from its files.

@@ -70,12 +70,8 @@ impl StatusArgs {
         if let Some(line) = asks_line(status.asks) {
             print::prose(&line, 2);
         }
-        if let Some(at) = status.daemon.config_refused_at {
-            let at = duration::from_now(now, at);
-            let refused =
-                format!("the config on disk was refused {at}, and the previous config stays in use");
-            let refused = print::styled(refused, print::BAD);
-            print::prose(&format!("{refused}; `cowhand config check` shows its errors"), 2);
+        if let Some(line) = config_line(&status.daemon, now) {
+            print::prose(&line, 2);
         }
         for parked in &status.parked {
             let (name, until) = (&parked.provider, duration::until(now, parked.until));
@@ -288,6 +284,18 @@ async fn add_waiting_jobs(
 
 fn is_full(view: &AgentView) -> bool {
     view.running >= view.max_concurrent as usize
+}
+
+/// Describes why the daemon does not use the config on disk.
+fn config_line(daemon: &DaemonView, now: Timestamp) -> Option<String> {
+    let at = duration::from_now(now, daemon.config_refused_at?);
+    let (what, advice) = if daemon.config_missing {
+        (format!("the config file does not exist (checked {at})"), "put the file back")
+    } else {
+        (format!("the config on disk was refused {at}"), "`cowhand config check` shows its errors")
+    };
+    let refused = print::styled(format!("{what}, and the previous config stays in use"), print::BAD);
+    Some(format!("{refused}; {advice}"))
 }
 
 fn daemon_line(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {

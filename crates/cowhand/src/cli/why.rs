@@ -249,6 +249,9 @@ fn describe_state(
             duration::from_now(now, at)
         ));
     }
+    if let Some(note) = &view.adopt_note {
+        lines.push(with_full_stop(&print::one_line(note, 400)));
+    }
     if let Some(error) = &view.last_error {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",
@@ -415,6 +418,9 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
 /// ends.
 fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
+    if view.skip_reason == Some(SkipReason::OverBudget) && view.kind == "cron" && view.due_since.is_none() {
+        return Some(skipped_by_budget(view, &note, now));
+    }
     // A schedule that the clock does not fire does not wait before it has a job.
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let subject = if view.is_by_clock() || view.jobs_waiting > 0 || view.due_since.is_some() {
@@ -447,6 +453,21 @@ fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
         }
         (_, None) => format!("{subject}: {}", with_full_stop(&note)),
     })
+}
+
+/// Formats `Its due times are skipped until … at the latest: … It fires next in 7h (…).` A firing of a cron schedule
+/// does not wait for a budget, but its jobs do.
+fn skipped_by_budget(view: &ScheduleView, note: &str, now: Timestamp) -> String {
+    let until = view.skip_until.map(|until| format!(" until {until:.0} at the latest")).unwrap_or_default();
+    let jobs = match view.jobs_waiting {
+        0 => "",
+        1 => " Its waiting job starts when the budget allows it.",
+        _ => " Its waiting jobs start when the budget allows them.",
+    };
+    let next = view.next_run_at.filter(|at| *at > now);
+    let next = next.map(|at| format!(" It fires next {} ({at:.0}).", duration::until(now, at)));
+    let next = next.unwrap_or_default();
+    format!("Its due times are skipped{until}: {}{jobs}{next}", with_full_stop(note))
 }
 
 /// Adds a full stop to a sentence that has no end mark.

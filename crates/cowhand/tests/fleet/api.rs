@@ -107,9 +107,13 @@ fn advice_has_a_placeholder_for_an_id_with_a_secret() {
         scene.write(&format!("{folder}/canary-in-env.md"), "---\ntitle: One\n---\nText.\n");
     }
     scene.start();
-    let answer = ask(&scene, "POST", "work/files-canary-in-env/claim", "");
-    let message = json_of(&answer)["detail"].as_str().unwrap().to_owned();
-    assert!(message.contains("`cowhand work claim ITEM --agent b` (the id contains a secret"), "{message}");
+    let claim = || ask(&scene, "POST", "work/files-canary-in-env/claim", r#"{"agent": "b"}"#);
+    assert!(claim().contains("200 OK"));
+    let message = json_of(&claim())["detail"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("`cowhand work release ITEM --agent b` releases it (the id contains a secret"),
+        "{message}"
+    );
     assert!(!message.contains("canary-in-env"), "{message}");
 }
 

@@ -153,6 +153,33 @@ fn why_explains_waiting_jobs_of_disabled_schedule() {
     assert!(!words(&["status"]).contains("b/s"));
 }
 
+#[test]
+fn disable_counts_waiting_jobs_beside_firing_in_preparation() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sleep, '600']
+    schedules:
+      s: {type: manual, when_command: [sh, -c, 'while [ -e hold ]; do sleep 0.05; done']}
+",
+    );
+    scene.start();
+    let job = scene.json(&["trigger", "a", "s"])["id"].as_str().unwrap().to_owned();
+    wait_until("the first to run", || (scene.job(&job)["status"] == "running").then_some(()));
+    scene.json(&["trigger", "a", "s"]);
+    scene.write("hold", "");
+    let _trigger = scene.spawn(&["trigger", "a", "s"]);
+    wait_until("its firing", || {
+        (scene.json(&["schedule", "show", "a/s"])["preparing"] == true).then_some(())
+    });
+    let expected = "disabled: 1 waiting job and 1 accepted firing of it will still start; `cowhand cancel";
+    for verb in [&["schedule", "disable", "a/s"][..], &["schedule", "show", "a/s"], &["schedule", "list"]] {
+        let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(expected), "{verb:?}: {said}");
+    }
+}
+
 /// The jobs of the schedule waited for the end of the pause. Now they wait until the schedule is enabled.
 #[test]
 fn schedule_disabled_during_pause_holds_its_jobs() {

@@ -40,11 +40,20 @@ fn daemon_without_config_file_answers_and_stops() {
     let status = scene.run(&["status"]);
     assert_eq!(status.code, Some(0), "{}", status.stderr);
     assert!(status.stderr.contains("there is no config in"), "{}", status.stderr);
+    wait_until("the daemon to notice it", || {
+        scene.json(&["status"])["daemon"]["config_missing"].as_bool().filter(|missing| *missing)
+    });
+    let status = scene.run(&["status"]).stdout;
+    assert!(status.contains("the config file does not exist (checked "), "{status}");
+    assert!(!status.contains("config check"), "{status}");
+    let doctor = scene.run(&["doctor"]).stdout;
+    assert!(doctor.contains("cowhand.yaml does not exist; put it back"), "{doctor}");
     assert_eq!(scene.json(&["jobs"])[0]["id"], job.as_str());
     assert_eq!(scene.run(&["restart"]).code, Some(3));
     assert_eq!(scene.job(&job)["status"], "running");
     let stopped = scene.run(&["stop", "--timeout", "0"]);
     assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+    assert!(!stopped.stderr.contains("has errors"), "{}", stopped.stderr);
     let nothing = scene.run(&["status"]);
     assert_eq!(nothing.code, Some(3), "{}", nothing.stderr);
 }

@@ -219,6 +219,10 @@ fn reload_reports_adoption_of_unknown_schedule() {
         assert_eq!(words(&said.stderr).contains(note), !is_known, "{former}: {}", said.stderr);
         let notes = if is_known { json!([]) } else { json!([note]) };
         assert_eq!(scene.json(&["reload"])["notes"], notes, "{former}");
+        for verb in [&["why", "other/neat"][..], &["why", "other"], &["doctor"]] {
+            let said = words(&scene.run(verb).stdout);
+            assert_eq!(said.contains(note), !is_known, "{verb:?}: {said}");
+        }
     }
 }
 
@@ -267,6 +271,28 @@ fn firing_without_job_is_shown_after_removal_of_schedule_or_agent() {
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     wait_until("the firing to run", || {
         (scene.json(&["jobs", "--schedule", "other"])[0]["status"] == "completed").then_some(())
+    });
+    assert!(!words(&scene.run(&["status"]).stdout).contains("not in the config"));
+}
+
+/// The advice about firings of a removed agent works.
+#[test]
+fn firing_of_removed_agent_continues_in_another_agent() {
+    let scene = Scene::with(STUCK);
+    scene.start();
+    assert_eq!(scene.run(&["trigger", "a", "checked"]).code, Some(0));
+    scene.write("cowhand.yaml", OTHER);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let advice = "its firings continue in a schedule of another agent that has `adopt: a/checked`";
+    for verb in [&["status"][..], &["why", "a"]] {
+        let said = words(&scene.run(verb).stdout);
+        assert!(said.contains(advice), "{verb:?}: {said}");
+    }
+    let adopted = OTHER.replace("['true']", "['true'], schedules: {mine: {type: manual, adopt: a/checked}}");
+    scene.write("cowhand.yaml", &adopted);
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    wait_until("the firing to run", || {
+        (scene.json(&["jobs", "--schedule", "mine"])[0]["status"] == "completed").then_some(())
     });
     assert!(!words(&scene.run(&["status"]).stdout).contains("not in the config"));
 }
@@ -430,6 +456,38 @@ fn verbs_agree_about_waiting_jobs_of_removed_schedule() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert_eq!(scene.job(&waits)["status"], "cancelled");
     scene.go();
+}
+
+#[test]
+fn retry_of_removed_schedule_has_no_time() {
+    let fleet = "agents:
+  - name: a
+    runtime: command
+    command: ['false']
+    schedules:
+      stays: {type: manual}
+      left: {type: manual, retry: {max_attempts: 3, backoff: 1h}}
+";
+    let scene = Scene::with(fleet);
+    scene.start();
+    let job = scene.json(&["trigger", "a", "left"])["id"].as_str().unwrap().to_owned();
+    wait_until("the retry", || (scene.job(&job)["waits"]["reason"] == "requeued").then_some(()));
+    assert!(scene.run(&["job", &job]).stdout.contains("next attempt"));
+    for config in [
+        fleet.replace("      left: {type: manual, retry: {max_attempts: 3, backoff: 1h}}\n", ""),
+        OTHER.to_owned(),
+    ] {
+        scene.write("cowhand.yaml", &config);
+        assert_eq!(scene.run(&["reload"]).code, Some(0));
+        assert_eq!(scene.job(&job)["waits"]["reason"], "removed");
+        assert_eq!(scene.json(&["jobs"])[0]["waits"]["reason"], "removed");
+        let shown = scene.run(&["job", &job]).stdout;
+        assert!(!shown.contains("next attempt"), "{shown}");
+        for verb in [&["job", &job][..], &["status"], &["why", "a/left"]] {
+            let text = words(&scene.run(verb).stdout);
+            assert!(text.contains("in the config") && !text.contains("in 59m"), "{verb:?}: {text}");
+        }
+    }
 }
 
 /// Commands in messages of the daemon and in those of verbs have the same `-c`.

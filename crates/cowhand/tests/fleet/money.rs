@@ -86,6 +86,30 @@ fn a_looping_agent_is_stopped_at_its_budget() {
     scene.snapshot("money_stopped_in_flight", &[shown]);
 }
 
+/// The agent reports one more call after the stop signal.
+#[test]
+fn budget_stop_names_the_amount_that_usage_shows() {
+    let call = r#"echo '{\"type\":\"assistant\",\"content\":\"call\",\"usage\":{\"input_tokens\":100,\"cost_usd\":0.03}}'"#;
+    let scene = Scene::with(&format!(
+        r#"
+agents:
+  - name: looper
+    runtime: command
+    command: [sh, -c, "last() {{ {call}; exit 0; }}; trap last TERM; {call}; {call}; while :; do sleep 0.05; done"]
+    budget: {{per_job_usd: 0.05}}
+"#
+    ));
+    scene.start();
+    let said = scene.run(&["trigger", "looper", "--wait", "--json"]);
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    let job: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(job["usage"]["total_cost_usd"].as_f64(), Some(0.09), "{job:#}");
+    let message = job["error"]["message"].as_str().unwrap();
+    assert!(message.contains("is used up: $0.09 spent"), "{message}");
+    let usage = scene.run(&["usage"]).stdout;
+    assert!(usage.contains("$0.09"), "{usage}");
+}
+
 #[test]
 fn job_over_budget_waits_with_reason() {
     let scene = Scene::with(&fleet());
@@ -123,6 +147,13 @@ fn job_over_budget_waits_with_reason() {
         why["firings"].as_array().unwrap().iter().find(|firing| firing["reason"] == "over_budget").cloned()
     });
     assert_eq!(skipped["outcome"], "skipped");
+    let said = scene.run(&["why", "spender/minutely"]).stdout;
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("Its due times are skipped until ") && said.contains(" It fires next in "),
+        "{said}"
+    );
+    assert!(!said.contains("It waits"), "{said}");
     // With a larger budget, the job that waited runs.
     scene.write("cowhand.yaml", &fleet().replace("per_day_usd: 0.05", "per_day_usd: 5"));
     let job = wait_until("the job to run", || {

@@ -44,6 +44,16 @@ fn verbs_accept_short_job_ids() {
         let said = format!("{id} does not exist any more: it was deleted at ");
         assert!(gone.stderr.contains(&said) && gone.stderr.contains(" by "), "{verb:?}: {}", gone.stderr);
     }
+    // A list cannot continue after the job, so the message says how to read the list.
+    let advice = "; without `after`, the list starts with the newest job";
+    for name in [id, dated, short, "job-2026-01-01-nosuch"] {
+        let gone = scene.run(&["jobs", "--after", name]);
+        assert_eq!(gone.code, Some(5), "{name}: {}", gone.stderr);
+        let said = gone.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_known = said.contains(&format!("{id} does not exist any more: it was deleted at "));
+        assert_eq!(is_known, name != "job-2026-01-01-nosuch", "{name}: {said}");
+        assert!(said.ends_with(advice), "{name}: {said}");
+    }
 }
 
 #[test]

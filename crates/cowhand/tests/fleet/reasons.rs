@@ -40,6 +40,8 @@ fn firing_in_preparation_shows_what_it_waits_for() {
         "{said}"
     );
     assert!(!said.contains("previous job"), "{said}");
+    let firing = scene.json(&["why", "a/slow"])["firings"][0].take();
+    assert_eq!(firing["why"], "it is being prepared: it waits for the answer of `when_command`");
     let said = why(&scene, "a/gone");
     assert!(
         said.contains("Its firing cannot be prepared, and is retried at least once a minute: ")

@@ -170,6 +170,10 @@ async fn removed_agent_has_a_page() {
     }
     let (_, _, text) = page(&scene, &token, "/").await;
     assert!(text.contains("href=\"/agents/busy\""), "{text}");
+    let (_, _, text) = page(&scene, &token, "/jobs?agent=fails").await;
+    for option in ["value=\"other\">other", "value=\"busy\">busy", "value=\"fails\" selected>fails"] {
+        assert!(text.contains(&format!("<option {option}</option>")), "{option} in {text}");
+    }
     for path in ["/agents/nobody", "/schedules/nobody/by-hand", "/schedules/fails/never"] {
         assert_eq!(page(&scene, &token, path).await.0, 404, "{path}");
     }

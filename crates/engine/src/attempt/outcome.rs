@@ -39,7 +39,11 @@ impl AttemptTask {
         let is_budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let is_budget_stop = matches!(&finish.outcome, Outcome::Failed { error, .. } if is_budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());
-        if is_budget_stop && let Some(breach) = self.final_breach(usage.as_ref()).await {
+        // A program that was stopped for its budget may have reported more before its end.
+        let was_over = matches!(self.stopped, Some(StopReason::OverBudget(Breach::Over(_))));
+        if (is_budget_stop || was_over)
+            && let Some(breach) = self.final_breach(usage.as_ref()).await
+        {
             self.stopped = Some(StopReason::OverBudget(Breach::Over(breach)));
         }
         // If a command does not report its usage, nothing is known about its use of tools.

@@ -2,25 +2,27 @@
 
 use cowhand_core::roster::Roster;
 use cowhand_core::work::WorkItemId;
+use indexmap::IndexSet;
 
 use super::{FleetError, missing_agent};
-use crate::queues::{ItemPlace, ItemView, Queue, holders, queues};
+use crate::queues::{ItemPlace, ItemView, NeededNames, Queue, holders, queues, removed_queues};
 use cowhand_store::Store;
 use cowhand_work::WorkSources;
 
 /// Finds an item in all queues of the fleet, in those of one agent, or in one queue. Returns an error if several queues
-/// have an item with this id; `verb` is the command that the error names.
+/// have an item with this id.
 pub async fn find_item(
     sources: &WorkSources,
     roster: &Roster,
     store: &Store,
     (id, scope): (&WorkItemId, ItemPlace<'_>),
-    verb: &'static str,
 ) -> Result<(Queue, ItemView), FleetError> {
     if let Some(agent) = scope.agent.filter(|agent| roster.agent(agent).is_none()) {
         return Err(missing_agent(store, roster, agent).await);
     }
+    let held = store.items().await?;
     let mut searched = queues(sources, roster, scope.agent);
+    searched.extend(removed_queues(sources, roster, &held, scope.agent));
     if let Some(queue) = scope.queue {
         let names: Vec<String> = searched.iter().map(|queue| queue.name.clone()).collect();
         searched.retain(|candidate| candidate.name == queue);
@@ -32,8 +34,8 @@ pub async fn find_item(
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (Some(last), false) => {
-            let queues = found.into_iter().chain([last]).map(|(queue, _)| (queue.name, queue.needed));
-            Err(FleetError::SeveralItems { item: id.clone(), verb, queues: queues.collect() })
+            let queues = found.into_iter().chain([last]).map(|(queue, _)| selecting_names(queue, scope));
+            Err(FleetError::SeveralItems { item: id.clone(), queues: queues.collect() })
         }
         (None, _) => match scope {
             ItemPlace { queue: Some(queue), .. } => {
@@ -44,9 +46,20 @@ pub async fn find_item(
                 // The caller did not ask for the queues of other agents, so an error while reading them is ignored.
                 let others = holders(queues(sources, roster, None), id, store).await.unwrap_or_default();
                 let elsewhere = others.into_iter().filter_map(|(queue, _)| queue.agents.into_iter().next());
-                let (item, agent, elsewhere) = (id.clone(), agent.clone(), elsewhere.collect());
-                Err(FleetError::ItemElsewhere { item, agent, verb, elsewhere })
+                let elsewhere = elsewhere.collect::<IndexSet<_>>().into_iter().collect();
+                let (item, agent) = (id.clone(), agent.clone());
+                Err(FleetError::ItemElsewhere { item, agent, elsewhere })
             }
         },
     }
+}
+
+/// Returns the names that select one of several queues.
+fn selecting_names(queue: Queue, scope: ItemPlace<'_>) -> NeededNames {
+    // If the request names an agent already, only the queue can select one. No name is needed if the other item is in a
+    // queue that was removed.
+    if scope.agent.is_some() || queue.needed.is_empty() {
+        return NeededNames { agent_needed: None, queue_needed: Some(queue.name) };
+    }
+    queue.needed
 }

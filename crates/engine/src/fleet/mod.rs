@@ -98,11 +98,19 @@ pub struct Fleet {
     ended: watch::Receiver<bool>,
     /// Signal of requested reloads of the config.
     reloads: watch::Sender<()>,
-    config_refused_at: watch::Sender<Option<Timestamp>>,
+    config_refused: watch::Sender<Option<RefusedConfig>>,
     /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer config.
     config_lock: Arc<Mutex<()>>,
     started_at: Moment,
     last_check: ready::LastCheck,
+}
+
+/// The last read of the config did not succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefusedConfig {
+    pub at: Timestamp,
+    /// The root file did not exist.
+    pub is_missing: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,7 +196,7 @@ impl Fleet {
             ended_sender.send_replace(true);
         });
         let reloads = watch::Sender::new(());
-        let config_refused_at = watch::Sender::new(None);
+        let config_refused = watch::Sender::new(None);
         let config_lock = Arc::default();
         Ok(Self {
             engine,
@@ -197,7 +205,7 @@ impl Fleet {
             lifecycle,
             ended,
             reloads,
-            config_refused_at,
+            config_refused,
             config_lock,
             started_at,
             last_check: ready::LastCheck::default(),
@@ -323,9 +331,9 @@ impl Fleet {
         self.reloads.send_replace(());
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let file = config.clone();
-        let contents = run_blocking(move || load(&file)).await;
-        let at = self.engine.clock.now();
-        let was_refused = self.config_refused_at.send_replace(contents.is_err().then_some(at)).is_some();
+        let (contents, is_missing) = run_blocking(move || (load(&file), !file.exists())).await;
+        let refused = RefusedConfig { at: self.engine.clock.now(), is_missing };
+        let was_refused = self.config_refused.send_replace(contents.is_err().then_some(refused)).is_some();
         let contents = match contents {
             Ok(contents) => contents,
             Err(error) => {
@@ -362,9 +370,9 @@ impl Fleet {
         }
     }
 
-    /// Returns the time at which the config on disk was refused; `None` if the last read accepted it.
-    pub fn config_refused_at(&self) -> Option<Timestamp> {
-        *self.config_refused_at.borrow()
+    /// Returns when and why the config on disk was refused; `None` if the last read accepted it.
+    pub fn config_refused(&self) -> Option<RefusedConfig> {
+        *self.config_refused.borrow()
     }
 
     /// Returns a signal of reloads, for other files that are read again together with the config.

@@ -21,7 +21,7 @@ impl Fleet {
         scope: ItemPlace<'_>,
         person: &str,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, scope, "claim").await?;
+        let (queue, view) = self.find_item(id, scope).await?;
         let now = self.clock().now();
         let until = now.checked_add(PERSON_CLAIM_VALID_FOR).unwrap_or(now);
         let holder = self.holder(person, &queue, id).await?;
@@ -74,7 +74,7 @@ impl Fleet {
         scope: ItemPlace<'_>,
         options: ReleaseOptions,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, scope, "release").await?;
+        let (queue, view) = self.find_or_forget(id, scope).await?;
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(&queue, id).await;
         }
@@ -112,7 +112,7 @@ impl Fleet {
 
     /// Offers an item again that was given up. The count of its failures starts at zero.
     pub async fn retry_item(&self, id: &WorkItemId, scope: ItemPlace<'_>) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, scope, "retry").await?;
+        let (queue, view) = self.find_or_forget(id, scope).await?;
         match view.held_by {
             Some(holder) if view.status == ItemStatus::Closing => {
                 let why = format!(
@@ -165,7 +165,7 @@ impl Fleet {
         scope: ItemPlace<'_>,
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, scope, "complete").await?;
+        let (queue, view) = self.find_item(id, scope).await?;
         let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
         if let Some(error) = undelivered_error(&view).filter(|_| is_of_job) {
             return Err(error);
@@ -285,9 +285,8 @@ impl Fleet {
         &self,
         id: &WorkItemId,
         scope: ItemPlace<'_>,
-        verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
-        let found = self.find_item(id, scope, verb).await;
+        let found = self.find_item(id, scope).await;
         let Err(FleetError::NoItem(_) | FleetError::ItemElsewhere { .. } | FleetError::NotInQueue { .. }) =
             &found
         else {
@@ -311,10 +310,9 @@ impl Fleet {
         &self,
         id: &WorkItemId,
         scope: ItemPlace<'_>,
-        verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
-        find_item(&loaded.sources, &loaded.roster, self.store(), (id, scope), verb).await
+        find_item(&loaded.sources, &loaded.roster, self.store(), (id, scope)).await
     }
 
     /// Returns the name under which a person holds an item. A holder has one item. If the person holds an item with the

@@ -39,10 +39,15 @@ pub struct NeededNames {
 impl NeededNames {
     /// Returns the words with which a command names the item: its id, and `--agent` or `--queue` if it is needed.
     pub fn command_words(&self, id: &WorkItemId) -> String {
+        self.option().map_or_else(|| id.to_string(), |option| format!("{id} {option}"))
+    }
+
+    /// Returns the option that a command needs, `--agent` or `--queue` with its value.
+    pub(crate) fn option(&self) -> Option<String> {
         match (&self.queue_needed, &self.agent_needed) {
-            (Some(queue), _) => format!("{id} --queue {}", shell_word(queue)),
-            (None, Some(agent)) => format!("{id} --agent {agent}"),
-            (None, None) => id.to_string(),
+            (Some(queue), _) => Some(format!("--queue {}", shell_word(queue))),
+            (None, Some(agent)) => Some(format!("--agent {agent}")),
+            (None, None) => None,
         }
     }
 

@@ -4,6 +4,7 @@
 mod find;
 pub mod given_up;
 mod not_taken;
+mod removed;
 pub mod seen_again;
 pub mod skipped_files;
 
@@ -24,6 +25,7 @@ pub use find::{ItemPlace, NeededNames};
 pub(crate) use find::{QueueAgents, holders};
 use given_up::{GivenUp, TakenBy};
 pub(crate) use not_taken::not_taken;
+pub use removed::removed_queues;
 
 /// Time for which a claim of a person is valid without a renewal. A person takes longer than a job.
 pub(crate) const PERSON_CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(24);
@@ -42,6 +44,8 @@ pub struct Queue {
     /// Schedule that has to be triggered so that an item is taken, if the clock fires no schedule that takes from the
     /// queue.
     pub to_trigger: Option<TakenBy>,
+    /// The config does not have the queue any more. Only its held items are items of the fleet.
+    pub is_removed: bool,
 }
 
 /// A work item and its status.
@@ -149,15 +153,21 @@ pub fn queues(sources: &WorkSources, roster: &Roster, agent_filter: Option<&Agen
                     max_attempts: config.rules().max_attempts(),
                     config: config.clone(),
                     agents: vec![agent.name.clone()],
-                    source: sources.source(&agent.name, config).unwrap_or_else(|error| {
-                        let source_type = config.name().to_owned();
-                        Arc::new(Unusable { source_type, why: error.to_string() })
-                    }),
+                    source: usable_source(sources, &agent.name, config),
+                    is_removed: false,
                 }),
             }
         }
     }
     queues
+}
+
+/// Returns the source of a queue. If it cannot be created, each request to it returns the reason.
+fn usable_source(sources: &WorkSources, agent: &AgentName, config: &ConfiguredSource) -> Arc<dyn WorkSource> {
+    sources.source(agent, config).unwrap_or_else(|error| {
+        let source_type = config.name().to_owned();
+        Arc::new(Unusable { source_type, why: error.to_string() })
+    })
 }
 
 /// Returns the schedules that take items from a queue.
@@ -194,6 +204,9 @@ pub async fn items(
     claimed: bool,
 ) -> Result<Vec<ItemView>, WorkSourceError> {
     let rows = ItemRows::read(store).await?.of(&queue.name);
+    if queue.is_removed {
+        return queue.find_held(&rows).await;
+    }
     let available = sources.all(queue.source.as_ref(), &FetchOptions::default()).await?;
     let mut views: Vec<ItemView> =
         available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &rows)).collect();
@@ -385,11 +398,23 @@ impl Queue {
         self.find(id, &ItemRows::read(store).await?).await.map_err(|error| error.of_queue(&self.name))
     }
 
+    /// Returns the items that this fleet holds, each as a request for one item returns it.
+    async fn find_held(&self, rows: &ItemRows) -> Result<Vec<ItemView>, WorkSourceError> {
+        let mut views = Vec::new();
+        for held in &rows.held {
+            views.extend(self.find(&held.item.id, rows).await?);
+        }
+        Ok(views)
+    }
+
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.
     async fn find(&self, id: &WorkItemId, rows: &ItemRows) -> Result<Option<ItemView>, WorkSourceError> {
         let rows = rows.of(&self.name);
         let held = rows.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
         let is_held = held.is_some();
+        if self.is_removed && !is_held {
+            return Ok(None);
+        }
         let item = match (self.source.get_work(id).await, held) {
             (Ok(Some(item)), _) | (Ok(None) | Err(_), Some(item)) => item,
             (Ok(None), None) => return Ok(None),

@@ -279,7 +279,7 @@ fn pending_note(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) ->
 
 /// Lists the checks and the work source that prepare a firing of the schedule, in their order. Returns `None` if the
 /// config no longer has any of them.
-pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
+pub fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
     let source = schedule.work_source.as_ref().map(|source| match source {
         ConfiguredSource::Github { repo, .. } => {
             format!("the work source github {}", repo.as_deref().unwrap_or_default())
@@ -293,8 +293,14 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> 
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Explains why a firing ran or did not run. Only its row is used, because the config may have changed since then.
-pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: bool) -> String {
+/// Explains why a firing ran or did not run. Only its row is used, because the config may have changed since then. Only
+/// a firing that is being prepared uses `prepared_by`, the checks and the work source of its schedule now.
+pub fn why_of(
+    row: &LedgerRow,
+    record: Option<&ScheduleRecord>,
+    prepared_by: Option<&str>,
+    daemon_runs: bool,
+) -> String {
     let (key, note) = (&row.key, row.note.as_deref());
     let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
     match row.outcome {
@@ -304,9 +310,12 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
         FiringOutcome::Preparing if !daemon_runs => {
             with_note("no daemon runs; it is prepared when a daemon starts")
         }
-        FiringOutcome::Preparing => {
-            with_note("it is being prepared: cowhand checks whether there is work for it")
-        }
+        FiringOutcome::Preparing => match prepared_by {
+            Some(preparer) => {
+                with_note(&format!("it is being prepared: it waits for the answer of {preparer}"))
+            }
+            None => with_note("it is being prepared"),
+        },
         FiringOutcome::Missed => with_note("its time passed while nothing could fire it"),
         FiringOutcome::Coalesced => with_note("a later firing covers it"),
         FiringOutcome::Skipped(SkipReason::Filtered) => match note {
@@ -363,6 +372,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::UnsupportedType => "the clock does not fire this type of trigger",
         SkipReason::Disabled => "it was turned off",
+        SkipReason::Removed => "it was removed from the config",
         SkipReason::AlreadyRunning => "its previous firing had not ended",
         SkipReason::AtCapacity => {
             "all places of the agent (`max_concurrent`) are taken by jobs that run or wait"

@@ -304,7 +304,7 @@ async fn a_firing_that_waited_for_its_hours_says_so(database: &str) {
         let at = if changed { "11:00" } else { "12:00" };
         assert_eq!(story.started()[0], format!("05 {at} poll"));
         let rows = story.store.ledger(story.roster.agents[0].schedules[0].id, 10).await.unwrap();
-        assert_eq!(why_of(rows.last().unwrap(), None, true), expected);
+        assert_eq!(why_of(rows.last().unwrap(), None, None, true), expected);
     }
 }
 
@@ -433,10 +433,10 @@ async fn a_missed_firing_keeps_its_reason(database: &str) {
         story.restart_at("2026-01-05T11:10:00Z").await;
         story.until("2026-01-05T11:12:00Z").await;
         let rows = story.store.ledger(story.roster.agents[0].schedules[0].id, 1).await.unwrap();
-        let why = why_of(&rows[0], None, true);
+        let why = why_of(&rows[0], None, None, true);
         assert_eq!(why, format!("its time passed while nothing could fire it{reason}"));
         let unnoted = LedgerRow { note: None, ..rows[0].clone() };
-        assert_eq!(why_of(&unnoted, None, true), "its time passed while nothing could fire it");
+        assert_eq!(why_of(&unnoted, None, None, true), "its time passed while nothing could fire it");
     }
 }
 

@@ -66,6 +66,12 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<AgentView>>
     views(&api).await.map(Page::all).map(Json)
 }
 
+pub(super) async fn removed(State(api): State<Api>) -> Result<Json<Page<AgentName>>, ApiProblem> {
+    let (roster, mut names) = (api.roster(), api.store.agents_with_jobs().await?);
+    names.retain(|name| roster.agent(name).is_none());
+    Ok(Json(Page::all(names)))
+}
+
 pub(super) async fn one(
     State(api): State<Api>,
     Path(agent): Path<String>,

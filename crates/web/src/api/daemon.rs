@@ -69,6 +69,9 @@ pub struct DaemonView {
     /// errors are only for callers that may read the config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
+    /// True if the config was refused because its file does not exist.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub config_missing: bool,
     /// Reason why the store cannot be written, with the remedy; absent if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<String>,
@@ -151,6 +154,7 @@ pub(super) async fn stop(
 
 fn view(api: &Api) -> DaemonView {
     let Ok(daemon) = api.daemon() else { return DaemonView::default() };
+    let refused = daemon.config_refused();
     DaemonView {
         running: true,
         stopping: daemon.status() != FleetStatus::Running,
@@ -159,7 +163,8 @@ fn view(api: &Api) -> DaemonView {
         started_at: Some(daemon.state().started_at),
         node: Some(daemon.node().to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        config_refused_at: daemon.config_refused_at(),
+        config_refused_at: refused.map(|refused| refused.at),
+        config_missing: refused.is_some_and(|refused| refused.is_missing),
         store_problem: None,
     }
 }

@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use super::extract::{Count, JsonBody, Params, Switch, parse_name};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
 use super::prune::removed_problem;
-use super::{Api, ApiProblem, Page, WorkspaceView, waits};
+use super::{Api, ApiProblem, Code, Page, WorkspaceView, waits};
 use cowhand_engine::fleet::{JobChanges, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, OutputReader};
-use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
+use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt, StoreError};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -62,7 +62,7 @@ pub(super) async fn list(
     }
     api.require_known(agent.as_ref(), schedule.as_ref()).await?;
     let after = match after {
-        Some(name) => Some(api.job_id(&name.to_string()).await?),
+        Some(name) => Some(api.job_id(&name.to_string()).await.map_err(from_newest)?),
         None => None,
     };
     let filter = JobFilter {
@@ -76,12 +76,24 @@ pub(super) async fn list(
         with_item: with_item.is_on(),
         after,
     };
-    let items = api.store.jobs(filter, limit).await?;
+    let items = match api.store.jobs(filter, limit).await {
+        Err(StoreError::NoJob(after)) => return Err(from_newest(api.no_job(&after).await?)),
+        items => items?,
+    };
     let is_full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| is_full).map(|job| job.id().to_string());
     let waits = waits::of_jobs(&api, &items).await?;
     let to_listed = |(job, waits): (Job, Option<Waits>)| ListedJob { job: job.into(), waits };
     Ok(Json(Page { items: items.into_iter().zip(waits).map(to_listed).collect(), next_cursor }))
+}
+
+/// Adds to the problem of a missing job that the list can be read from its start.
+fn from_newest(problem: ApiProblem) -> ApiProblem {
+    if problem.code != Code::NotFound {
+        return problem;
+    }
+    let message = format!("{}; without `after`, the list starts with the newest job", problem.message);
+    ApiProblem { message, ..problem }
 }
 
 /// Job in a list.
@@ -205,6 +217,11 @@ impl Waits {
     pub fn ends(&self) -> Option<Timestamp> {
         use SkipReason::{Paused, Requeued, UsageLimit};
         self.until.filter(|_| matches!(self.reason, UsageLimit | Paused | Requeued))
+    }
+
+    /// Returns whether the job may start at its `not_before`. False if another reason holds it also after that time.
+    pub const fn allows_start(&self) -> bool {
+        !matches!(self.reason, SkipReason::Removed | SkipReason::Disabled | SkipReason::OverBudget)
     }
 }
 

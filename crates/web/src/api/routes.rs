@@ -2,6 +2,7 @@
 
 use cowhand_core::ask::Ask;
 use cowhand_core::event::Event;
+use cowhand_core::id::AgentName;
 use cowhand_core::job::JobRecord;
 use cowhand_core::output::OutputMessage;
 use cowhand_core::report::Report;
@@ -81,6 +82,9 @@ fn agents_routes() -> Vec<Route> {
         Route::get("/api/v1/agents", agents::list)
             .about("Lists all agents, in the order of the fleet's files.")
             .answers::<Page<AgentView>>(),
+        Route::get("/api/v1/removed/agents", agents::removed)
+            .about("Lists the names of the agents that are not in the config any more and have jobs.")
+            .answers::<Page<AgentName>>(),
         Route::get("/api/v1/agents/{agent}", agents::one)
             .about("Returns one agent.")
             .answers::<AgentView>()

@@ -18,7 +18,7 @@ use super::agents::trigger_agent;
 use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
 use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings, missing_schedule};
-use cowhand_engine::schedule_view::{RETRY_DUE, schedules_of, why_of};
+use cowhand_engine::schedule_view::{RETRY_DUE, prepared_by, schedules_of, why_of};
 use cowhand_store::{FiringJobRow, LedgerRow};
 use cowhand_work::SourceOwner;
 
@@ -62,8 +62,13 @@ pub struct FiringView {
 }
 
 impl FiringView {
-    fn of(row: LedgerRow, record: Option<&ScheduleRecord>, has_daemon: bool) -> Self {
-        let why = why_of(&row, record, has_daemon);
+    fn of(
+        row: LedgerRow,
+        record: Option<&ScheduleRecord>,
+        prepared_by: Option<&str>,
+        has_daemon: bool,
+    ) -> Self {
+        let why = why_of(&row, record, prepared_by, has_daemon);
         let LedgerRow { key, due, decided_at, outcome, note, job, jobs } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
         let jobs = jobs.into_iter().map(FiringJob::from).collect();
@@ -147,12 +152,12 @@ async fn firing_views(
     rows: Vec<LedgerRow>,
     record: Option<&ScheduleRecord>,
 ) -> Result<Vec<FiringView>, ApiProblem> {
-    let has_daemon = api.daemon().is_ok();
-    let view = |row| FiringView::of(row, record, has_daemon);
+    let (has_daemon, configured) = (api.daemon().is_ok(), roster.schedule(id));
+    let prepared_by = configured.and_then(|(agent, schedule)| prepared_by(agent, schedule));
+    let view = |row| FiringView::of(row, record, prepared_by.as_deref(), has_daemon);
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
-    let has_work_source = roster
-        .schedule(id)
-        .is_some_and(|(agent, schedule)| SourceOwner::schedule(agent, schedule).config().is_some());
+    let has_work_source =
+        configured.is_some_and(|(agent, schedule)| SourceOwner::schedule(agent, schedule).config().is_some());
     if has_work_source {
         for view in &mut views {
             add_dropped_results(api, view).await?;
@@ -326,6 +331,12 @@ async fn views_in(
     let mut views = schedules_of(roster, snapshot, now);
     for view in views.iter_mut().filter(|view| view.skip_note.is_some()) {
         add_last_failure(api, snapshot, view, now).await?;
+    }
+    for empty in api.store.empty_adoptions(roster).await? {
+        let adopts = |view: &&mut ScheduleView| view.agent == empty.agent && view.schedule == empty.schedule;
+        if let Some(view) = views.iter_mut().find(adopts) {
+            view.adopt_note = Some(empty.to_string());
+        }
     }
     Ok(views)
 }

@@ -2,7 +2,7 @@
 
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
-use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, Snapshot};
+use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, ScheduleHold, Snapshot};
 use cowhand_core::policy::ClosedBy;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
@@ -27,6 +27,9 @@ pub struct RemovedAgent {
     /// Accepted firings without a job, which wait until the agent comes back, or somebody cancels them.
     #[serde(default)]
     pub firings: usize,
+    /// Schedules of these firings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firing_schedules: Vec<ScheduleName>,
 }
 
 /// Schedule that is no longer in the config, of an agent that is, with jobs or firings that wait for it.
@@ -55,7 +58,11 @@ impl RemovedAgent {
         for record in
             firings_of_removed(roster, snapshot).filter(|record| roster.agent(&record.agent).is_none())
         {
-            Self::entry(&mut gone, &record.agent).firings += 1;
+            let agent = Self::entry(&mut gone, &record.agent);
+            agent.firings += 1;
+            if !agent.firing_schedules.contains(&record.name) {
+                agent.firing_schedules.push(record.name.clone());
+            }
         }
         gone
     }
@@ -63,7 +70,8 @@ impl RemovedAgent {
     fn entry<'a>(entries: &'a mut Vec<Self>, agent: &AgentName) -> &'a mut Self {
         let existing = entries.iter().position(|gone| gone.agent == *agent);
         let index = existing.unwrap_or_else(|| {
-            entries.push(Self { agent: agent.clone(), running: 0, queued: 0, firings: 0 });
+            let (agent, firing_schedules) = (agent.clone(), Vec::new());
+            entries.push(Self { agent, running: 0, queued: 0, firings: 0, firing_schedules });
             entries.len() - 1
         });
         &mut entries[index]
@@ -131,8 +139,8 @@ fn firing_count_in_words(firings: usize) -> String {
     }
 }
 
-/// Describes how a person can handle jobs of a removed agent. `adopt` does not help: it moves no jobs to
-/// another agent.
+/// Describes how a person can handle jobs of a removed agent. `adopt` does not help: it moves firings to another agent,
+/// and no jobs.
 pub(crate) fn removed_agent_advice(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
@@ -143,12 +151,16 @@ pub(crate) fn removed_agent_advice(agent: &AgentName) -> String {
 /// States that an agent is no longer in the config, and how a person can handle its remaining jobs.
 pub fn removed_agent_sentence(agent: &AgentName, gone: Option<&RemovedAgent>) -> String {
     match gone {
-        Some(RemovedAgent { running, queued, firings, .. }) => {
+        Some(RemovedAgent { running, queued, firings, firing_schedules, .. }) => {
             let firings = (*firings > 0).then(|| format!(", {}", firing_count_in_words(*firings)));
-            let firings = firings.unwrap_or_default();
+            let (firings, advice) = (firings.unwrap_or_default(), removed_agent_advice(agent));
+            let adopt = firing_schedules.iter().map(|schedule| format!("`adopt: {agent}/{schedule}`"));
+            let adopt = adopt.collect::<Vec<_>>().join(" or ");
+            let adopt = (!adopt.is_empty())
+                .then(|| format!("; its firings continue in a schedule of another agent that has {adopt}"));
             format!(
-                "jobs of {agent}: {running} running, {queued} waiting{firings}; {}",
-                removed_agent_advice(agent)
+                "jobs of {agent}: {running} running, {queued} waiting{firings}; {advice}{}",
+                adopt.unwrap_or_default()
             )
         }
         None => format!(
@@ -186,7 +198,7 @@ async fn of_pending(
 ) -> Result<Option<Waits>, ApiProblem> {
     let Some(agent) = roster.agent(job.agent()) else {
         let message = removed_agent_advice(job.agent());
-        return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
+        return Ok(Some(Waits { reason: SkipReason::Removed, until: None, message }));
     };
     // The job may have begun in the meantime.
     let live = snapshot.jobs.iter().find(|live| live.id == *job.id());
@@ -233,7 +245,8 @@ fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Tim
     Waits { reason: reason.unwrap_or(default_reason), until, message: message.unwrap_or(sentence) }
 }
 
-/// Returns the reason that the snapshot shows: a budget, a pause, a failed start or a usage limit of a provider.
+/// Returns the reason that the snapshot shows: a removed schedule, a budget, a pause, a failed start or a usage limit of
+/// a provider.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,
@@ -241,11 +254,15 @@ fn in_snapshot(
     live: &LiveJob,
     now: Timestamp,
 ) -> Option<Waits> {
-    if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
+    let hold = Holds::of(agent, snapshot, now).job(live);
+    // Only a removed schedule comes before a budget, because its job does not start when the budget allows it.
+    if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now)
+        && hold != Some(ScheduleHold::Removed)
+    {
         let message = over.sentence(&agent.name, roster.zone());
         return Some(Waits { reason: SkipReason::OverBudget, until: over.until, message });
     }
-    if let Some(hold) = Holds::of(agent, snapshot, now).job(live) {
+    if let Some(hold) = hold {
         let message = without_code(&hold.sentence()).to_owned();
         return Some(Waits { reason: hold.reason(), until: hold.until(), message });
     }

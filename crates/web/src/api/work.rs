@@ -143,6 +143,10 @@ pub(super) async fn list(
         problems: Vec::new(),
     };
     let mut queues = queues::queues(&sources, &roster, query.agent.as_ref());
+    if query.all.is_on() {
+        let held = api.store.items().await?;
+        queues.extend(queues::removed_queues(&sources, &roster, &held, query.agent.as_ref()));
+    }
     if let Some(name) = query.queue {
         let known: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
         queues.retain(|queue| queue.name == name);
@@ -162,7 +166,7 @@ pub(super) async fn list(
     let mut is_earlier_page = after.is_some();
     for queue in queues {
         view.queues.push(queue.name.clone());
-        if queues::takers(&sources, &roster, &queue.name).is_empty() {
+        if !queue.is_removed && queues::takers(&sources, &roster, &queue.name).is_empty() {
             view.untaken.push(queue.name.clone());
         }
         // Queues of earlier pages are not read again.
@@ -214,7 +218,7 @@ pub(super) async fn one(
     let id = parse_name(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
     let named_item = (&id, place(query.agent.as_ref(), query.queue.as_deref()));
-    let (queue, view) = find_item(&sources, &roster, &api.store, named_item, "show").await?;
+    let (queue, view) = find_item(&sources, &roster, &api.store, named_item).await?;
     api.retry_undelivered(&queue).await;
     Ok(Json(ItemView { dropped_result: api.dropped_result(&id, &queue).await?, ..view }))
 }

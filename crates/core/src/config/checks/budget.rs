@@ -8,6 +8,9 @@ use crate::config::problem::Problem;
 use crate::roster::Agent;
 use crate::runtime::Runtime;
 
+/// Keys without which the check would report what is not wrong.
+pub(in crate::config) const NEEDED_KEYS: [&str; 3] = ["runtime", "command", "model"];
+
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let budgets = [agent.budget, loader.budget.limits];
     if budgets.iter().all(Budget::is_unlimited) {

@@ -5,6 +5,9 @@ use crate::config::node::Node;
 use crate::config::problem::Problem;
 use crate::roster::{Agent, Unenforceable};
 
+/// Keys without which the check would report what is not wrong.
+pub(in crate::config) const NEEDED_KEYS: [&str; 2] = ["runtime", "command"];
+
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let unenforceable = agent.unenforceable();
     check_unused(loader, draft, agent, unenforceable.as_ref());

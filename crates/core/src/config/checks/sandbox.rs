@@ -17,6 +17,10 @@ use crate::workspace::IsolationKind;
 /// Minimum of `memory`, in bytes. Even the smallest program needs more than this to start.
 const MIN_MEMORY: u64 = 4_000_000;
 
+/// Keys without which the check would report what is not wrong.
+pub(in crate::config) const NEEDED_KEYS: [&str; 6] =
+    ["sandbox", "docker", "runtime", "command", "working_directory", "isolation"];
+
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let Some(node) = draft.node.get("sandbox") {
         check_one(loader, draft, (agent, None), (Some(node), node.at), "sandbox");

@@ -11,6 +11,10 @@ use crate::trigger::{GithubItem, TriggerKind};
 use crate::trust::{Treatment, Trust};
 use crate::workspace::IsolationKind;
 
+/// Keys without which the check would report what is not wrong.
+pub(in crate::config) const NEEDED_KEYS: [&str; 6] =
+    ["trust", "sandbox", "docker", "isolation", "default_prompt", "work_source"];
+
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let (Some(trust), Some(node)) = (&agent.trust, draft.node.get("trust")) {
         check_one(loader, draft, (agent, None), trust, node.at);

@@ -38,6 +38,9 @@ impl UnusedSettings {
     }
 }
 
+/// Keys without which the check would report what is not wrong.
+pub(in crate::config) const NEEDED_KEYS: [&str; 3] = ["permission_mode", "followups", "fleet_tools"];
+
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let unused = &mut loader.unused;
     if let Some(budget) = draft.node.get("budget") {
@@ -139,9 +142,19 @@ fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     };
     let (at, entry) = (written.key_at, draft.entry);
     let is_own = at.file == draft.home && (at.file != entry.file || at.start > entry.start);
+    // A schedule with an error may take from it.
+    let schedules = draft.node.get("schedules");
+    let are_all_read = schedules.is_none_or(|schedules| {
+        schedules.entries().is_some_and(|written| written.len() == agent.schedules.len())
+    });
     let message = "nothing takes items from this `work_source`: only schedules do, and no schedule of this agent takes from it; \
                    add a schedule, for example `poll: {type: interval, interval: 5m}`";
-    unused.note(at, message, draft.key_of("work_source"), is_own && agent.has_unused_work_source());
+    unused.note(
+        at,
+        message,
+        draft.key_of("work_source"),
+        is_own && are_all_read && agent.has_unused_work_source(),
+    );
 }
 
 fn followups(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {

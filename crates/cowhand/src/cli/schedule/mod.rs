@@ -197,7 +197,9 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
             .map(|note| print::cell(&format!(": {note}")))
             .unwrap_or_default();
         let by = view.preparing_by.as_ref().map(|by| format!(": {by}")).unwrap_or_default();
-        let waits = match view.preparing.then_some(by) {
+        // The note of a schedule that is turned off counts its waiting jobs and its firings in preparation.
+        let is_counted = view.status == ScheduleStatus::Disabled && !note.is_empty();
+        let waits = match (view.preparing && !is_counted).then_some(by) {
             Some(by) if is_alone => Some(format!("it is prepared when a daemon starts{by}")),
             Some(by) => Some(format!("being prepared{by}")),
             None if view.status == ScheduleStatus::Error => None,

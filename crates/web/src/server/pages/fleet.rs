@@ -62,7 +62,8 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
 /// usage limit of its provider or of the pause of its schedule.
 fn wait_ends(listed: &ListedJob, now: Timestamp) -> Option<Timestamp> {
     let until = listed.waits.as_ref().and_then(Waits::ends);
-    until.max(listed.job.not_before).filter(|until| *until > now)
+    let not_before = listed.job.not_before.filter(|_| listed.waits.as_ref().is_none_or(Waits::allows_start));
+    until.max(not_before).filter(|until| *until > now)
 }
 
 async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, ApiProblem> {
@@ -120,7 +121,9 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
             @if let Some(problem) = &status.daemon.store_problem {
                 p.alert { b { "No new work is accepted" } ": " (Text(problem)) }
             }
-            @if let Some(at) = status.daemon.config_refused_at {
+            @if let Some(at) = status.daemon.config_refused_at.filter(|_| status.daemon.config_missing) {
+                p.alert { b { "The config file does not exist" } " (checked " (elements::from_now(at, now)) "), and the previous config stays in use; put the file back." }
+            } @else if let Some(at) = status.daemon.config_refused_at {
                 p.alert { b { "The config on disk was refused " (elements::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its errors." }
             }
             @for gone in &status.gone {

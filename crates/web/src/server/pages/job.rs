@@ -99,7 +99,7 @@ fn head(
             div { dt { "Created" } dd { (elements::at(job.started_at)) } }
             div { dt { "Ran" } dd { (elements::job_duration(job, now)) } }
             @if job.attempt > 1 { div { dt { "Attempts" } dd { (job.attempt) } } }
-            @if let Some(time) = job.not_before.filter(|time| *time > now) { div { dt { "Not before" } dd { (elements::at(time)) } } }
+            @if let Some(time) = job.not_before.filter(|time| *time > now && waits.is_none_or(Waits::allows_start)) { div { dt { "Not before" } dd { (elements::at(time)) } } }
             div { dt { "Cost" } dd { (elements::cost(job.usage.as_ref())) } }
             @if let Some(usage) = &job.usage {
                 @let tokens: u64 = usage.per_model.values().map(ModelUsage::fresh_tokens).fold(0, u64::saturating_add);

@@ -1,6 +1,7 @@
 //! The list of jobs, the newest first, with the filters of the query.
 
 use axum::extract::State;
+use cowhand_core::id::AgentName;
 use cowhand_core::job::{JobRecord, JobStatus, TriggerType};
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -62,6 +63,9 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Jobs
         if params.after.is_empty() { String::new() } else { format!("after={}&", segment(&params.after)) };
     let jobs: Page<JobRecord> = pages.client.get(&format!("jobs?{}{after}limit=50", params.query())).await?;
     let agents: Page<AgentView> = pages.client.get("agents").await?;
+    let removed: Page<AgentName> = pages.client.get("removed/agents").await?;
+    let names: Vec<&str> =
+        agents.items.iter().map(|agent| &agent.name).chain(&removed.items).map(AgentName::as_str).collect();
     let empty_message = if params.has_filter() {
         html! { p.empty { "No job matches the filter. " a href="/jobs" { "Show all" } } }
     } else {
@@ -69,7 +73,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Jobs
     };
     let main = html! {
         div.page-head { h1 { "Jobs" } }
-        (filters(&params, &agents.items))
+        (filters(&params, &names))
         section #jobs data-live aria-label="Jobs" {
             (table(&jobs.items, now, &empty_message))
             nav.pager aria-label="Pages of the list" {
@@ -83,12 +87,11 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Jobs
     pages.page(Frame { title: "Jobs", tab: Tab::Jobs, follow: None }, main).await
 }
 
-fn filters(params: &JobsPageQuery, agents: &[AgentView]) -> Markup {
-    let names = agents.iter().map(|agent| agent.name.as_str());
+fn filters(params: &JobsPageQuery, agents: &[&str]) -> Markup {
     html! {
         form.filters action="/jobs" method="get" role="search" aria-label="Filter jobs" {
             label.search { span { "Search" } input #search type="search" name="search" value=(params.search) placeholder="words of the prompt or the summary"; }
-            (choice("agent", "Agent", &params.agent, names))
+            (choice("agent", "Agent", &params.agent, agents.iter().copied()))
             (choice("status", "Status", &params.status, STATUSES.iter().map(|status| status.as_str())))
             (choice("trigger_type", "Trigger", &params.trigger_type, TRIGGERS.iter().map(|kind| kind.as_str())))
             @if !params.schedule.is_empty() { input type="hidden" name="schedule" value=(params.schedule); }

@@ -91,6 +91,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     "."
                 }
             }
+            @if let Some(note) = &view.adopt_note { p.alert { (Text(note)) } }
             @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It stopped because of an error: " } else { "Last error: " }) } (text::Text(error)) } }
         }
     }

@@ -1,0 +1,39 @@
+//! Queues that are not in the config any more and have items that this fleet holds.
+
+use cowhand_core::id::AgentName;
+use cowhand_core::roster::Roster;
+
+use super::{NeededNames, Queue, queues, usable_source};
+use cowhand_store::HeldItem;
+use cowhand_work::WorkSources;
+
+/// Returns the queues of held items that the config does not have any more, or those with items of one agent. Only the
+/// held items of such a queue are items of the fleet.
+pub fn removed_queues(
+    sources: &WorkSources,
+    roster: &Roster,
+    held: &[HeldItem],
+    agent_filter: Option<&AgentName>,
+) -> Vec<Queue> {
+    let configured = queues(sources, roster, None);
+    let is_removed = |held: &&HeldItem| !configured.iter().any(|queue| queue.name == held.queue);
+    let is_of_agent = |held: &&HeldItem| agent_filter.is_none_or(|name| held.agent == *name);
+    let mut removed: Vec<Queue> = Vec::new();
+    for held in held.iter().filter(is_removed).filter(is_of_agent) {
+        match removed.iter_mut().find(|queue| queue.name == held.queue) {
+            Some(queue) if queue.agents.contains(&held.agent) => {}
+            Some(queue) => queue.agents.push(held.agent.clone()),
+            None => removed.push(Queue {
+                name: held.queue.clone(),
+                config: held.source.clone(),
+                agents: vec![held.agent.clone()],
+                source: usable_source(sources, &held.agent, &held.source),
+                max_attempts: held.source.rules().max_attempts(),
+                needed: NeededNames { agent_needed: None, queue_needed: Some(held.queue.clone()) },
+                to_trigger: None,
+                is_removed: true,
+            }),
+        }
+    }
+    removed
+}
