@@ -156,6 +156,14 @@ pub struct LiveJob {
 }
 
 impl LiveJob {
+    /// Checks whether the job runs in a place of the agent. A job that ran when a schedule of this agent adopted its
+    /// schedule takes a place here, too.
+    pub fn takes_place_of(&self, agent: &Agent) -> bool {
+        let has_schedule = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
+        matches!(self.state, LiveState::Running { .. })
+            && (self.agent == agent.name || self.schedule.is_some_and(has_schedule))
+    }
+
     /// Returns the time until which the job waits because it could not be started, and a sentence about that.
     pub fn requeued_until(&self, now: Timestamp) -> Option<(Timestamp, String)> {
         match self.state {

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::turn::PlaceTurn;
 use super::{Holds, LiveJob, LiveState, ScheduleHold, Snapshot};
 use crate::budget::OverBudget;
-use crate::id::ScheduleId;
 use crate::provider::ProviderWait;
 use crate::roster::{Agent, Schedule};
 
@@ -81,13 +80,9 @@ impl AgentPlaces {
         self.taken = self.taken.saturating_add(more);
     }
 
-    /// Counts the places that running jobs take. A job that ran when a schedule of this agent adopted its schedule takes
-    /// a place here, too.
+    /// Counts the places that running jobs take.
     pub(super) fn of_running(agent: &Agent, snapshot: &Snapshot) -> Self {
-        let has_schedule = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
-        let is_of_agent = |job: &&LiveJob| job.agent == agent.name || job.schedule.is_some_and(has_schedule);
-        let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
-        let taken = running.filter(is_of_agent).count();
+        let taken = snapshot.jobs.iter().filter(|job| job.takes_place_of(agent)).count();
         Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
     }
 }

@@ -540,3 +540,31 @@ fn advice_names_config_of_the_command() {
 fn said_job(scene: &Scene) -> String {
     scene.json(&["-c", "my fleet/cowhand.yaml", "jobs"])[0]["id"].as_str().unwrap().to_owned()
 }
+
+#[test]
+fn running_job_of_adopted_schedule_takes_a_place_of_new_agent() {
+    let config = |agent: &str, adopt: &str| {
+        format!(
+            "agents:\n  - name: {agent}\n    runtime: command\n    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; \
+             done']\n    schedules:\n      m: {{type: manual{adopt}}}\n      other: {{type: manual}}\n"
+        )
+    };
+    let scene = Scene::with(&config("old", ""));
+    scene.start();
+    let job = scene.json(&["trigger", "old", "m"]);
+    let id = job["id"].as_str().unwrap();
+    wait_until("its start", || (scene.job(id)["status"] == "running").then_some(()));
+    scene.write("cowhand.yaml", &config("new", ", adopt: old/m"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    scene.json(&["trigger", "new", "other"]);
+    let status = scene.json(&["status"]);
+    let agent = &status["agents"][0];
+    assert_eq!((&agent["name"], &agent["running"], &agent["queued"]), (&"new".into(), &1.into(), &1.into()));
+    assert_eq!(status["gone"].as_array().map(Vec::len), Some(0), "nobody is told to cancel it: {status}");
+    wait_until("the view", || {
+        let state = std::fs::read_to_string(scene.root.join(".cowhand/state.yaml")).unwrap();
+        state.contains(&format!("current_job: {id}")).then_some(())
+    });
+    scene.write("go", "");
+    wait_until("its end", || (scene.job(id)["status"] == "completed").then_some(()));
+}

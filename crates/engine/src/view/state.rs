@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus};
-use cowhand_core::plan::{LiveState, Snapshot};
+use cowhand_core::plan::Snapshot;
 use cowhand_core::roster::{Agent, Roster};
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -70,10 +70,7 @@ struct StateInput<'a> {
 
 impl<'a> StateInput<'a> {
     fn agent(&self, agent: &'a Agent) -> AgentState<'a> {
-        let is_running = |job: &&cowhand_core::plan::LiveJob| {
-            job.agent == agent.name && matches!(job.state, LiveState::Running { .. })
-        };
-        let current = self.snapshot.jobs.iter().find(is_running);
+        let current = self.snapshot.jobs.iter().find(|job| job.takes_place_of(agent));
         let last = self.last_jobs.get(&agent.name);
         let has_failed = last.is_some_and(|job| job.status() == JobStatus::Failed);
         let schedules = || self.schedules.iter().filter(|view| view.agent == agent.name);

@@ -166,8 +166,7 @@ fn untaken_work(agent: &Agent) -> Option<String> {
 
 impl AgentView {
     fn of(agent: &Agent, snapshot: &Snapshot, schedules: &[ScheduleView], now: Timestamp) -> Self {
-        let live_jobs = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
-        let running = live_jobs().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+        let waiting = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
         let agent_schedules = schedules.iter().filter(|view| view.agent == agent.name);
         let next = agent_schedules.filter_map(|view| {
             Some(AgentNextFiring { schedule: view.schedule.clone(), at: view.next_run_at? })
@@ -179,8 +178,8 @@ impl AgentView {
             directory: agent.directory.display().to_string(),
             schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
             max_concurrent: agent.max_concurrent,
-            running,
-            queued: live_jobs().count() - running,
+            running: snapshot.jobs.iter().filter(|job| job.takes_place_of(agent)).count(),
+            queued: waiting.filter(|job| job.agent == agent.name).count(),
             next_job: snapshot.next_to_start(agent, now).map(|job| job.id.clone()),
             untaken_work: untaken_work(agent),
             last_job: None,

@@ -48,7 +48,9 @@ impl RemovedAgent {
     /// Returns all removed agents of a snapshot, in the order of their oldest jobs. Agents without jobs come last.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
-        for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
+        // A running job of an adopted schedule is shown with its new agent.
+        let is_adopted = |job: &LiveJob| roster.agents.iter().any(|agent| job.takes_place_of(agent));
+        for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none() && !is_adopted(job)) {
             let agent = Self::entry(&mut gone, &job.agent);
             match job.state {
                 LiveState::Running { .. } => agent.running += 1,

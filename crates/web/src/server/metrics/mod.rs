@@ -18,7 +18,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use cowhand_core::id::AgentName;
-use cowhand_core::plan::LiveState;
+use cowhand_core::plan::{LiveJob, LiveState};
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
@@ -72,12 +72,16 @@ impl Metrics {
         let snapshot = self.fleet.store().snapshot().await?;
         let roster = self.fleet.roster();
         let count = |agent: &AgentName, is_running: bool| {
-            let of_agent = snapshot.jobs.iter().filter(|job| job.agent == *agent);
-            of_agent.filter(|job| matches!(job.state, LiveState::Running { .. }) == is_running).count()
+            let is_of_agent = |job: &&LiveJob| match roster.agent(agent) {
+                Some(agent) if is_running => job.takes_place_of(agent),
+                _ => job.agent == *agent && matches!(job.state, LiveState::Running { .. }) == is_running,
+            };
+            snapshot.jobs.iter().filter(is_of_agent).count()
         };
         // Agents that were removed from the config and still have jobs come last.
-        let removed_agents =
-            snapshot.jobs.iter().map(|job| &job.agent).filter(|name| roster.agent(name).is_none());
+        let is_adopted = |job: &&LiveJob| roster.agents.iter().any(|agent| job.takes_place_of(agent));
+        let of_nobody = snapshot.jobs.iter().filter(|job| !is_adopted(job)).map(|job| &job.agent);
+        let removed_agents = of_nobody.filter(|name| roster.agent(name).is_none());
         let removed_agents: BTreeSet<&AgentName> = removed_agents.collect();
         let jobs = roster.agents.iter().map(|agent| &agent.name).chain(removed_agents).flat_map(|agent| {
             [("running", true), ("pending", false)].map(|(status, is_running)| {
