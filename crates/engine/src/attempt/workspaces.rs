@@ -16,13 +16,12 @@ use tracing::{info, warn};
 use super::diff;
 use super::session::NotContinued;
 use crate::context::Engine;
-use crate::prune::files;
 use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
 use crate::secrets::redactor_over;
 use cowhand_run::workspace::{self, WorkspaceBase, WorkspaceError};
 use cowhand_store::{StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::fault;
+use cowhand_system::{fault, tree};
 
 /// The directory in which an agent works.
 #[derive(Debug)]
@@ -200,7 +199,7 @@ async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<Sto
     let mut sum: u64 = 0;
     for stored in kept {
         let path = stored.workspace.path.clone();
-        let size = run_git(move || files::size(&path)).await;
+        let size = run_git(move || tree::size(&path)).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
             warn!(job = %stored.workspace.job, "cannot measure its workspace, so it does not count towards \
                                                 `max_kept`: {why}");
