@@ -17,9 +17,9 @@ use cowhand_system::tree::{self, Found, Next, Step};
 /// Maximum size of a list of names and of a file of rules.
 const MAX_LIST_BYTES: usize = 1 << 20;
 /// Maximum size of the list of files of a commit.
-const MAX_BASE_BYTES: usize = 1 << 26;
+pub(super) const MAX_BASE_BYTES: usize = 1 << 26;
 /// Maximum number of names in a note. Further names are only counted.
-const MAX_NAMED_FILES: usize = 10;
+pub(super) const MAX_NAMED_FILES: usize = 10;
 /// Maximum number of files of a nested repository that are counted.
 const MAX_COUNTED_FILES: usize = 10_000;
 

@@ -13,6 +13,7 @@ mod git;
 mod hidden;
 mod remove;
 mod setup;
+mod unlisted;
 
 use std::path::{Path, PathBuf};
 
