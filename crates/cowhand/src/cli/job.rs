@@ -375,6 +375,7 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.label()));
     if let Some(reason) = &workspace.unfinished {
         row("", &format!("it is kept, and tried again: {}", print::one_line(reason, 400)));
+        row("", "to end that, copy what you need from the folder and delete it");
     }
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
