@@ -25,6 +25,7 @@ use crate::trigger::{Registry, Wakes};
 use crate::unfinished::Unfinished;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::growth::OutputNotifier;
+use cowhand_run::minder::LockedMinder;
 use cowhand_run::watch::Watch;
 use cowhand_store::Store;
 use cowhand_system::clock::Clock;
@@ -152,6 +153,11 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Returns the minder of the git commands that make workspaces.
+    pub(crate) fn git_minder(&self) -> LockedMinder {
+        LockedMinder { program: self.program.clone(), lock: self.home.state.git_lock() }
     }
 
     /// Returns whether the state folder has been removed or replaced.

@@ -82,6 +82,11 @@ impl StateFolder {
         self.0.join("workspaces")
     }
 
+    /// Returns the path of the lock of the git commands that make workspaces.
+    pub(crate) fn git_lock(&self) -> PathBuf {
+        self.0.join("git.lock")
+    }
+
     /// Returns the path of the log of a daemon in the background.
     pub fn log(&self) -> PathBuf {
         self.0.join("daemon.log")

@@ -34,6 +34,8 @@ const ENDING_FILE: &str = "ending.json";
 /// Space that becomes the ending.
 const RESERVED_FILE: &str = "ending.reserved";
 const RESERVED_BYTES: usize = 4096;
+/// Command of the keeper.
+const START_FILE: &str = "start.json";
 /// Standard input of the agent.
 pub(super) const PROMPT_FILE: &str = "prompt";
 const LOCK_FILE: &str = "lock";
@@ -178,13 +180,15 @@ impl Attempt {
     }
 
     /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. The
-    /// checkpoints are removed too, because text that was held back may be a part of a secret. The secrets are removed
-    /// last, because they are needed as long as there is output.
+    /// checkpoints are removed too, because text that was held back may be a part of a secret, and the command, because
+    /// the config can put a secret into an argument. The secrets are removed last, because they are needed as long as
+    /// there is output.
     pub fn remove_output(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
         absent_is_ok(fs::remove_file(self.folder.join("index")))?;
         absent_is_ok(fs::remove_file(self.stdout()))?;
         absent_is_ok(fs::remove_file(self.stderr()))?;
+        absent_is_ok(fs::remove_file(self.folder.join(START_FILE)))?;
         absent_is_ok(fs::remove_file(self.folder.join(SECRETS_FILE)))
     }
 
@@ -221,7 +225,7 @@ impl Attempt {
             Some(session) => self.create(RESUMED_FILE)?.write_all(session.as_bytes())?,
             None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED_FILE)))?,
         }
-        self.write("start.json", &start.with_program(program))?;
+        self.write(START_FILE, &start.with_program(program))?;
         let mark = self.mark();
         Command::new(program)
             .arg("keeper")
@@ -362,7 +366,7 @@ impl Attempt {
     }
 
     pub fn start(&self) -> io::Result<StartSpec> {
-        self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
+        self.read(START_FILE)?.ok_or_else(|| io::Error::other("there is no start.json"))
     }
 
     /// Reads the record of a process. Records are not synced. A record that a power failure damaged is ignored, because

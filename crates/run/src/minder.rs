@@ -1,19 +1,25 @@
-//! The minder: parent and subreaper of one short command of the daemon, `when_command` or `setup`.
+//! The minder: parent and subreaper of one short command of the daemon, `when_command`, `setup` or a `git` that makes a
+//! workspace.
 //!
 //! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer
 //! or has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the
 //! remaining processes and then reports how the command ended. So no process outlives the daemon, even if the daemon is
 //! killed.
+//!
+//! A minder with a lock holds it, shared with others, until all processes have ended. A new daemon waits for this lock
+//! before it changes what the command was writing.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, wait};
@@ -21,9 +27,14 @@ use serde::{Deserialize, Serialize};
 
 use super::descriptors;
 use super::process::{descendants, signal_all};
+use cowhand_system::lock_file;
 
 /// Hidden verb of the command line.
 pub const MINDER_VERB: &str = "mind";
+/// Option before the program: the lock that the minder holds.
+const LOCK_OPTION: &str = "--lock";
+/// Time that the processes of a minder with a lock have to remove their temporary files before they are killed.
+const MINDER_GRACE: Duration = Duration::from_secs(2);
 /// Interval of checks for remaining processes.
 const MINDER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -49,12 +60,49 @@ enum MinderReport {
     },
 }
 
+/// The minders of the commands that a new daemon waits for.
+#[derive(Debug, Clone)]
+pub struct LockedMinder {
+    /// The `cowhand` program.
+    pub program: PathBuf,
+    /// File that is locked while such a command runs.
+    pub lock: PathBuf,
+}
+
+impl LockedMinder {
+    /// Waits until the commands of an earlier daemon have ended. Returns whether they have.
+    pub fn wait_for_earlier(&self, timeout: Duration) -> io::Result<bool> {
+        let started = Instant::now();
+        let lock = open_lock(&self.lock)?;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(true),
+                Err(TryLockError::WouldBlock) if started.elapsed() < timeout => {
+                    thread::sleep(MINDER_POLL_INTERVAL);
+                }
+                Err(TryLockError::WouldBlock) => return Ok(false),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+}
+
 impl MindedCommand {
     /// Prepares a command. `minder` is the `cowhand` program.
     pub(super) fn new(minder: &Path, program: &str, arguments: &[String]) -> io::Result<Self> {
+        Self::prepare(minder, &[OsStr::new(program)], arguments)
+    }
+
+    /// Prepares a command that a new daemon waits for.
+    pub(super) fn locked(minder: &LockedMinder, program: &str, arguments: &[String]) -> io::Result<Self> {
+        let first = [OsStr::new(LOCK_OPTION), minder.lock.as_os_str(), OsStr::new(program)];
+        Self::prepare(&minder.program, &first, arguments)
+    }
+
+    fn prepare(minder: &Path, first: &[&OsStr], arguments: &[String]) -> io::Result<Self> {
         let (connection, end) = UnixStream::pair()?;
         let mut command = Command::new(minder);
-        command.args([MINDER_VERB, program]).args(arguments).stdin(OwnedFd::from(end));
+        command.arg(MINDER_VERB).args(first).args(arguments).stdin(OwnedFd::from(end));
         Ok(Self { command, connection: DaemonConnection(connection) })
     }
 }
@@ -92,12 +140,19 @@ pub fn mind(argv: &[OsString]) -> ExitCode {
 }
 
 fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
+    let (lock, argv) = match argv {
+        [option, lock, argv @ ..] if option == LOCK_OPTION => (Some(Path::new(lock)), argv),
+        argv => (None, argv),
+    };
     let (program, arguments) =
         argv.split_first().ok_or_else(|| io::Error::other("the command has no program"))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     descriptors::close_on_exec()?;
+    // It is held until this process ends.
+    let lock = lock.map(|lock| take_lock(lock, &connection)).transpose()?;
+    let grace = lock.as_ref().map(|_| MINDER_GRACE);
     let child = spawn(program, arguments)?;
-    thread::Builder::new().spawn(move || end_when_disconnected(connection))?;
+    thread::Builder::new().spawn(move || end_when_disconnected(connection, grace))?;
     let mut status = None;
     loop {
         // After the command has ended, remaining processes are ended.
@@ -113,7 +168,29 @@ fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
             Err(error) => return Err(error.into()),
         }
     }
+    drop(lock);
     status.ok_or_else(|| io::Error::other("it ended without a status"))
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    lock_file::open(&mut options, path)
+}
+
+/// Takes the lock. If the daemon has ended by now, another daemon may already have found the lock free, so the command
+/// is not started.
+fn take_lock(path: &Path, connection: &UnixStream) -> io::Result<File> {
+    let lock = open_lock(path)?;
+    lock.lock_shared()?;
+    let mut connection = connection.try_clone()?;
+    connection.set_nonblocking(true)?;
+    let read = connection.read(&mut [0]);
+    connection.set_nonblocking(false)?;
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(lock),
+        _ => Err(io::Error::other("the daemon has ended")),
+    }
 }
 
 fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
@@ -122,10 +199,15 @@ fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
     i32::try_from(child.id()).map_err(io::Error::other)
 }
 
-/// Ends all descendants when the connection is closed.
-fn end_when_disconnected(mut connection: UnixStream) {
+/// Ends all descendants when the connection is closed, after a grace period if there is one.
+fn end_when_disconnected(mut connection: UnixStream, grace: Option<Duration>) {
     // The daemon sends nothing, so the copy ends only when the connection closes.
     io::copy(&mut connection, &mut io::sink()).ok();
+    if let Some(grace) = grace {
+        // This process ends as soon as it has no descendants.
+        signal_all(&descendants(rustix::process::getpid().as_raw_nonzero().get()), Signal::TERM);
+        thread::sleep(grace);
+    }
     loop {
         end_all();
         thread::sleep(MINDER_POLL_INTERVAL);

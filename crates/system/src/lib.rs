@@ -13,3 +13,4 @@ pub mod named_file;
 pub mod panic;
 pub mod remove;
 pub mod stderr;
+pub mod tree;

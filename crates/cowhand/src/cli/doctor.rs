@@ -18,6 +18,7 @@ use cowhand_engine::state::StateFolder;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::disk::{DiskProblem, test_write_in};
+use cowhand_system::tree;
 use cowhand_web::api::{ApiProblem, Client, Code, Page, StatusView};
 use cowhand_work::{SourceContext, WorkSources};
 
@@ -144,7 +145,7 @@ fn folder(state: &StateFolder) -> Result<String, String> {
 
 /// Measures the state folder. Every job leaves files, and they are removed only if the config sets `retention`.
 fn disk_use(state: &StateFolder) -> Finding {
-    let measured = files::size(state.path())
+    let measured = tree::size(state.path())
         .and_then(|bytes| Ok((bytes, files::entries(&state.jobs())?.count())))
         .map_err(|error| format!("{} cannot be read: {error}", state.path().display()));
     let large = measured.as_ref().is_ok_and(|(bytes, files)| is_large(*bytes, *files));

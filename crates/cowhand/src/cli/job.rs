@@ -227,6 +227,15 @@ pub(super) const fn with_daemon(is_alone: bool) -> &'static str {
     if is_alone { ", if a daemon runs by then" } else { "" }
 }
 
+/// Formats the number of the attempt, with the number of attempts that never began because the daemon ended or the
+/// machine was short of something.
+fn attempt(job: &JobRecord) -> String {
+    match job.requeued.as_ref().map_or(0, |requeued| requeued.total) {
+        0 => job.attempt.to_string(),
+        total => format!("{} ({total} never began)", job.attempt),
+    }
+}
+
 /// Returns the time at which the next attempt of a retried job starts.
 pub(super) fn next_attempt(waits: &Waits, now: Timestamp) -> Option<Timestamp> {
     waits.until.filter(|at| waits.reason == SkipReason::Requeued && *at > now)
@@ -273,7 +282,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("next attempt", next.map(|next| format!("{next}{}", with_daemon(is_alone)))),
         ("finished", at(job.finished_at)),
         ("took", job.duration_seconds.map(duration::seconds_in_words)),
-        ("attempt", Some(job.attempt.to_string())),
+        ("attempt", Some(attempt(job))),
         ("session", job.session_id.as_deref().map(|session| print::one_line(session, 200))),
         (
             "confined",
@@ -369,6 +378,7 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.label()));
     if let Some(reason) = &workspace.unfinished {
         row("", &format!("it is kept, and tried again: {}", print::one_line(reason, 400)));
+        row("", "to end that, copy what you need from the folder and delete it");
     }
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }

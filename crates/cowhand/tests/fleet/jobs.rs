@@ -37,7 +37,7 @@ fn prompt_of_caller_overrides_schedule_and_agent() {
     assert_eq!(prompt(&["tidy", "-p", "Tidy {{date}}"]), "Tidy {{date}}");
 }
 
-/// The prompt may contain secrets. A retry reads it from the store.
+/// The prompt and the arguments of the command may contain secrets. A retry reads the prompt from the store.
 #[test]
 fn prompt_is_removed_from_attempt_folder() {
     let scene = Scene::started();
@@ -52,7 +52,9 @@ fn prompt_is_removed_from_attempt_folder() {
     for id in [first, again] {
         let folder = scene.root.join(format!(".cowhand/attempts/{id}.1"));
         assert!(folder.is_dir());
-        wait_until("the prompt to be removed", || (!folder.join("prompt").exists()).then_some(()));
+        for file in ["prompt", "start.json"] {
+            wait_until("the file to be removed", || (!folder.join(file).exists()).then_some(()));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::json;
 
-use super::{Scene, status_and_error, wait_until};
+use super::{Scene, left_over, status_and_error, wait_until};
 
 /// Declares a test for each place, in each kind of workspace.
 macro_rules! killed_anywhere_nothing_stale_is_left {
@@ -39,6 +39,65 @@ fn killed_at(kind: &str, place: &str) {
     assert_eq!(status_and_error(&job), ["completed", "", ""], "{kind} {place}");
     scene.assert_clean();
     assert!(scene.diff(&id).contains("+++ b/made"), "{kind} {place}");
+}
+
+/// Git is slow here: a filter of the user delays each file with this command.
+fn slow_scene(kind: &str, delay: &str) -> Scene {
+    let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
+    let scene = Scene::new("echo x > made", &isolation);
+    fs::write(scene.repository().join(".gitattributes"), "*.slow filter=slow\n").unwrap();
+    for number in 0..20 {
+        fs::write(scene.repository().join(format!("{number}.slow")), "text\n").unwrap();
+    }
+    scene.git(&["add", "-A"]);
+    scene.git(&["commit", "--quiet", "-m", "slow"]);
+    let filter = format!("cd '{}'; touch up; {delay}; cat", scene.root.display());
+    fs::write(scene.root.join(".gitconfig"), format!("[filter \"slow\"]\nsmudge = \"{filter}\"\n")).unwrap();
+    scene
+}
+
+/// The git that makes the workspace ends with the daemon, and a new daemon makes the workspace again.
+#[test]
+fn daemon_is_killed_while_git_makes_workspace() {
+    for kind in ["worktree", "clone"] {
+        let scene = slow_scene(kind, "[ -e fast ] || sleep 300");
+        let mut id = String::new();
+        for number in 0..2 {
+            scene.start();
+            if number == 0 {
+                id = scene.trigger();
+            }
+            wait_until("git to write files", || scene.root.join("up").exists().then_some(()));
+            let daemon = scene.daemon().unwrap();
+            kill_process(daemon, Signal::KILL).unwrap();
+            wait_until("the daemon to be dead", || test_kill_process(daemon).is_err().then_some(()));
+            wait_until("its git to be dead", || left_over(&scene.root).is_empty().then_some(()));
+            fs::remove_file(scene.root.join("up")).unwrap();
+        }
+        fs::write(scene.root.join("fast"), "").unwrap();
+        scene.start();
+        let job = scene.finished(&id);
+        assert_eq!(status_and_error(&job), ["completed", "", ""], "{kind}");
+        let said = scene.command(&["job", &id]).output().unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains("3 (2 never began)"), "{kind}: {said}");
+        assert!(scene.diff(&id).contains("+++ b/made"), "{kind}");
+        scene.assert_clean();
+        assert_eq!(fs::read_dir(scene.repository().join(".git/worktrees")).into_iter().flatten().count(), 0);
+    }
+}
+
+/// The new daemon starts while the git of the killed daemon may still be ending.
+#[test]
+fn new_daemon_waits_for_git_of_killed_daemon() {
+    let scene = slow_scene("worktree", "sleep 0.1");
+    scene.start();
+    let id = scene.trigger();
+    wait_until("git to write files", || scene.root.join("up").exists().then_some(()));
+    kill_process(scene.daemon().unwrap(), Signal::KILL).unwrap();
+    scene.start();
+    assert_eq!(status_and_error(&scene.finished(&id)), ["completed", "", ""]);
+    scene.assert_clean();
 }
 
 #[test]

@@ -6,8 +6,10 @@ mod crash;
 mod side_by_side;
 mod trouble;
 mod unfinished;
+mod unlisted;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -106,7 +108,11 @@ impl Scene {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        self.command_of(env!("CARGO_BIN_EXE_cowhand"), arguments)
+    }
+
+    fn command_of(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .current_dir(&self.root)
@@ -124,6 +130,23 @@ impl Scene {
     fn start_with(&self, environment: &[(&str, &str)]) {
         let mut command = self.command(&["start", "-d", "--no-server"]);
         let said = command.envs(environment.iter().copied()).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    }
+
+    fn is_root() -> bool {
+        fs::metadata("/proc/self").unwrap().uid() == 0
+    }
+
+    /// Starts a daemon to which modes of files apply, also if the tests run as root.
+    fn start_bound_by_modes(&self) {
+        if !Self::is_root() {
+            return self.start();
+        }
+        let bounds = "--bounding-set=-dac_override,-dac_read_search,-fowner";
+        let program = [bounds, "--inh-caps=-all", env!("CARGO_BIN_EXE_cowhand")];
+        let mut command =
+            self.command_of("setpriv", &[program.as_slice(), &["start", "-d", "--no-server"]].concat());
+        let said = command.output().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     }
 

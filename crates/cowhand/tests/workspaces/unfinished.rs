@@ -40,6 +40,7 @@ impl Scene {
         let shown = self.command(&["job", id]).output().unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains("(its job has ended) it is kept, and tried again: "), "{shown}");
+        assert!(shown.contains("to end that, copy what you need from the folder and delete it"), "{shown}");
         assert!(self.log().contains("its workspace is kept, and looked at again later: "), "{}", self.log());
         reason
     }

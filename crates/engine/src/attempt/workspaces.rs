@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
@@ -11,18 +12,22 @@ use cowhand_core::roster::Agent;
 use cowhand_core::session::SessionPolicy;
 use cowhand_core::workspace::{Cleanup, IsolationKind, IsolationRules, Workspace};
 use jiff::Timestamp;
+use tokio::sync::MutexGuard;
 use tracing::{info, warn};
 
 use super::diff;
 use super::session::NotContinued;
 use crate::context::Engine;
-use crate::prune::files;
 use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
 use crate::secrets::redactor_over;
 use cowhand_run::workspace::{self, WorkspaceBase, WorkspaceError};
 use cowhand_store::{StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::fault;
+use cowhand_system::remove::is_missing;
+use cowhand_system::{fault, tree};
+
+/// Time in which the git of an earlier daemon has to end.
+const EARLIER_GIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The directory in which an agent works.
 #[derive(Debug)]
@@ -72,6 +77,7 @@ pub(super) async fn work_dir(
             // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
+                let _guard = git_guard(engine, stored.workspace.kind).await;
                 run_git(move || workspace::remove(&stored.workspace, &folder)).await?;
             }
         }
@@ -96,6 +102,21 @@ pub(super) async fn work_dir(
     make(engine, workspace, below, folder).await
 }
 
+/// Waits until no git of an earlier daemon still makes a workspace. Its minder ends it with that daemon.
+pub(crate) async fn wait_for_earlier_git(engine: &Engine) {
+    if is_missing(&engine.home.state.git_lock()) {
+        return;
+    }
+    let minder = engine.git_minder();
+    match run_git(move || minder.wait_for_earlier(EARLIER_GIT_TIMEOUT)).await {
+        Ok(true) => {}
+        Ok(false) => {
+            warn!("a git of an earlier daemon still runs and does not end; its workspace may not be usable");
+        }
+        Err(error) => warn!("cannot find out whether a git of an earlier daemon still runs: {error}"),
+    }
+}
+
 /// Returns the possible names of a branch: `name`, and for a later attempt a second name, because an earlier attempt
 /// may have left commits on the first branch.
 fn branches(name: &str, attempt: u32) -> Vec<String> {
@@ -114,13 +135,10 @@ async fn make(
     store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::point("workspace-noted");
     let stored = workspace.clone();
-    // git reads the records of all worktrees when it makes or removes a worktree, and fails if a record is incomplete.
-    let guard = match workspace.kind {
-        IsolationKind::Worktree => Some(engine.workspaces.lock().await),
-        IsolationKind::Clone | IsolationKind::Shared => None,
-    };
+    let guard = git_guard(engine, workspace.kind).await;
+    let minder = engine.git_minder();
     let make_directory = run_git(move || {
-        workspace::make(&workspace, &below).inspect_err(|_| {
+        workspace::make(&workspace, &below, &minder).inspect_err(|_| {
             // The next sweep removes what is left.
             let _ = workspace::remove(&workspace, &folder);
         })
@@ -129,6 +147,15 @@ async fn make(
     drop(guard);
     store.keep_workspace(&stored, WorkspaceState::Used, now).await.map_err(not_written)?;
     Ok(WorkDir { directory, needs_setup: true })
+}
+
+/// Prevents that two worktrees are made or removed at the same time. git then reads the records of all worktrees, and
+/// fails if a record is incomplete.
+async fn git_guard(engine: &Engine, kind: IsolationKind) -> Option<MutexGuard<'_, ()>> {
+    match kind {
+        IsolationKind::Worktree => Some(engine.workspaces.lock().await),
+        IsolationKind::Clone | IsolationKind::Shared => None,
+    }
 }
 
 /// Gives the workspace of this directory to the job, if no other job uses it. The inner error is the reason why the
@@ -200,7 +227,7 @@ async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<Sto
     let mut sum: u64 = 0;
     for stored in kept {
         let path = stored.workspace.path.clone();
-        let size = run_git(move || files::size(&path)).await;
+        let size = run_git(move || tree::size(&path)).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
             warn!(job = %stored.workspace.job, "cannot measure its workspace, so it does not count towards \
                                                 `max_kept`: {why}");

@@ -13,7 +13,7 @@ use cowhand_system::fault;
 
 use super::Daemon;
 use crate::attempt::unwritten::{self, is_unwritten};
-use crate::attempt::{AttemptTask, orphans};
+use crate::attempt::{AttemptTask, orphans, workspaces};
 use crate::context::JOB_LEASE;
 use crate::error::FleetError;
 use crate::prune::files::entries;
@@ -26,6 +26,7 @@ impl Daemon {
     /// removes the raw output of settled attempts. This happens before the first plan.
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
+        workspaces::wait_for_earlier_git(engine).await;
         for lease in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
             fault::point("adopted");
             let Some(job) = engine.store.job(lease.job).await? else { continue };

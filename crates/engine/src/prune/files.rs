@@ -12,6 +12,7 @@ use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
 use cowhand_system::fault;
 use cowhand_system::remove::{absent_is_ok, remove_folder};
+use cowhand_system::tree::size;
 
 /// Returns the size of each job's files in bytes.
 pub fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
@@ -25,18 +26,6 @@ pub fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
         }
     }
     Ok(bytes)
-}
-
-/// Returns the size of a file, or of everything in a folder; links are not followed. Missing files count as 0.
-pub fn size(path: &Path) -> io::Result<u64> {
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        found => found?,
-    };
-    if !found.is_dir() {
-        return Ok(found.len());
-    }
-    entries(path)?.try_fold(0, |sum: u64, entry| Ok(sum.saturating_add(size(&entry?.path())?)))
 }
 
 /// Lists a folder. A missing folder counts as empty.

@@ -10,11 +10,10 @@ use cowhand_core::id::JobId;
 use cowhand_core::workspace::Workspace;
 use jiff::Timestamp;
 
-use super::files;
 use crate::state::StateFolder;
 use cowhand_run::workspace::{self, RemainingPart, WorkspaceError};
 use cowhand_store::{Store, StoreError, StoredWorkspace, WorkspaceState};
-use cowhand_system::fault;
+use cowhand_system::{fault, tree};
 
 /// Returns the workspaces of these jobs that have a directory on this machine. A branch without a directory is left
 /// out.
@@ -43,7 +42,7 @@ pub(crate) async fn sizes(
     let workspaces = workspaces_of(store, state.node()?, jobs).await?;
     let measure = move || {
         let sizes = workspaces.into_iter().map(|stored| {
-            let bytes = files::size(&stored.workspace.path).unwrap_or_default();
+            let bytes = tree::size(&stored.workspace.path).unwrap_or_default();
             (stored.workspace.job, bytes)
         });
         sizes.collect()

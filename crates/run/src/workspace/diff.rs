@@ -16,6 +16,7 @@ use super::branch_ref;
 use super::error::WorkspaceError;
 use super::git::Git;
 use super::hidden::{self, Attributes};
+use super::unlisted::{self, Unreadable};
 use cowhand_system::beneath::Root;
 use cowhand_system::remove::absent_is_ok;
 
@@ -50,10 +51,16 @@ struct Compared {
 /// [`WorkspaceError::Gone`] is final: neither the directory nor its branch exists. After any other error, a diff may be
 /// possible later.
 pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, WorkspaceError> {
-    absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
+    // A git that was killed leaves its lock of the index.
+    let lock = scratch.with_added_extension("lock");
+    for file in [scratch, &lock] {
+        absent_is_ok(fs::remove_file(file)).map_err(WorkspaceError::file(file))?;
+    }
     let whole = compare_tree(workspace, scratch, since);
-    // The file belongs to this function; errors are ignored.
-    let _ = fs::remove_file(scratch);
+    // The files belong to this function; errors are ignored.
+    for file in [scratch, &lock] {
+        let _ = fs::remove_file(file);
+    }
     let compared = match whole {
         // Without its directory, the commits are compared.
         Err(why @ WorkspaceError::Gone(_)) => compare_branch(workspace, why),
@@ -89,6 +96,7 @@ fn compare_tree(
         }
         _ => return Err(WorkspaceError::Gone(workspace.path.clone())),
     }
+    let mut unreadable = Unreadable::find(&workspace.path)?;
     let repository = common(&Git::at(&workspace.repository))?;
     let git = Git::after_agent(&workspace.repository)?.with_long_timeout();
     let git = git.with_repository(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
@@ -103,19 +111,13 @@ fn compare_tree(
         absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
     }
-    // New files are added to the separate index, so that the diff includes them and the workspace stays unchanged. A
-    // file that cannot be read does not hide others.
-    let names = scratch.with_extension("names");
-    let shown = new_files(&git, &added)?;
+    let new = new_files(&git, &added)?;
     // Before they are added to the index, where none of them is new.
-    let unseen = hidden::new_files(&git, &workspace.base, &shown, &scratch.with_extension("rules"))?;
-    if let Some(listed) = write_names(&shown, &names)? {
-        let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
-        // The exit code is 1 if a file cannot be read.
-        let result = git.succeeds(&add);
-        absent_is_ok(fs::remove_file(&names)).map_err(WorkspaceError::file(&names))?;
-        result?;
-    }
+    let unseen = hidden::new_files(&git, &workspace.base, &new, &scratch.with_extension("rules"))?;
+    let shown = unreadable.without(&new);
+    add_to_index(&git, &shown, &scratch.with_extension("names"))?;
+    unreadable.leave_out(&git)?;
+    let unlisted = unlisted::note(&git, &workspace.path, &shown)?;
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
     let (text, cut) =
@@ -125,7 +127,19 @@ fn compare_tree(
     });
     let inner = hidden::submodules(&git, &workspace.base, since)?;
     let notes = note.into_iter().chain(attributes.as_text).chain(unseen).chain(inner);
+    let notes = notes.chain(unlisted).chain(unreadable.notes());
     Ok(Compared { text, cut, notes: notes.collect() })
+}
+
+/// Adds new files to the separate index, so that the diff includes them and the workspace stays unchanged. `names` is a
+/// temporary file. A file that git refuses does not hide others.
+fn add_to_index(git: &Git, files: &[u8], names: &Path) -> Result<(), WorkspaceError> {
+    let Some(listed) = write_names(files, names)? else { return Ok(()) };
+    let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
+    // The exit code is 1 if a file is refused.
+    let result = git.succeeds(&add);
+    absent_is_ok(fs::remove_file(names)).map_err(WorkspaceError::file(names))?;
+    result.map(drop)
 }
 
 /// Copies the agent's index. The error states why the workspace has no valid index.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::error::WorkspaceError;
 use crate::child::{self, Bounds, ChildError, ChildOutput};
+use crate::minder::{LockedMinder, MindedCommand};
 
 /// Timeout of commands that only read.
 const SHORT_GIT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -39,6 +40,8 @@ pub(super) struct Git {
     repository_and_tree: Option<(PathBuf, PathBuf)>,
     /// Settings that override the repository's config.
     settings: Vec<(String, String)>,
+    /// Minder that ends the commands with the daemon.
+    minder: Option<LockedMinder>,
 }
 
 impl Git {
@@ -50,6 +53,7 @@ impl Git {
             index: None,
             repository_and_tree: None,
             settings: Vec::new(),
+            minder: None,
         }
     }
 
@@ -75,6 +79,11 @@ impl Git {
     /// Sets the long timeout.
     pub(super) fn with_long_timeout(self) -> Self {
         Self { timeout: LONG_GIT_TIMEOUT, ..self }
+    }
+
+    /// Ends the commands with the daemon, so that a new daemon does not meet a git that still writes.
+    pub(super) fn with_minder(self, minder: &LockedMinder) -> Self {
+        Self { minder: Some(minder.clone()), ..self }
     }
 
     /// Uses a separate index, so that the index of the repository is not changed.
@@ -142,8 +151,38 @@ impl Git {
     }
 
     fn execute(&self, arguments: &[&str], max_stdout_bytes: usize) -> Result<ChildOutput, WorkspaceError> {
+        let bounds = Bounds { timeout: Some(self.timeout), max_stdout_bytes, stop: &AtomicBool::new(false) };
+        let options = GIT_CONFIG_OVERRIDES.iter().flat_map(|setting| ["-c", setting]);
+        let all: Vec<String> = options.chain(arguments.iter().copied()).map(str::to_owned).collect();
+        let ran = self.run_by(&all, &bounds);
+        let verb = || verb(arguments).to_owned();
+        let ran = ran.map_err(|why| match why {
+            ChildError::CannotStart(error) => {
+                WorkspaceError::GitNotStarted { directory: self.directory.clone(), error }
+            }
+            ChildError::TimedOut(limit) => WorkspaceError::GitTookTooLong { command: verb(), limit },
+            ChildError::Stopped => WorkspaceError::GitStopped,
+        })?;
+        if ran.unread { Err(WorkspaceError::GitUnread(verb())) } else { Ok(ran) }
+    }
+
+    /// Runs git, under a minder if there is one.
+    fn run_by(&self, arguments: &[String], bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
+        if let Some(minder) = &self.minder {
+            let mut minded =
+                MindedCommand::locked(minder, "git", arguments).map_err(ChildError::CannotStart)?;
+            self.set_environment(&mut minded.command);
+            return child::run_minded(minded, bounds);
+        }
         let mut command = Command::new("git");
+        self.set_environment(command.args(arguments));
+        child::run(&mut command, bounds)
+    }
+
+    /// Sets the directory and the whole environment.
+    fn set_environment(&self, command: &mut Command) {
         command
+            .current_dir(&self.directory)
             .env_clear()
             .envs(GIT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0")]);
@@ -164,25 +203,25 @@ impl Git {
             command.env(format!("GIT_CONFIG_KEY_{number}"), key);
             command.env(format!("GIT_CONFIG_VALUE_{number}"), value);
         }
-        for setting in GIT_CONFIG_OVERRIDES {
-            command.args(["-c", setting]);
-        }
-        command.args(arguments).current_dir(&self.directory);
-        let bounds = Bounds { timeout: Some(self.timeout), max_stdout_bytes, stop: &AtomicBool::new(false) };
-        let verb = || arguments.first().copied().unwrap_or_default().to_owned();
-        let ran = child::run(&mut command, &bounds).map_err(|why| match why {
-            ChildError::CannotStart(error) => {
-                WorkspaceError::GitNotStarted { directory: self.directory.clone(), error }
-            }
-            ChildError::TimedOut(limit) => WorkspaceError::GitTookTooLong { command: verb(), limit },
-            ChildError::Stopped => WorkspaceError::GitStopped,
-        })?;
-        if ran.unread { Err(WorkspaceError::GitUnread(verb())) } else { Ok(ran) }
     }
 }
 
+/// Returns the command of git, which follows its options.
+fn verb<'a>(arguments: &[&'a str]) -> &'a str {
+    let mut left = arguments.iter();
+    while let Some(argument) = left.next() {
+        match *argument {
+            // Its value follows.
+            "-c" => _ = left.next(),
+            option if option.starts_with('-') => {}
+            verb => return verb,
+        }
+    }
+    ""
+}
+
 fn error_message(arguments: &[&str], ran: &ChildOutput) -> String {
-    let verb = arguments.first().unwrap_or(&"");
+    let verb = verb(arguments);
     let stderr = ran.stderr_end.trim();
     if stderr.is_empty() {
         format!("git {verb} ended with {}", ran.status)
@@ -210,6 +249,18 @@ fn disabling_settings(answer: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_name_the_command_and_not_an_option() {
+        for (arguments, expected) in [
+            (vec!["rev-parse", "--verify"], "rev-parse"),
+            (vec!["-c", "core.bigFileThreshold=512m", "--attr-source=abc", "diff", "--text"], "diff"),
+            (vec!["--attr-source=abc", "version"], "version"),
+            (vec![], ""),
+        ] {
+            assert_eq!(verb(&arguments), expected);
+        }
+    }
 
     #[test]
     fn only_filters_of_the_repository_are_disabled() {

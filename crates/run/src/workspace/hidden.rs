@@ -8,18 +8,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::alternates::changed_at;
 use super::error::WorkspaceError;
 use super::git::Git;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::absent_is_ok;
+use cowhand_system::tree::{self, Found, Next, Step};
 
 /// Maximum size of a list of names and of a file of rules.
 const MAX_LIST_BYTES: usize = 1 << 20;
 /// Maximum size of the list of files of a commit.
-const MAX_BASE_BYTES: usize = 1 << 26;
+pub(super) const MAX_BASE_BYTES: usize = 1 << 26;
 /// Maximum number of names in a note. Further names are only counted.
-const MAX_NAMED_FILES: usize = 10;
+pub(super) const MAX_NAMED_FILES: usize = 10;
 /// Maximum number of files of a nested repository that are counted.
 const MAX_COUNTED_FILES: usize = 10_000;
 
@@ -139,42 +139,38 @@ fn at_top(directory: &[u8], line: &[u8]) -> Vec<u8> {
 
 /// Counts the files below a directory, without its own `.git`, up to `MAX_COUNTED_FILES`. Links are not followed.
 fn files_below(top: &Path) -> usize {
-    let (mut count, mut open) = (0, vec![top.to_owned()]);
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => {
-                    if directory != top || entry.file_name() != ".git" {
-                        open.push(entry.path());
-                    }
-                }
-                _ => count += 1,
+    let mut count = 0;
+    // What cannot be listed is not counted.
+    let _ = tree::walk(top, &mut |step| {
+        let is_own_git = |found: &Found<'_>| found.path.iter().skip(1).eq([".git"]);
+        Ok(match step {
+            Step::Folder(found) if is_own_git(found) => Next::Skip,
+            Step::File(_) => {
+                count += 1;
+                if count == MAX_COUNTED_FILES { Next::Stop } else { Next::Continue }
             }
-            if count == MAX_COUNTED_FILES {
-                return count;
-            }
-        }
-    }
+            Step::Folder(_) | Step::Left(_) | Step::Closed(..) => Next::Continue,
+        })
+    });
     count
 }
 
 /// Returns true if anything in a directory changed after `since`, by the inode's change time, which no user can set. A
-/// directory with more entries than the limit counts as changed.
+/// directory with more entries than the limit, or with a part that cannot be listed, counts as changed.
 fn is_written_below(top: &Path, since: SystemTime) -> bool {
-    let (mut count, mut open) = (0, vec![top.to_owned()]);
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            count += 1;
-            let Ok(found) = entry.metadata() else { continue };
-            if count == MAX_COUNTED_FILES || (!found.is_dir() && changed_at(&found) >= since) {
-                return true;
-            }
-            if found.is_dir() {
-                open.push(entry.path());
-            }
-        }
-    }
-    false
+    let (mut count, mut is_written) = (0, false);
+    let walked = tree::walk(top, &mut |step| {
+        count += 1;
+        is_written |= count == MAX_COUNTED_FILES
+            || match step {
+                // It may have been removed.
+                Step::File(found) => found.changed_at().is_ok_and(|changed| changed >= since),
+                Step::Closed(..) => true,
+                Step::Folder(_) | Step::Left(_) => false,
+            };
+        Ok(if is_written { Next::Stop } else { Next::Continue })
+    });
+    is_written || walked.is_err()
 }
 
 /// Options of a diff that uses only the attributes of the base.

@@ -13,11 +13,13 @@ mod git;
 mod hidden;
 mod remove;
 mod setup;
+mod unlisted;
 
 use std::path::{Path, PathBuf};
 
 use cowhand_core::workspace::{IsolationKind, IsolationRules};
 
+use crate::minder::LockedMinder;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 pub use diff::diff;
@@ -85,16 +87,16 @@ impl WorkspaceBase {
 }
 
 /// Creates the workspace and returns the working directory in it. After an error, `remove` removes the incomplete
-/// workspace.
-pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, WorkspaceError> {
+/// workspace. If the daemon ends, the minder ends the git that makes it.
+pub fn make(workspace: &Workspace, below: &Path, minder: &LockedMinder) -> Result<PathBuf, WorkspaceError> {
     let Workspace { path, repository, branch, base, .. } = workspace;
     let place = path.to_str().ok_or_else(|| WorkspaceError::NotUtf8(path.clone()))?;
-    let git = Git::at(repository).with_long_timeout();
+    let git = Git::at(repository).with_long_timeout().with_minder(minder);
     match workspace.kind {
         IsolationKind::Worktree => {
             git.run(&["worktree", "add", "--quiet", "--no-track", "-b", branch, "--", place, base])?;
         }
-        IsolationKind::Clone => clone(&git, workspace, place)?,
+        IsolationKind::Clone => clone(&git, workspace, place, minder)?,
         IsolationKind::Shared => return Err(WorkspaceError::Shared),
     }
     working_directory(workspace, below)
@@ -115,10 +117,10 @@ pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf,
 
 /// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own copy. The clone
 /// has the `origin` of the repository, so that an agent pushes to the same remote as a person.
-fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceError> {
+fn clone(git: &Git, workspace: &Workspace, place: &str, minder: &LockedMinder) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;
-    let clone = Git::at(&workspace.path).with_long_timeout();
+    let clone = Git::at(&workspace.path).with_long_timeout().with_minder(minder);
     if let Ok(origin) = git.run(&["remote", "get-url", "origin"]) {
         clone.run(&["remote", "set-url", "origin", &origin])?;
     }

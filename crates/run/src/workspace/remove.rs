@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cowhand_core::workspace::IsolationKind;
@@ -10,11 +9,13 @@ use rustix::fs::FileType;
 use tracing::warn;
 
 use super::branch_ref;
+use super::diff::common;
 use super::error::WorkspaceError;
 use super::git::Git;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::remove::{absent_is_ok, is_missing};
+use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
+use cowhand_system::tree::{self, Found, Next, Purpose, Step};
 
 /// The part of a workspace that remains after its directory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,22 +112,28 @@ fn store_commits(workspace: &Workspace) -> Result<(), WorkspaceError> {
 /// Returns a path in the repository of a clone that refers to another place: a link, or a file that names another
 /// repository. Clones that cowhand makes have neither.
 fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
+    let mut reference = None;
+    tree::walk(clone, &mut |step| {
+        let found = match step {
+            Step::Folder(found) | Step::File(found) => found,
+            Step::Left(_) => return Ok(Next::Continue),
+            Step::Closed(_, error) => return Err(io::Error::new(error.kind(), error.to_string())),
+        };
+        let next = next_in_clone(found, &mut reference);
+        if next == Next::Continue {
+            // The agent may have changed modes.
+            found.make_accessible(Purpose::Read)?;
+        }
+        Ok(next)
+    })?;
+    if reference.is_some() {
+        return Ok(reference);
+    }
     let git = match Root::open(clone).and_then(|root| root.directory(Path::new(".git"))) {
-        // The repository is incomplete or damaged, which git reports.
-        Err(NotOpened::Missing) if !clone.join(".git").is_file() => return Ok(None),
-        Err(NotOpened::Missing | NotOpened::Link) => return Ok(Some(".git".to_owned())),
+        // The repository is incomplete, which git reports.
+        Err(NotOpened::Missing) => return Ok(None),
         git => git?,
     };
-    for (name, kind) in git.entries()? {
-        let named = name.to_string_lossy().into_owned();
-        if kind == FileType::Symlink || named == "commondir" {
-            return Ok(Some(format!(".git/{named}")));
-        }
-        let read = matches!(named.as_str(), "objects" | "refs" | "reftable");
-        if read && kind == FileType::Directory && holds_link(&git.directory(Path::new(&name))?)? {
-            return Ok(Some(format!(".git/{named}")));
-        }
-    }
     let alternates = ["objects/info/alternates", "objects/info/http-alternates"];
     for file in alternates {
         match git.file(Path::new(file)) {
@@ -139,25 +146,55 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
     Ok(None)
 }
 
-fn holds_link(folder: &Root) -> Result<bool, NotOpened> {
-    for (name, kind) in folder.entries()? {
-        let below = kind == FileType::Directory && holds_link(&folder.directory(Path::new(&name))?)?;
-        if below || kind == FileType::Symlink {
-            return Ok(true);
-        }
+/// Checks one file or folder of a clone. Only the repository is searched, and in it the folders with objects and refs.
+fn next_in_clone(found: &Found<'_>, reference: &mut Option<String>) -> Next {
+    let mut parts = found.path.iter().skip(1);
+    let (top, name, is_deeper) = (parts.next(), parts.next(), parts.next().is_some());
+    let Some(top) = top else { return Next::Continue };
+    if top != ".git" {
+        return Next::Skip;
     }
-    Ok(false)
+    let is_folder = found.kind == FileType::Directory;
+    let Some(name) = name else {
+        if !is_folder {
+            *reference = Some(".git".to_owned());
+        }
+        return if is_folder { Next::Continue } else { Next::Stop };
+    };
+    if found.kind == FileType::Symlink || (!is_deeper && name == "commondir") {
+        *reference = Some(format!(".git/{}", name.to_string_lossy()));
+        return Next::Stop;
+    }
+    let is_read = matches!(name.to_str(), Some("objects" | "refs" | "reftable"));
+    if is_folder && !is_deeper && !is_read { Next::Skip } else { Next::Continue }
 }
 
 /// Removes the record of a worktree, also if it is locked or its directory is missing.
 fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let place = workspace.path.to_string_lossy();
-    let listed = git.run(&["worktree", "list", "--porcelain", "-z"])?;
-    if listed.split('\0').any(|line| line.strip_prefix("worktree ") == Some(&*place)) {
-        git.run(&["worktree", "remove", "--force", "--force", "--", &place])?;
+    let list = ["worktree", "list", "--porcelain", "-z"];
+    let listed = git.run(&list)?;
+    let is_listed =
+        |listed: &str| listed.split('\0').any(|line| line.strip_prefix("worktree ") == Some(&*place));
+    if is_listed(&listed)
+        && let Err(why) = git.run(&["worktree", "remove", "--force", "--force", "--", &place])
+        // A git that was still making the worktree may have removed the record itself.
+        && is_listed(&git.run(&list)?)
+    {
+        return Err(why);
     }
-    Ok(())
+    remove_incomplete_record(workspace)
+}
+
+/// Removes the record of a worktree that git was ended in the middle of writing. Git does not list it, and does not
+/// prune it either, because it is locked.
+fn remove_incomplete_record(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let Some(name) = workspace.path.file_name() else { return Ok(()) };
+    let record = common(&Git::at(&workspace.repository))?.join("worktrees").join(name);
+    let is_incomplete = fs::read(record.join("gitdir"))
+        .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |place| place.trim_ascii().is_empty());
+    if is_incomplete { remove_folder(&record).map_err(WorkspaceError::file(&record)) } else { Ok(()) }
 }
 
 /// Removes the branch unless it has commits that no other branch, tag or remote has.
@@ -185,9 +222,9 @@ fn discard(path: &Path) -> io::Result<()> {
     let mut removed = path.as_os_str().to_owned();
     removed.push(".removed");
     let removed = Path::new(&removed);
-    remove_all(removed)?;
+    remove_folder(removed)?;
     absent_is_ok(fs::rename(path, removed))?;
-    remove_all(removed)
+    remove_folder(removed)
 }
 
 /// Returns true if a directory is at this path, without following a link.
@@ -196,34 +233,4 @@ fn is_directory(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         found => Ok(found?.is_dir()),
     }
-}
-
-/// Removes a folder without following links. The agent may have changed modes.
-fn remove_all(path: &Path) -> io::Result<()> {
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found?,
-    };
-    if !found.is_dir() {
-        return absent_is_ok(fs::remove_file(path));
-    }
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            restore_access(path)?;
-            absent_is_ok(fs::remove_dir_all(path))
-        }
-        removed => absent_is_ok(removed),
-    }
-}
-
-/// Gives the owner access to every folder again; links are not followed.
-fn restore_access(folder: &Path) -> io::Result<()> {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            restore_access(&entry.path())?;
-        }
-    }
-    Ok(())
 }

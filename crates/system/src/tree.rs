@@ -1,0 +1,277 @@
+//! Everything in a folder that somebody else may have filled: deep folders whose path is longer than the kernel accepts,
+//! closed folders, links. Folders are opened one below the other, with one descriptor at a time, and links are not
+//! followed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use std::vec;
+
+use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// Something that a walk has found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    folder: &'a OwnedFd,
+    /// Path below the top.
+    pub path: &'a Path,
+    pub kind: FileType,
+}
+
+/// One step of a walk.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// Anything but a folder.
+    File(Found<'a>),
+    /// A folder, before it is opened.
+    Folder(Found<'a>),
+    /// A folder after everything in it.
+    Left(Found<'a>),
+    /// A folder that cannot be opened or listed.
+    Closed(Found<'a>, io::Error),
+}
+
+/// What follows a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Continue,
+    /// The content of the folder is left out.
+    Skip,
+    /// The walk ends.
+    Stop,
+}
+
+/// What this user wants to do with something that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Read a file, or list and search a folder.
+    Read,
+    /// Remove what is in a folder, too.
+    Remove,
+}
+
+impl Found<'_> {
+    fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+
+    fn about(&self) -> io::Result<Stat> {
+        Ok(rustix::fs::statat(self.folder, self.name(), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Returns the size of a file in bytes.
+    pub fn size(&self) -> io::Result<u64> {
+        Ok(u64::try_from(self.about()?.st_size).unwrap_or_default())
+    }
+
+    /// Returns the time of the last change of the inode, which no user can set.
+    pub fn changed_at(&self) -> io::Result<SystemTime> {
+        let about = self.about()?;
+        let seconds = u64::try_from(about.st_ctime).unwrap_or_default();
+        let nanoseconds = u32::try_from(about.st_ctime_nsec).unwrap_or_default();
+        Ok(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds))
+    }
+
+    /// Gives this user access to a file or folder of its own. Returns whether it is accessible.
+    pub fn make_accessible(&self, purpose: Purpose) -> io::Result<bool> {
+        let (required, access) = match (self.kind, purpose) {
+            (FileType::Directory, Purpose::Read) => (0o500, Access::READ_OK | Access::EXEC_OK),
+            (FileType::Directory, Purpose::Remove) => {
+                (0o700, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+            }
+            (FileType::RegularFile, Purpose::Read) => (0o400, Access::READ_OK),
+            _ => return Ok(true),
+        };
+        let about = self.about()?;
+        if about.st_mode & required == required && is_own(&about) {
+            return Ok(true);
+        }
+        // Another user owns it and has opened it, or modes do not apply to this user.
+        if rustix::fs::accessat(self.folder, self.name(), access, AtFlags::EACCESS).is_ok() {
+            return Ok(true);
+        }
+        if !is_own(&about) {
+            return Ok(false);
+        }
+        self.set_mode(about, required)?;
+        Ok(true)
+    }
+
+    /// Adds bits to the mode. The file is opened first, so that a link that replaces it is not followed.
+    fn set_mode(&self, about: Stat, bits: u32) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(self.folder, self.name(), flags, Mode::empty())?;
+        if identity(&rustix::fs::fstat(&opened)?) != identity(&about) {
+            return Err(io::Error::other("it was replaced"));
+        }
+        // The mode of a descriptor without access can be changed only by this path.
+        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        fs::set_permissions(path, Permissions::from_mode((about.st_mode & 0o7777) | bits))
+    }
+
+    /// Removes a file or an empty folder; a missing one is ignored.
+    pub fn remove(&self) -> io::Result<()> {
+        let flags = if self.kind == FileType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match rustix::fs::unlinkat(self.folder, self.name(), flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_own(about: &Stat) -> bool {
+    about.st_uid == rustix::process::geteuid().as_raw()
+}
+
+const fn identity(about: &Stat) -> (u64, u64) {
+    (about.st_dev, about.st_ino)
+}
+
+/// A folder that is being walked.
+struct Level {
+    entries: vec::IntoIter<(OsString, FileType)>,
+    /// Identity of the folder, to recognise it on the way back.
+    identity: (u64, u64),
+}
+
+/// Walks through everything below a folder, in the order of names. The first step is for the folder itself, with its
+/// own name. A missing folder is not an error.
+pub fn walk(top: &Path, visit: &mut dyn FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<()> {
+    let (above, name) = (top.parent().filter(|above| !above.as_os_str().is_empty()), top.file_name());
+    let name = name.ok_or_else(|| io::Error::other(format!("{} has no name", top.display())))?;
+    let above = above.unwrap_or(Path::new("."));
+    let current = match rustix::fs::openat(CWD, above, OPEN_FOLDER, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        opened => opened?,
+    };
+    let about = match rustix::fs::statat(&current, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        about => about?,
+    };
+    let first = vec![(name.to_owned(), FileType::from_raw_mode(about.st_mode))];
+    let level = Level { entries: first.into_iter(), identity: identity(&rustix::fs::fstat(&current)?) };
+    Walk { current, levels: vec![level], path: PathBuf::new() }.run(visit)
+}
+
+struct Walk {
+    current: OwnedFd,
+    levels: Vec<Level>,
+    path: PathBuf,
+}
+
+impl Walk {
+    fn run(mut self, visit: &mut dyn FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<()> {
+        while let Some(level) = self.levels.last_mut() {
+            let Some((name, kind)) = level.entries.next() else {
+                if !self.leave(visit)? {
+                    return Ok(());
+                }
+                continue;
+            };
+            self.path.push(name);
+            let found = Found { folder: &self.current, path: &self.path, kind };
+            let is_folder = kind == FileType::Directory;
+            let step = if is_folder { Step::Folder(found) } else { Step::File(found) };
+            match visit(&step)? {
+                Next::Stop => return Ok(()),
+                Next::Continue if is_folder => match self.enter() {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(error) => {
+                        let found = Found { folder: &self.current, path: &self.path, kind };
+                        if visit(&Step::Closed(found, error))? == Next::Stop {
+                            return Ok(());
+                        }
+                    }
+                },
+                Next::Continue | Next::Skip => {}
+            }
+            self.path.pop();
+        }
+        Ok(())
+    }
+
+    /// Opens the folder of the current path, and returns whether it still exists.
+    fn enter(&mut self) -> io::Result<bool> {
+        let name = self.path.file_name().unwrap_or_default();
+        let opened = match rustix::fs::openat(&self.current, name, LIST_FOLDER, Mode::empty()) {
+            // Somebody removed or replaced it.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+            opened => opened?,
+        };
+        let identity = identity(&rustix::fs::fstat(&opened)?);
+        // Without the right to search it, there is no way back from it.
+        rustix::fs::statat(&opened, ".", AtFlags::empty())?;
+        let entries = entries(&opened)?.into_iter();
+        self.levels.push(Level { entries, identity });
+        self.current = opened;
+        Ok(true)
+    }
+
+    /// Goes back to the folder above, and returns whether the walk continues.
+    fn leave(&mut self, visit: &mut dyn FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<bool> {
+        self.levels.pop();
+        let Some(above) = self.levels.last() else { return Ok(false) };
+        let opened = rustix::fs::openat(&self.current, "..", OPEN_FOLDER, Mode::empty())?;
+        if identity(&rustix::fs::fstat(&opened)?) != above.identity {
+            return Err(io::Error::other(format!("{} was moved meanwhile", self.path.display())));
+        }
+        self.current = opened;
+        let kind = FileType::Directory;
+        let next = visit(&Step::Left(Found { folder: &self.current, path: &self.path, kind }))?;
+        self.path.pop();
+        Ok(next != Next::Stop)
+    }
+}
+
+const OPEN_FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const LIST_FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Lists a folder in the order of names, each with its type.
+fn entries(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut found = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            // Some file systems do not state the type.
+            FileType::Unknown => match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(about) => FileType::from_raw_mode(about.st_mode),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            },
+            kind => kind,
+        };
+        found.push((OsStr::from_bytes(name.to_bytes()).to_owned(), kind));
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(found)
+}
+
+/// Returns the size of a file, or of all files in a folder. Missing files, and folders that this user may not list,
+/// count as 0.
+pub fn size(top: &Path) -> io::Result<u64> {
+    let mut sum: u64 = 0;
+    walk(top, &mut |step| {
+        match step {
+            // It may have been removed meanwhile.
+            Step::File(found) => sum = sum.saturating_add(found.size().unwrap_or_default()),
+            Step::Closed(_, error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                return Err(io::Error::new(error.kind(), error.to_string()));
+            }
+            Step::Closed(..) | Step::Folder(_) | Step::Left(_) => {}
+        }
+        Ok(Next::Continue)
+    })?;
+    Ok(sum)
+}
