@@ -19,7 +19,7 @@ use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
-use crate::secrets::redactor;
+use crate::secrets::{self, redactor};
 use crate::state::StateFolder;
 use crate::trigger::{Registry, Wakes};
 use crate::unfinished::Unfinished;
@@ -167,6 +167,7 @@ impl Engine {
         triggers: Registry,
         loaded: Loaded,
     ) -> Self {
+        secrets::process::remember(&redactor(&loaded));
         Self {
             store,
             home,
@@ -212,6 +213,7 @@ impl Engine {
     /// Replaces the config. Secrets of the old one stay known, because texts and running agents have them.
     pub(crate) fn set_roster(&self, mut loaded: Loaded) {
         loaded.earlier_secrets.extend_from_slice(redactor(&self.loaded()).secrets());
+        secrets::process::remember(&redactor(&loaded));
         self.config.set(loaded);
     }
 
