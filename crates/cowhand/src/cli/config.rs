@@ -73,7 +73,7 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     }
     location.redactor(&loaded, &variables).redact_config(&mut loaded.shown);
     if json {
-        print::line(format!("{:#}", loaded.shown));
+        print::json_line(&format!("{:#}", loaded.shown));
         return Ok(());
     }
     let yaml = serde_saphyr::to_string(&loaded.shown)
