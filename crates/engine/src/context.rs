@@ -15,6 +15,7 @@ use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
+use crate::answer_waits::AnswerWaits;
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
 use crate::queues;
@@ -85,6 +86,8 @@ pub struct Engine {
     /// Workspaces whose diff or removal is tried again.
     pub unfinished: Unfinished,
     pub config: Current,
+    /// Asks whose answers agents wait for.
+    pub(crate) answer_waits: AnswerWaits,
     running: Mutex<HashMap<JobId, Running>>,
     /// Jobs with an attempt on this node that is no longer current and is being ended.
     orphaned: Mutex<Vec<JobId>>,
@@ -190,6 +193,7 @@ impl Engine {
             workspaces: tokio::sync::Mutex::default(),
             unfinished: Unfinished::default(),
             config: Current::new(loaded),
+            answer_waits: AnswerWaits::default(),
             running: Mutex::default(),
             orphaned: Mutex::default(),
             expired_searches: Mutex::default(),
@@ -230,6 +234,7 @@ impl Engine {
 
     pub fn end(&self, job: &JobId) {
         self.running().remove(job);
+        self.answer_waits.forget(job);
         self.nudge.notify_one();
         self.outbox.notify_one();
         self.hooks.notify_one();

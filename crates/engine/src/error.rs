@@ -113,6 +113,11 @@ pub enum FleetError {
     NoAsk(AskId),
     #[error(transparent)]
     AskRefused(AskRefused),
+    #[error(
+        "the agent {0} may not ask, because its config has neither `permission_mode: ask` nor `fleet_tools` nor \
+         `followups`; set `fleet_tools: true` to let it ask"
+    )]
+    MayNotAsk(AgentName),
     #[error(transparent)]
     ReportRefused(ReportRefused),
     #[error("attempt {attempt} of {job} does not run")]

@@ -54,6 +54,11 @@ impl Fleet {
         subject: AskSubject,
     ) -> Result<AskDecision, FleetError> {
         let job = self.job(job).await?;
+        let roster = self.roster();
+        // The agent of a running job may have been removed from the config.
+        if roster.agent(job.agent()).is_some_and(|agent| !agent.needs_job_channel()) {
+            return Err(FleetError::MayNotAsk(job.agent().clone()));
+        }
         if let AskSubject::Tool { tool, input } = &subject {
             match self.verdict(&job, tool, input) {
                 ToolVerdict::Allow => return Ok(AskDecision::Allowed),
@@ -74,7 +79,10 @@ impl Fleet {
         let expires_at = now.checked_add(timeout).unwrap_or(Timestamp::MAX);
         let result = self.store().make_ask(job.id().clone(), attempt, key, subject, expires_at, now).await?;
         match result {
-            AskMade::Made(ask) => Ok(AskDecision::Asked(ask)),
+            AskMade::Made(ask) => {
+                self.engine.answer_waits.made(&ask.id, self.engine.clock.moment());
+                Ok(AskDecision::Asked(ask))
+            }
             AskMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
             AskMade::TooMany => {
                 let message = "this job waits for too many answers already".to_owned();
@@ -126,6 +134,14 @@ impl Fleet {
         };
         // Cowhand's own tools need no approval, because the agent asks with them.
         if verdict == ToolVerdict::Ask && tool.starts_with(OWN_TOOLS) { ToolVerdict::Allow } else { verdict }
+    }
+
+    /// Waits as [`Self::wait_for_ask`] does, for the agent that asked. Its timeouts do not include this time.
+    pub async fn wait_as_agent(&self, id: &AskId, timeout: SignedDuration) -> Result<Ask, FleetError> {
+        // An ask that does not exist must not use memory.
+        self.ask_by_id(id).await?;
+        let _open = self.engine.answer_waits.begin(id.clone(), &self.engine.clock);
+        self.wait_for_ask(id, timeout).await
     }
 
     /// Waits until the ask is no longer open, at most for `timeout`, and returns the ask.

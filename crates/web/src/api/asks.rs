@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::extract::{Count, JsonBody, Params, Switch, parse_name, require_attempt, require_fields};
+use super::job_token::is_job;
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::AskDecision;
 
@@ -137,8 +138,10 @@ async fn wait_for_answer(
     if wait > MAX_WAIT_SECONDS {
         return Err(ApiProblem::bad_request(format!("`wait` is at most {MAX_WAIT_SECONDS}")));
     }
+    let longest = SignedDuration::from_secs(wait.into());
     match api.daemon() {
-        Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, SignedDuration::from_secs(wait.into())).await?)),
+        Ok(fleet) if is_job() => Ok(Json(fleet.wait_as_agent(id, longest).await?)),
+        Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, longest).await?)),
         Err(_) => api.store.ask(id.clone()).await?.map(Json).ok_or_else(|| ApiProblem::no_ask(id)),
     }
 }

@@ -223,6 +223,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::OffInFile { .. }
             | FleetError::Finished { .. }
             | FleetError::HasFired { .. } => Code::Conflict,
+            FleetError::MayNotAsk(_) => Code::Forbidden,
             FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
