@@ -11,6 +11,7 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::report::ReportRefused;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
+use cowhand_core::trigger::MAX_KEY_BYTES;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
@@ -159,6 +160,11 @@ pub enum FleetError {
     Prune(String),
     #[error("an idempotency key needs a schedule, because it identifies a firing of the schedule")]
     KeyWithoutSchedule,
+    #[error(
+        "an idempotency key has 1 to {MAX_KEY_BYTES} bytes, and this one has {bytes}; use for example a UUID, or the \
+         SHA-256 of a longer text"
+    )]
+    KeyLength { bytes: usize },
     #[error("the key was used before for {agent}/{schedule}, and its job no longer exists")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {agent}/{schedule}` turns it on")]

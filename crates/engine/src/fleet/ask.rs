@@ -38,6 +38,9 @@ const MAX_ASK_SIZE: usize = 256 << 10;
 /// Longest stored name of a tool. Real names are shorter; a longer name would only use space in the tables.
 const MAX_TOOL_NAME: usize = 200;
 
+/// Longest stored rule. It is part of an index, and the index of PostgreSQL refuses long texts.
+const MAX_RULE: usize = 500;
+
 impl Fleet {
     /// Returns the job of a token, if its attempt runs.
     pub async fn job_of_token(&self, token: &str) -> Result<Option<JobId>, FleetError> {
@@ -101,6 +104,7 @@ impl Fleet {
     ) -> Result<AskDecision, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
         let tool = cut(&self.redactor_of(job).redact(tool), 0, MAX_TOOL_NAME);
+        let rule = cut(&rule, 0, MAX_RULE);
         info!(job = %job.id(), %tool, %rule, "denied by a rule");
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
