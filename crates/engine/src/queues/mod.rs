@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::secrets::process::known;
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
 use cowhand_work::{ClaimOwner, QueueState, SourceOwner, WorkSource, WorkSourceError, WorkSources};
@@ -42,6 +43,14 @@ pub struct Queue {
     /// Schedule that has to be triggered so that an item is taken, if the clock fires no schedule that takes from the
     /// queue.
     pub to_trigger: Option<TakenBy>,
+}
+
+impl Queue {
+    /// Returns whether a request means this queue. The path of a `files` source can contain a secret, which answers
+    /// mask, so the masked name is also accepted.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || known().redact(&self.name) == name
+    }
 }
 
 /// A work item and its status.
