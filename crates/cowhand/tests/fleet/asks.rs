@@ -199,6 +199,24 @@ fn nobody_speaks_for_an_agent() {
     assert_eq!((job.get("report"), job.get("asks")), (None, None), "{job:#}");
 }
 
+/// Without a daemon nobody records that the time of an ask is over, but every verb knows it.
+#[test]
+fn overdue_ask_has_expired_without_a_daemon() {
+    let scene = Scene::with(&FLEET.replace("ask_timeout: 1h", "ask_timeout: 2s"));
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let (status, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    assert_eq!(status, 200, "{made}");
+    scene.kill_daemon();
+    let id = made["ask"]["id"].as_str().unwrap().to_owned();
+    wait_until("the ask to expire", || (scene.json(&["asks", &id])["status"] == "expired").then_some(()));
+    assert_eq!(scene.run(&["asks"]).stdout, "no open asks\n");
+    assert_eq!(scene.json(&["asks", "--all"])[0]["status"], "expired");
+    let job = scene.run(&["job", &one]).stdout;
+    assert!(job.contains("no person answered in time") && !job.contains("no answer yet"), "{job}");
+    fs::write(scene.root.join("go"), "").unwrap();
+}
+
 /// An agent that may not ask cannot stop the clock of its timeouts with an ask.
 #[test]
 fn agent_without_the_right_to_ask_is_refused_and_timed_out() {

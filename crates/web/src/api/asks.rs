@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::ask::{Ask, AskAnswer, AskId, AskName, AskSubject};
+use cowhand_core::ask::{Ask, AskAnswer, AskId, AskName, AskState, AskSubject};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,9 @@ pub(super) async fn list(
     }
     let asks =
         if all.is_on() { api.store.last_asks(limit).await? } else { api.store.open_asks(limit).await? };
-    Ok(Json(Page::all(asks)))
+    // Without a daemon, nobody has recorded which of them have expired.
+    let seen = asks.into_iter().map(|ask| ask.seen_at(api.now()));
+    Ok(Json(Page::all(seen.filter(|ask| all.is_on() || ask.state == AskState::Open).collect())))
 }
 
 pub(super) async fn one(
@@ -142,7 +144,10 @@ async fn wait_for_answer(
     match api.daemon() {
         Ok(fleet) if is_job() => Ok(Json(fleet.wait_as_agent(id, longest).await?)),
         Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, longest).await?)),
-        Err(_) => api.store.ask(id.clone()).await?.map(Json).ok_or_else(|| ApiProblem::no_ask(id)),
+        Err(_) => {
+            let ask = api.store.ask(id.clone()).await?.ok_or_else(|| ApiProblem::no_ask(id))?;
+            Ok(Json(ask.seen_at(api.now())))
+        }
     }
 }
 
