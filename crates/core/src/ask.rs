@@ -161,6 +161,17 @@ impl Ask {
     }
 }
 
+impl Ask {
+    /// Returns this ask as it is at this time: one that nobody answered in time has expired, even if no daemon has
+    /// recorded it yet.
+    #[must_use]
+    pub fn seen_at(self, now: Timestamp) -> Self {
+        let is_overdue = self.state == AskState::Open && !self.is_open(now);
+        let expired = AskState::Expired { answered_at: self.expires_at };
+        Self { state: if is_overdue { expired } else { self.state }, ..self }
+    }
+}
+
 /// Returns the time for which an attempt that began at `since` waited for at least one of these asks.
 pub fn time_waited(asks: &[Ask], since: Timestamp, now: Timestamp) -> SignedDuration {
     let end = |ask: &Ask| ask.state.since().unwrap_or(ask.expires_at).min(now);
@@ -311,6 +322,14 @@ mod tests {
         ] {
             assert!(text.parse::<AskId>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_overdue_ask_has_expired() {
+        let open = ask(AskSubject::Question { question: "Which?".to_owned() });
+        assert_eq!(open.clone().seen_at(at(9)).state, AskState::Open);
+        let expired = AskState::Expired { answered_at: at(10) };
+        assert_eq!(open.seen_at(at(10)).state, expired);
     }
 
     /// The attempt began at 100, and it is now 200.

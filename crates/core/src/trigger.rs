@@ -17,7 +17,7 @@ use crate::interval::Interval;
 use crate::policy::Zone;
 use crate::word::written_as;
 pub use context::{CONFINED_KEY, FiringContext};
-pub use key::{FiringKey, Occurrence};
+pub use key::{FiringKey, MAX_KEY_BYTES, Occurrence};
 pub use kind::{ClockTrigger, EventTrigger, GithubItem, TriggerKind};
 
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.

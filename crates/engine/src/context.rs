@@ -15,11 +15,12 @@ use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
+use crate::answer_waits::AnswerWaits;
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
-use crate::secrets::redactor;
+use crate::secrets::{self, redactor};
 use crate::state::StateFolder;
 use crate::trigger::{Registry, Wakes};
 use crate::unfinished::Unfinished;
@@ -86,6 +87,8 @@ pub struct Engine {
     /// Workspaces whose diff or removal is tried again.
     pub unfinished: Unfinished,
     pub config: Current,
+    /// Asks whose answers agents wait for.
+    pub(crate) answer_waits: AnswerWaits,
     running: Mutex<HashMap<JobId, Running>>,
     /// Jobs with an attempt on this node that is no longer current and is being ended.
     orphaned: Mutex<Vec<JobId>>,
@@ -173,6 +176,7 @@ impl Engine {
         triggers: Registry,
         loaded: Loaded,
     ) -> Self {
+        secrets::process::remember(&redactor(&loaded));
         Self {
             store,
             home,
@@ -195,6 +199,7 @@ impl Engine {
             workspaces: tokio::sync::Mutex::default(),
             unfinished: Unfinished::default(),
             config: Current::new(loaded),
+            answer_waits: AnswerWaits::default(),
             running: Mutex::default(),
             orphaned: Mutex::default(),
             expired_searches: Mutex::default(),
@@ -218,6 +223,7 @@ impl Engine {
     /// Replaces the config. Secrets of the old one stay known, because texts and running agents have them.
     pub(crate) fn set_roster(&self, mut loaded: Loaded) {
         loaded.earlier_secrets.extend_from_slice(redactor(&self.loaded()).secrets());
+        secrets::process::remember(&redactor(&loaded));
         self.config.set(loaded);
     }
 
@@ -234,6 +240,7 @@ impl Engine {
 
     pub fn end(&self, job: &JobId) {
         self.running().remove(job);
+        self.answer_waits.forget(job);
         self.nudge.notify_one();
         self.outbox.notify_one();
         self.hooks.notify_one();

@@ -12,6 +12,7 @@ use cowhand_core::report::ReportRefused;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::shell::{schedule_word, shell_word};
+use cowhand_core::trigger::MAX_KEY_BYTES;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
@@ -115,6 +116,11 @@ pub enum FleetError {
     NoAsk(AskId),
     #[error(transparent)]
     AskRefused(AskRefused),
+    #[error(
+        "the agent {0} may not ask, because its config has neither `permission_mode: ask` nor `fleet_tools` nor \
+         `followups`; set `fleet_tools: true` to let it ask"
+    )]
+    MayNotAsk(AgentName),
     #[error(transparent)]
     ReportRefused(ReportRefused),
     #[error("attempt {attempt} of {job} does not run")]
@@ -156,6 +162,11 @@ pub enum FleetError {
     Prune(String),
     #[error("an idempotency key needs a schedule, because it identifies a firing of the schedule")]
     KeyWithoutSchedule,
+    #[error(
+        "an idempotency key has 1 to {MAX_KEY_BYTES} bytes, and this one has {bytes}; use for example a UUID, or the \
+         SHA-256 of a longer text"
+    )]
+    KeyLength { bytes: usize },
     #[error("the key was used before for {agent}/{schedule}, and its job no longer exists")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {}` turns it on", schedule_word(.agent, .schedule))]

@@ -1,5 +1,6 @@
 //! The daemon: it fires schedules, starts and supervises attempts, and settles jobs. [`fleet::Fleet`] is its interface.
 
+mod answer_waits;
 mod attempt;
 pub mod backup;
 pub mod config;

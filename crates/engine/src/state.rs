@@ -153,6 +153,11 @@ impl StateFolder {
         self.lock_file().is_file() && matches!(self.lock(), Ok(None))
     }
 
+    /// Returns whether this user may not look into the state folder, so that it cannot know whether a daemon runs.
+    pub fn is_closed_to_this_user(&self) -> bool {
+        fs::metadata(self.lock_file()).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Returns the key from which the tokens of jobs are made. It is generated once and readable only by the owner.
     pub fn job_key(&self) -> io::Result<Vec<u8>> {
         const JOB_KEY_LENGTH: usize = 32;

@@ -5,11 +5,19 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cut::cut;
+
 /// Maximum number of tokens of each kind that count for one attempt. Agents report these numbers, and their sums must
 /// not overflow.
 pub const MAX_TOKENS: u64 = 1_000_000_000_000;
 /// Maximum dollars that count for one attempt.
 pub const MAX_USD: f64 = 1_000_000.0;
+
+/// Maximum length of the name of a model. Agents report it, and it is part of an index, which refuses long texts.
+const MAX_MODEL_NAME: usize = 200;
+/// Maximum number of models of one attempt. The usage of further models is summed.
+const MAX_MODELS: usize = 100;
+const OTHER_MODELS: &str = "(other models)";
 
 /// Tokens by model, and the turns and costs that the runtime reports. Some runtimes report neither.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -26,10 +34,19 @@ pub struct JobUsage {
 }
 
 impl JobUsage {
-    /// Limits the numbers of one attempt to the maximum, for all models together. Every number that is shown or summed
-    /// has passed through this function.
+    /// Limits the numbers of one attempt to the maximum, for all models together, and the names of its models. All usage
+    /// that is shown, summed or stored has passed through this function.
     #[must_use]
     pub fn bounded(mut self) -> Self {
+        let mut named = BTreeMap::<String, ModelUsage>::new();
+        for (name, usage) in self.per_model {
+            let name = cut(&name, 0, MAX_MODEL_NAME);
+            let kept = named.keys().filter(|name| *name != OTHER_MODELS).count();
+            let name =
+                if kept >= MAX_MODELS && !named.contains_key(&name) { OTHER_MODELS.to_owned() } else { name };
+            named.entry(name).or_default().add(&usage);
+        }
+        self.per_model = named;
         let (mut left, mut dollars_left) = ([MAX_TOKENS; 4], MAX_USD);
         for model in self.per_model.values_mut() {
             for (tokens, left) in model.kinds().into_iter().zip(&mut left) {
@@ -174,6 +191,19 @@ mod tests {
         assert_eq!((all.input_tokens, all.cache_creation_input_tokens), (MAX_TOKENS, 10));
         assert_eq!((all.cost_usd, all.fresh_tokens()), (Some(MAX_USD), 2 * MAX_TOKENS));
         assert_eq!(absurd.fresh_tokens(), u64::MAX);
+        assert_eq!(bounded.clone().bounded(), bounded);
+    }
+
+    #[test]
+    fn names_of_models_are_bounded() {
+        let used = ModelUsage { input_tokens: 1, ..ModelUsage::default() };
+        let many = (0..300).map(|number| (format!("model-{number}"), used));
+        let per_model = many.chain([("x".repeat(100_000), used), ("x".repeat(100_001), used)]).collect();
+        let bounded = JobUsage { per_model, ..JobUsage::default() }.bounded();
+        assert_eq!(bounded.per_model.len(), MAX_MODELS + 1);
+        assert!(bounded.per_model.keys().all(|name| name.len() <= MAX_MODEL_NAME));
+        let tokens: u64 = bounded.per_model.values().map(|model| model.input_tokens).sum();
+        assert_eq!(tokens, 302, "nothing is lost");
         assert_eq!(bounded.clone().bounded(), bounded);
     }
 

@@ -10,6 +10,10 @@ use uuid::Uuid;
 
 use super::{ChatPlatform, PullEvent, Task, TriggerConfig, TriggerKind};
 
+/// Maximum length of an id or a key from outside that becomes part of a firing key. Firing keys are in an index, and the
+/// index of PostgreSQL refuses long texts.
+pub const MAX_KEY_BYTES: usize = 200;
+
 /// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and for a
 /// redelivery. The generation makes keys of a re-armed schedule new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +103,7 @@ fn whole_second(at: Timestamp) -> Timestamp {
 /// Returns an id from outside, if it is short and unambiguous, else a UUID derived from it. `#` would be taken for a
 /// generation.
 fn safe_id(id: &str) -> Cow<'_, str> {
-    const MAX_ID: usize = 200;
-    if id.len() <= MAX_ID && !id.contains(|c: char| c == '#' || c.is_control()) {
+    if id.len() <= MAX_KEY_BYTES && !id.contains(|c: char| c == '#' || c.is_control()) {
         return Cow::Borrowed(id);
     }
     Cow::Owned(Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).to_string())

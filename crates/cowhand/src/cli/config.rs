@@ -10,6 +10,7 @@ use super::advice::with_config_option;
 use super::location::FleetLocation;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
+use cowhand_engine::secrets::process::known;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigVerb {
@@ -52,7 +53,9 @@ impl ConfigVerb {
 fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     let ConfigOnDisk { config: loaded, base, .. } = load(config)?;
     if json {
-        print::line(format!("{:#}", report::as_json(&loaded, &base)));
+        let mut json = report::as_json(&loaded, &base);
+        known().redact_value(&mut json);
+        print::json_line(&format!("{json:#}"));
         return if loaded.errors() > 0 { Err(Failure::reported(Exit::Config)) } else { Ok(()) };
     }
     if !loaded.problems.is_empty() {
@@ -73,7 +76,7 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     }
     location.redactor(&loaded, &variables).redact_config(&mut loaded.shown);
     if json {
-        print::line(format!("{:#}", loaded.shown));
+        print::json_line(&format!("{:#}", loaded.shown));
         return Ok(());
     }
     let yaml = serde_saphyr::to_string(&loaded.shown)

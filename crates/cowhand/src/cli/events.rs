@@ -75,7 +75,7 @@ impl EventsArgs {
     /// Prints a line of output for people, without the parts that only programs need.
     fn print_output(&self, job_output: &JobOutput, columns: &Columns) {
         if self.json {
-            print::line(serde_json::to_string(job_output).unwrap_or_default());
+            print::json_line(&serde_json::to_string(job_output).unwrap_or_default());
             return;
         }
         let Some(text) = readable(&job_output.output.to_string()) else { return };
@@ -89,7 +89,7 @@ impl EventsArgs {
 
     fn print(&self, event: &Event, columns: &Columns) {
         if self.json {
-            print::line(serde_json::to_string(event).unwrap_or_default());
+            print::json_line(&serde_json::to_string(event).unwrap_or_default());
             return;
         }
         let by = match &event.by {

@@ -1,5 +1,6 @@
 //! The daemon's log, as text or JSON. A repeated line is written once, and again later with the number of repetitions.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal};
@@ -18,6 +19,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use cowhand_engine::secrets::process::known;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum LogFormat {
@@ -34,12 +37,34 @@ pub(super) fn begin(format: LogFormat) {
     let repeats = Arc::new(Repeats::default());
     write_counts(Arc::clone(&repeats));
     match format {
-        LogFormat::Text => log.map_event_format(|inner| Deduplicate { inner, repeats }).init(),
+        LogFormat::Text => {
+            log.map_event_format(|inner| Deduplicate { inner, repeats }).init();
+            std::panic::set_hook(Box::new(|panic| {
+                let thread = std::thread::current();
+                let line = format!("thread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+                io::Write::write_all(&mut LossyStderr { format: LogFormat::Text }, line.as_bytes())
+                    .unwrap_or_default();
+            }));
+        }
         LogFormat::Json => {
             log.json().flatten_event(true).map_event_format(|inner| Deduplicate { inner, repeats }).init();
             // A panic is logged too, because a reader of JSON lines cannot parse anything else.
             std::panic::set_hook(Box::new(|panic| error!("{panic}")));
         }
+    }
+}
+
+/// Masks the known secrets in a finished line, so that no caller has to think of it. The redactor is asked for each
+/// line, because a reload adds secrets.
+fn masked(line: &[u8], format: LogFormat) -> Cow<'_, [u8]> {
+    let redactor = known();
+    match (format, str::from_utf8(line)) {
+        // The mask of a number needs quotes in JSON.
+        (LogFormat::Json, Ok(line)) => match redactor.redact_line(line.trim_end()) {
+            Cow::Owned(masked) => Cow::Owned(format!("{masked}\n").into_bytes()),
+            Cow::Borrowed(_) => Cow::Borrowed(line.as_bytes()),
+        },
+        (LogFormat::Json, Err(_)) | (LogFormat::Text, _) => redactor.redact_bytes(line),
     }
 }
 
@@ -67,13 +92,14 @@ impl LossyStderr {
 
 impl io::Write for LossyStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let (length, line) = (line.len(), masked(line, self.format));
         let mut stderr = io::stderr().lock();
         let lost = LOST_LINES.swap(0, Ordering::Relaxed);
         let note = if lost == 0 { String::new() } else { self.lost_lines(lost) };
-        if stderr.write_all(note.as_bytes()).and_then(|()| stderr.write_all(line)).is_err() {
+        if stderr.write_all(note.as_bytes()).and_then(|()| stderr.write_all(&line)).is_err() {
             LOST_LINES.fetch_add(lost + 1, Ordering::Relaxed);
         }
-        Ok(line.len())
+        Ok(length)
     }
 
     fn flush(&mut self) -> io::Result<()> {

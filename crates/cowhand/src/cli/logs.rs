@@ -45,7 +45,7 @@ impl LogsArgs {
             let show = |line: &str| {
                 spinner.suspend_for(|| {
                     if self.json {
-                        print::line(line);
+                        print::json_line(line);
                     } else if prints_parts {
                         let part = followed.add(line);
                         print::part(&part);

@@ -14,6 +14,7 @@ use super::advice::with_config_option;
 use super::spinner;
 pub(super) use super::table::Table;
 use super::table::beginning;
+use cowhand_engine::secrets::process::known;
 use cowhand_engine::view::line;
 pub(super) use cowhand_engine::view::line::plain;
 pub(super) use cowhand_engine::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
@@ -37,8 +38,9 @@ pub(super) fn try_line(text: impl Display) -> io::Result<()> {
 }
 
 fn try_part(text: impl Display) -> io::Result<()> {
+    let text = text.to_string();
     let mut out = anstream::stdout().lock();
-    write!(out, "{text}").and_then(|()| out.flush())
+    write!(out, "{}", line::harmless(&text)).and_then(|()| out.flush())
 }
 
 /// The change that this command made.
@@ -155,19 +157,43 @@ pub(super) fn raw(text: &[u8]) {
 
 /// Prints a note for the user to standard error, so that it is separate from the result.
 pub(super) fn note(text: impl Display) {
-    let erase = if spinner::can_erase() { spinner::ERASE_LINE } else { "" };
+    if spinner::can_erase() {
+        let _ = write!(anstream::stderr(), "{}", spinner::ERASE_LINE);
+    }
     let text = format!("note: {}", with_config_option(&text.to_string()));
-    stderr(&format!("{erase}{}", wrap(&text, 2, width_of(&io::stderr()))));
+    stderr(&wrap(&text, 2, width_of(&io::stderr())));
 }
 
-/// Writes a line to standard error. Errors are ignored, for example if the disk is full or the reader has closed the
+/// Writes a line to standard error, without known secrets. Errors are ignored, for example if the disk is full or the reader has closed the
 /// pipe.
 pub(super) fn stderr(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let _ = writeln!(anstream::stderr(), "{}", line::harmless(&known().redact(line)));
 }
 
 pub(super) fn json(value: &impl Serialize) {
-    line(to_json(value));
+    json_line(&to_json(value));
+}
+
+/// Prints text that is JSON already.
+pub(super) fn json_line(text: &str) {
+    line(escaped(text));
+}
+
+/// Escapes the characters that JSON allows in strings and a terminal would obey. A carriage return can only be between
+/// two values.
+fn escaped(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\r' => escaped.push(' '),
+            '\n' | '\t' => escaped.push(c),
+            c if line::is_harmful(c) => {
+                let _ = std::fmt::Write::write_fmt(&mut escaped, format_args!("\\u{:04x}", u32::from(c)));
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 pub(super) fn to_json(value: &impl Serialize) -> String {
@@ -188,6 +214,14 @@ pub(super) fn style_of(status: &str) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_contains_no_characters_that_a_terminal_obeys() {
+        let value = serde_json::json!({"model": "a\u{1b}[2J\u{9b}m\u{7f}\u{202e}ä\n"});
+        let printed = escaped(&to_json(&value));
+        assert!(printed.chars().all(|c| c == '\n' || !line::is_harmful(c)), "{printed:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), value);
+    }
 
     #[test]
     fn sentences_break_between_words() {

@@ -38,7 +38,9 @@ impl StatusArgs {
         shown.inspect_err(|failure| {
             // Without a daemon, the store itself is read, and it may be away.
             if failure.has_exit(Exit::CannotRunHere) && !self.json && !location.state.is_locked() {
-                print::prose("daemon: not running; the store cannot be read", 2);
+                let daemon =
+                    if location.state.is_closed_to_this_user() { "not known" } else { "not running" };
+                print::prose(&format!("daemon: {daemon}; the store cannot be read"), 2);
             }
         })
     }
@@ -129,7 +131,7 @@ fn asks_line(asks: usize) -> Option<String> {
     let who = match asks {
         0 => return None,
         1 => "an agent waits for an answer".to_owned(),
-        more => format!("agents wait for {more} answers"),
+        more => format!("{more} asks wait for an answer"),
     };
     Some(format!("{}; `cowhand asks` lists the open asks", print::styled(&who, print::ODD)))
 }

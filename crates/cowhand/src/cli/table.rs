@@ -5,7 +5,7 @@ use anstyle::Style;
 use cowhand_core::id::JobId;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::print::{HEADING, line, style_of, styled, width};
+use super::print::{HEADING, cell, line, style_of, styled, width};
 
 #[derive(Debug)]
 pub(super) struct Table {
@@ -55,9 +55,10 @@ impl Table {
         Self { optional, ..self }
     }
 
-    /// Adds a row. A cell with a status is printed in its colour.
+    /// Adds a row. Every cell becomes one line without control characters, because agents and outside systems choose
+    /// names too. A cell with a status is printed in its colour.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|text| cell(&text)).collect());
     }
 
     pub(super) fn print(self) {
@@ -292,6 +293,15 @@ mod tests {
             assert!(lines.iter().all(|line| line.width() <= terminal), "{lines:#?}");
             assert_eq!(lines[1], expected, "{terminal}");
         }
+    }
+
+    #[test]
+    fn cells_contain_no_control_characters() {
+        let name = "a\u{1b}[2J\u{7}b\u{9b}31mc\r\u{202e}d\u{7f}\nsecond\u{1b}]0;title\u{7} line";
+        let lines = lines(&table(&[[name, name, name, name]]), None);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(!lines[1].chars().any(|c| c.is_control() || c == '\u{202e}'), "{lines:?}");
+        assert!(lines[1].contains("second line"), "{lines:?}");
     }
 
     #[test]

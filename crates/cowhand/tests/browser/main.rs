@@ -141,6 +141,7 @@ fn asks_are_shown_and_answered() {
   - name: asker
     runtime: command
     command: [sh, -c, 'printf \"%s\\n%s\" \"$COWHAND_SOCKET\" \"$COWHAND_JOB_TOKEN\" > asker.new; mv asker.new asker.token; exec sh agent.sh asker']
+    fleet_tools: true
 ";
     Scene::of(&format!("{FLEET}{asker}")).story("asks");
 }

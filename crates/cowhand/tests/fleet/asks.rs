@@ -17,6 +17,7 @@ agents:
     runtime: command
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > one.token; echo up; while [ ! -e go ]; do sleep 0.05; done; echo "my token is $COWHAND_JOB_TOKEN"']
     env: {API_SECRET: canary-in-an-input}
+    fleet_tools: true
     ask_timeout: 1h
   - name: other
     runtime: command
@@ -173,8 +174,80 @@ fn asks_are_shown_and_answered_by_verbs() {
         (format!("asks/{id}/answer"), json!({"answer": "text"}), 400),
         ("asks/x/answer".to_owned(), json!({"answer": "allow"}), 400),
     ] {
-        let (status, answer) = send(&scene, None, "POST", &path, &given);
+        let sender = path.starts_with("jobs/").then_some(token.as_str());
+        let (status, answer) = send(&scene, sender, "POST", &path, &given);
         assert_eq!(status, expected, "{path} {given} {answer}");
+    }
+}
+
+/// The events and `job` show asks, reports and follow-ups as those of the agent, so nobody else may make them.
+#[test]
+fn nobody_speaks_for_an_agent() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let (one, _) = token_of(&scene, "one");
+    for (endpoint, given) in [
+        ("asks", json!({"attempt": 1, "key": "k", "question": "Which?"})),
+        ("report", json!({"attempt": 1, "outcome": "done", "summary": "It works."})),
+        ("followups", json!({"attempt": 1, "key": "k", "prompt": "Go on."})),
+    ] {
+        let (status, answer) = send(&scene, None, "POST", &format!("jobs/{one}/{endpoint}"), &given);
+        assert_eq!(status, 403, "{endpoint} {answer}");
+        assert!(answer["detail"].as_str().unwrap().contains("only the agent of a running job"), "{answer}");
+    }
+    let job = scene.job(&one);
+    assert_eq!((job.get("report"), job.get("asks")), (None, None), "{job:#}");
+}
+
+/// Without a daemon nobody records that the time of an ask is over, but every verb knows it.
+#[test]
+fn overdue_ask_has_expired_without_a_daemon() {
+    let scene = Scene::with(&FLEET.replace("ask_timeout: 1h", "ask_timeout: 2s"));
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let (status, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    assert_eq!(status, 200, "{made}");
+    scene.kill_daemon();
+    let id = made["ask"]["id"].as_str().unwrap().to_owned();
+    wait_until("the ask to expire", || (scene.json(&["asks", &id])["status"] == "expired").then_some(()));
+    assert_eq!(scene.run(&["asks"]).stdout, "no open asks\n");
+    assert_eq!(scene.json(&["asks", "--all"])[0]["status"], "expired");
+    let job = scene.run(&["job", &one]).stdout;
+    assert!(job.contains("no person answered in time") && !job.contains("no answer yet"), "{job}");
+    fs::write(scene.root.join("go"), "").unwrap();
+}
+
+/// An agent that may not ask cannot stop the clock of its timeouts with an ask.
+#[test]
+fn agent_without_the_right_to_ask_is_refused_and_timed_out() {
+    let fleet = FLEET.replace("fleet_tools: true", "timeout: 5s").replace("    ask_timeout: 1h\n", "");
+    let scene = Scene::with(&fleet);
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let (status, answer) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    assert_eq!(status, 403, "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains("the agent one may not ask"), "{answer}");
+    let job =
+        wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("timeout")), "{job:#}");
+    assert_eq!(scene.json(&["asks", "--all"]), json!([]));
+}
+
+/// The agent asks once and does not request the answer, so both timeouts count.
+#[test]
+fn ask_without_a_wait_suspends_no_timeout() {
+    for (rule, kind) in [("timeout: 6s", "timeout"), ("idle_timeout: 6s", "idle")] {
+        let scene = Scene::with(&FLEET.replace("ask_timeout: 1h", &format!("{rule}\n    ask_timeout: 1h")));
+        scene.start();
+        let (one, token) = token_of(&scene, "one");
+        let (status, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+        assert_eq!(status, 200, "{made}");
+        let job = wait_until("the job to end", || {
+            // A person who looks at the ask is not the agent that waits for it.
+            send(&scene, None, "GET", &format!("jobs/{one}/asks/1"), &Value::Null);
+            Some(scene.job(&one)).filter(|job| job["finished_at"].is_string())
+        });
+        assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!(kind)), "{job:#}");
     }
 }
 

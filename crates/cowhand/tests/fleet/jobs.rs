@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use super::asks::send;
 use super::{Scene, lives, wait_until};
 
 #[test]
@@ -248,6 +249,24 @@ fn same_idempotency_key_gives_same_job() {
     assert_eq!(trigger("a")["id"], first["id"], "whatever happened in between");
     assert_ne!(trigger("b")["id"], first["id"]);
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 2);
+}
+
+/// PostgreSQL cannot have long keys in an index, so both databases have the same limit.
+#[test]
+fn long_or_empty_idempotency_key_is_refused() {
+    let scene = Scene::started();
+    let longest = "k".repeat(200);
+    scene.json(&["trigger", "worker", "tidy", "--idempotency-key", &longest]);
+    for key in [String::new(), "k".repeat(201), "ü".repeat(101), "k".repeat(100_000)] {
+        let refused = scene.run(&["trigger", "worker", "tidy", "--idempotency-key", &key]);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        let expected = format!("has 1 to 200 bytes, and this one has {}; use for example a UUID", key.len());
+        assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+        let given = serde_json::json!({"schedule": "tidy", "idempotency_key": key});
+        let (status, answer) = send(&scene, None, "POST", "agents/worker/trigger", &given);
+        assert_eq!((status, &answer["code"]), (400, &"bad_request".into()), "{answer}");
+    }
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1);
 }
 
 #[test]

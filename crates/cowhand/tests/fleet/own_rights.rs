@@ -54,7 +54,7 @@ while [ ! -e go ]; do sleep 0.05; done
 fn fleet() -> String {
     let cowhand = env!("CARGO_BIN_EXE_cowhand");
     let agents = json!([
-        {"name": "one", "runtime": "command", "command": ["sh", "agent.sh"], "env": {"COWHAND": cowhand}},
+        {"name": "one", "runtime": "command", "command": ["sh", "agent.sh"], "env": {"COWHAND": cowhand}, "fleet_tools": true},
         {"name": "other", "runtime": "command", "command": ["cat"]},
     ]);
     format!("agents: {agents}")

@@ -117,3 +117,57 @@ fn events_never_cut_an_id() {
         }
     }
 }
+
+/// Text with everything that a terminal obeys, and with a line break that would split a table.
+const HOSTILE: &str = "bad\u{1b}[2J\u{7}\u{9b}31m\u{1b}]0;title\u{7}\u{202e}\u{7f}\r\nsecond";
+
+/// An agent chooses the names of its models, its summary, its session and the tools that it uses.
+#[test]
+fn text_of_agents_does_not_control_the_terminal() {
+    let usage = serde_json::json!({"inputTokens": 7, "outputTokens": 5});
+    let lines = [
+        serde_json::json!({"type": "system", "subtype": "init", "session_id": HOSTILE, "model": HOSTILE}),
+        serde_json::json!({"type": "assistant", "message": {"content": [{"type": "text", "text": HOSTILE},
+            {"type": "tool_use", "id": HOSTILE, "name": HOSTILE, "input": {HOSTILE: HOSTILE}}]}}),
+        serde_json::json!({"type": "result", "is_error": false, "result": HOSTILE, "session_id": HOSTILE,
+            "modelUsage": {HOSTILE: usage}}),
+    ];
+    let scene = Scene::with(
+        "agents:\n  - {name: a, runtime: command, command: [cat, said], default_prompt: Go., work_source: {type: files, path: tasks}, \
+         schedules: {m: {type: manual, prompt: Go.}}}\n",
+    );
+    scene.write("said", &lines.map(|line| format!("{line}\n")).concat());
+    std::fs::create_dir(scene.root.join("tasks")).unwrap();
+    let escaped =
+        |c: char| if c.is_ascii_graphic() { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) };
+    let title: String = HOSTILE.chars().map(escaped).collect();
+    scene.write("tasks/one.md", &format!("---\ntitle: \"{title}\"\n---\nText.\n"));
+    scene.start();
+    let job = scene.json(&["trigger", "a", "m", "--wait"])["id"].as_str().unwrap().to_owned();
+    let by = ["day", "agent", "model", "schedule", "work-item", "job"].map(|by| format!("usage --by {by}"));
+    let verbs = [
+        "status",
+        "agents",
+        "jobs",
+        "schedule list",
+        "why a/m",
+        "why a",
+        "events",
+        "work list --all",
+        "asks --all",
+    ];
+    let of_job = [format!("job {job}"), format!("logs {job}"), format!("logs {job} --result")];
+    let plain = by.into_iter().chain(verbs.map(str::to_owned)).chain(of_job);
+    for verb in plain.flat_map(|verb| [verb.clone(), format!("{verb} --json")]) {
+        let arguments: Vec<&str> = verb.split(' ').collect();
+        let piped = scene.run(&arguments).stdout;
+        let is_harmful = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!piped.contains(is_harmful), "{verb}: {piped:?}");
+        let shown = lines_on(scene.command(&arguments), 100).join("\n");
+        for harmful in ["\u{1b}[2J", "\u{7}", "\u{9b}", "\u{1b}]", "\u{202e}", "\u{7f}"] {
+            assert!(!shown.contains(harmful), "{verb}: {shown:?}");
+        }
+    }
+    let models = scene.run(&["usage", "--by", "model"]).stdout;
+    assert!(models.lines().any(|line| line.starts_with("bad") && line.contains(" ⏎ second ")), "{models}");
+}

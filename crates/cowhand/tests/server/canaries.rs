@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -169,6 +170,130 @@ async fn no_secret_is_ever_shown() {
     search.look("the log", &scene.log());
     assert!(search.searched > 100, "only {} places were searched", search.searched);
     assert_eq!(search.found, Vec::<String>::new());
+}
+
+/// A variable with a secret is part of paths, arguments and names of hooks, and an agent makes files that are named after
+/// it.
+const PLACES: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: maker
+    runtime: command
+    command: [sh, -c, 'mkdir ig; echo "*" > ig/.gitignore; echo 1 > "ig/$PLACE_TOKEN"; mkdir "nest-$PLACE_TOKEN"; cd "nest-$PLACE_TOKEN"; git init -q .; echo 1 > f']
+    pass_env: [PLACE_TOKEN]
+    working_directory: repo
+    isolation: {kind: worktree, cleanup: always}
+    default_prompt: Work.
+  - name: gated
+    runtime: command
+    command: ["true"]
+    schedules: {m: {type: manual, prompt: Work., when_command: ["/no/${PLACE_TOKEN}"]}}
+  - name: absent
+    runtime: command
+    command: ["/nonexistent/${PLACE_TOKEN}"]
+    default_prompt: Work.
+  - name: queue
+    runtime: command
+    command: ["true"]
+    work_source: {type: files, path: "tasks-${PLACE_TOKEN}"}
+    schedules: {m: {type: interval, interval: 1s, prompt: Work.}}
+  - name: boxed
+    runtime: command
+    command: ["true"]
+    sandbox: {kind: bubblewrap, read: ["/nope/${PLACE_TOKEN}"]}
+    default_prompt: Work.
+  - name: elsewhere
+    runtime: command
+    command: ["true"]
+    working_directory: "/nodir/${PLACE_TOKEN}"
+    default_prompt: Work.
+  - name: hooked
+    runtime: command
+    command: [sh, -c, 'ln -sf /etc/passwd "m-$PLACE_TOKEN.json"; kill -9 $$']
+    pass_env: [PLACE_TOKEN]
+    metadata_file: "m-${PLACE_TOKEN}.json"
+    default_prompt: Work.
+    hooks:
+      after_run:
+        - {type: shell, name: "hk-${PLACE_TOKEN}", command: "echo x; exit 1"}
+        - {type: webhook, url: "http://${PLACE_TOKEN}.invalid/x", retries: 0}
+"#;
+
+/// Looks at the output of every verb that names a place, a command or a hook.
+fn look_at_verbs(scene: &Scene, search: &mut Search, when: &str) {
+    let jobs: Vec<String> = scene.jobs().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect();
+    let of_jobs =
+        jobs.iter().flat_map(|job| [vec!["job", job], vec!["job", job, "--json"], vec!["logs", job]]);
+    let fixed = [
+        "status",
+        "status --json",
+        "agents",
+        "agents --json",
+        "schedule list",
+        "why gated/m",
+        "why queue/m",
+        "why queue/m --json",
+        "events --json --limit 1000",
+        "events",
+        "jobs",
+        "work list",
+        "work list --json",
+        "config show",
+        "config check",
+        "config check --json",
+        "doctor",
+        "doctor --json",
+        "trigger absent --wait",
+        "reload",
+    ];
+    let fixed = fixed.iter().map(|verb| verb.split(' ').collect::<Vec<_>>());
+    for verb in fixed.chain(of_jobs) {
+        let (_, out, err) = scene.run(&verb);
+        search.look(&format!("{} ({when})", verb.join(" ")), &format!("{out}{err}"));
+    }
+}
+
+#[tokio::test]
+async fn secrets_in_paths_commands_and_names_of_hooks_are_masked() {
+    for format in ["text", "json"] {
+        let mut scene = Scene::prepared(PLACES);
+        let git = |arguments: &[&str]| {
+            let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-C", "repo"];
+            let status =
+                Command::new("git").args(identity).args(arguments).current_dir(scene.path("")).status();
+            assert!(status.unwrap().success());
+        };
+        fs::create_dir(scene.path("repo")).unwrap();
+        git(&["init", "-q"]);
+        git(&["commit", "-q", "--allow-empty", "-m", "first"]);
+        scene.set_variable("PLACE_TOKEN", "canary-in-a-place");
+        let mut search = Search { found: Vec::new(), searched: 0, more: Vec::new() };
+        scene.start(&["--log-format", format]);
+        for agent in ["maker", "absent", "boxed", "elsewhere", "hooked"] {
+            let (_, out, err) = scene.run(&["trigger", agent, "--wait"]);
+            search.look(&format!("trigger {agent}"), &format!("{out}{err}"));
+        }
+        let (_, out, err) = scene.run(&["trigger", "gated", "m"]);
+        search.look("trigger gated", &format!("{out}{err}"));
+        scene.until("the log has all warnings", || {
+            let log = scene.log();
+            ["is a nested repository", "cannot start", "tasks-"].iter().all(|part| log.contains(part))
+        });
+        look_at_verbs(&scene, &mut search, "with a daemon");
+        let token = scene.token("tester", "admin");
+        for address in
+            ["/api/v1/status", "/api/v1/agents", "/api/v1/agents/elsewhere", "/api/v1/work", "/metrics"]
+        {
+            let response = scene.ask("GET", address).bearer_auth(&token).send().await.unwrap();
+            search.look(address, &response.text().await.unwrap());
+        }
+        scene.kill();
+        look_at_verbs(&scene, &mut search, "without a daemon");
+        search.look("the log", &scene.log());
+        search.look_through(&scene.path(".cowhand/jobs"));
+        search.look("state.yaml", &fs::read_to_string(scene.path(".cowhand/state.yaml")).unwrap());
+        assert_eq!(search.found, Vec::<String>::new());
+    }
 }
 
 const SPEAKERS: &str = r#"

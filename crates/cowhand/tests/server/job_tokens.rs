@@ -92,6 +92,21 @@ async fn job_token_opens_only_endpoints_of_its_job() {
     let path = format!("/api/v1/jobs/{one}/report");
     let (status, said) = answer(scene.ask("POST", &path).bearer_auth(&token).body(report.to_string())).await;
     assert_eq!((status, &said["summary"]), (200, &json!("Over TCP.")));
+    for (endpoint, given, expected) in [
+        ("report", json!({"outcome": "done", "summary": "x"}), "the field `attempt` is missing"),
+        ("followups", json!({"key": "k", "prompt": "x"}), "the field `attempt` is missing"),
+        ("asks", json!({"key": "k", "question": "x"}), "the field `attempt` is missing"),
+        (
+            "followups",
+            json!({"attempt": 1, "key": "k", "prompt": "x", "agent": "../x"}),
+            r#"\"../x\" is not a valid name"#,
+        ),
+    ] {
+        let path = format!("/api/v1/jobs/{one}/{endpoint}");
+        let (code, said) = answer(scene.ask("POST", &path).bearer_auth(&token).body(given.to_string())).await;
+        assert_eq!(code, 400, "{endpoint}: {said}");
+        assert!(said.to_string().contains(expected), "{endpoint}: {said}");
+    }
     let (_, jobs) = answer(scene.ask("GET", "/api/v1/jobs").bearer_auth(&admin)).await;
     let standing: Vec<_> =
         jobs["items"].as_array().unwrap().iter().map(|job| job["status"].as_str().unwrap()).collect();
@@ -144,7 +159,11 @@ async fn unknown_parameters_and_invalid_bodies_are_refused() {
             if method != "get" {
                 for body in [b"{".as_slice(), b"\xff\xfe", b"[]", br#"{"no_such":1}"#] {
                     let (status, said) = answer(ask("").body(body)).await;
-                    assert_eq!(status, 400, "{method} {path} {said}");
+                    let is_only_for_jobs = ["asks", "followups", "report"]
+                        .iter()
+                        .any(|last| path.starts_with("/api/v1/jobs/") && path.ends_with(last));
+                    let expected = if is_only_for_jobs { 403 } else { 400 };
+                    assert_eq!(status, expected, "{method} {path} {said}");
                 }
             }
         }

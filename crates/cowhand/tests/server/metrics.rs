@@ -145,6 +145,7 @@ agents:
     command: [sh, -c, 'printf "{\"type\":\"result\",\"is_error\":true,\"result\":\"You have hit your usage limit. Try again in 1 day.\"}\n"']
   - name: asker
     provider: other-account
+    fleet_tools: true
     runtime: command
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > token.new; mv token.new token; while [ ! -e go ]; do sleep 0.05; done']
   - name: broken

@@ -76,12 +76,7 @@ async fn refusal_names_missing_field() {
     ] {
         let asked = scene.ask("POST", &format!("/api/v1/jobs/{id}/{path}")).bearer_auth(&token);
         let (code, said) = answer(asked.body(body.to_string())).await;
-        assert_eq!(code, 400, "{path}: {said}");
-        assert!(said.to_string().contains("the field `attempt` is missing"), "{path}: {said}");
+        assert_eq!(code, 403, "{path}: {said}");
+        assert!(said.to_string().contains("only the agent of a running job"), "{path}: {said}");
     }
-    let wrong = json!({"attempt": 1, "key": "k", "prompt": "x", "agent": "../x"});
-    let asked = scene.ask("POST", &format!("/api/v1/jobs/{id}/followups")).bearer_auth(&token);
-    let (code, said) = answer(asked.body(wrong.to_string())).await;
-    assert_eq!(code, 400, "{said}");
-    assert!(said.to_string().contains(r#"\"../x\" is not a valid name"#), "{said}");
 }

@@ -66,3 +66,23 @@ fn closed_folder_above_state_folder_is_reported() {
     set_mode(&fleet, 0o755);
     wait_for("it to be ready", || http::get(&place, "/readyz").unwrap().status == 200);
 }
+
+/// The state folder is open only to its owner, so another user cannot know whether a daemon runs.
+#[test]
+fn other_user_is_not_told_that_no_daemon_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    set_mode(folder.path(), 0o755);
+    let config = folder.path().join("cowhand.yaml");
+    std::fs::write(&config, FLEET).unwrap();
+    set_mode(&config, 0o644);
+    let mut command = Command::new(COWHAND);
+    command.args(["-c", config.to_str().unwrap(), "start"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut daemon = Daemon(command.spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready"), "{line}");
+    let output = as_nobody(&["-c", config.to_str().unwrap(), "status"]).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(said.contains("daemon: not known; the store cannot be read"), "{said}");
+    assert!(!said.contains("not running") && !said.contains("no daemon runs"), "{said}");
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::ask::{self, MAX_PAUSED_TIME};
+use cowhand_core::ask::{self, Ask, MAX_PAUSED_TIME};
 use cowhand_core::budget::Breach;
 use cowhand_core::job::JobState;
 use cowhand_core::moment::{MIN_CLOCK_STEP, Moment};
@@ -55,8 +55,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the timeout that the attempt has exceeded. Time in which it waits for a person does not count for either
-    /// timeout. If the store is not available and the agent may be waiting for an answer, the attempt is not ended.
+    /// Returns the timeout that the attempt has exceeded. Time in which it requests the answer of a person does not count
+    /// for either timeout. If the store is not available and the agent may be waiting for an answer, the attempt is not ended.
     async fn exceeded_timeout(
         &self,
         rules: &Rules,
@@ -68,18 +68,27 @@ impl AttemptTask {
         let total = exceeded(rules.timeout, began);
         let idle = exceeded(rules.idle_timeout, idle_since);
         total.or(idle)?;
-        let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
+        let mut asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
             Err(_) if rules.agent.needs_job_channel() => return None,
             // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
+        let waits = &self.engine.answer_waits;
+        for ask in &mut asks {
+            let waited_since = ask.asked_at.checked_add(waits.time_away(ask, now));
+            ask.asked_at = waited_since.unwrap_or(Timestamp::MAX);
+        }
         let waited = ask::time_waited(&asks, began.on_clock_of(now), now.wall);
         let waited = waited.min(rules.agent.ask_timeout.max(MAX_PAUSED_TIME));
         let total = total.filter(|limit| now.since(began) - waited > *limit);
         let idle = idle.filter(|limit| {
             let is_recent = |answered| now.wall.duration_since(answered) <= *limit;
-            !asks.iter().any(|ask| ask.state.since().is_none_or(is_recent))
+            let suspends = |ask: &Ask| match ask.state.since() {
+                Some(answered) => is_recent(answered),
+                None => waits.is_waiting(&ask.id, now),
+            };
+            !asks.iter().any(suspends)
         });
         total.map(StopReason::TookTooLong).or(idle.map(StopReason::SilentTooLong))
     }

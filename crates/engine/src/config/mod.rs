@@ -12,6 +12,7 @@ use cowhand_core::config::parse::MAX_CONFIG_BYTES;
 use cowhand_core::config::{ConfigEnvironment, LoadedConfig, load as load_files};
 use cowhand_core::policy::Zone;
 
+use crate::secrets;
 use crate::state::StateFolder;
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::named_file;
@@ -148,6 +149,7 @@ pub fn load(file: &Path) -> FromDisk {
         zone: system_zone(),
     };
     let loaded = load_files(file, outside);
+    secrets::remember_config(&loaded, &variables);
     let mut notes = env_notes.clone();
     notes.extend(inherited_environment(&loaded));
     notes.extend(left_by_herdctl(file));

@@ -23,6 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::queues;
+use crate::secrets::process::known;
 use crate::state::StateFolder;
 use crate::tls::Certificate;
 use cowhand_work::{self as work, SourceHealth, WorkSourceError, WorkSources};
@@ -69,6 +70,16 @@ pub struct Subject {
 
 /// Checks agents and sources with the environment of this process.
 pub async fn examine(subject: Subject) -> Vec<Finding> {
+    let findings = examine_all(subject).await;
+    let redactor = known();
+    let masked = |text: &str| redactor.redact(text).into_owned();
+    findings
+        .into_iter()
+        .map(|finding| Finding { what: masked(&finding.what), detail: masked(&finding.detail), ..finding })
+        .collect()
+}
+
+async fn examine_all(subject: Subject) -> Vec<Finding> {
     let Subject { roster, sources, .. } = &subject;
     let mut findings = agents::check(roster).await;
     findings.extend(git::check(roster).await);

@@ -38,6 +38,9 @@ const MAX_ASK_SIZE: usize = 256 << 10;
 /// Longest stored name of a tool. Real names are shorter; a longer name would only use space in the tables.
 const MAX_TOOL_NAME: usize = 200;
 
+/// Longest stored rule. It is part of an index, and the index of PostgreSQL refuses long texts.
+const MAX_RULE: usize = 500;
+
 impl Fleet {
     /// Returns the job of a token, if its attempt runs.
     pub async fn job_of_token(&self, token: &str) -> Result<Option<JobId>, FleetError> {
@@ -54,6 +57,11 @@ impl Fleet {
         subject: AskSubject,
     ) -> Result<AskDecision, FleetError> {
         let job = self.job(job).await?;
+        let roster = self.roster();
+        // The agent of a running job may have been removed from the config.
+        if roster.agent(job.agent()).is_some_and(|agent| !agent.needs_job_channel()) {
+            return Err(FleetError::MayNotAsk(job.agent().clone()));
+        }
         if let AskSubject::Tool { tool, input } = &subject {
             match self.verdict(&job, tool, input) {
                 ToolVerdict::Allow => return Ok(AskDecision::Allowed),
@@ -74,7 +82,10 @@ impl Fleet {
         let expires_at = now.checked_add(timeout).unwrap_or(Timestamp::MAX);
         let result = self.store().make_ask(job.id().clone(), attempt, key, subject, expires_at, now).await?;
         match result {
-            AskMade::Made(ask) => Ok(AskDecision::Asked(ask)),
+            AskMade::Made(ask) => {
+                self.engine.answer_waits.made(&ask.id, self.engine.clock.moment());
+                Ok(AskDecision::Asked(ask))
+            }
             AskMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
             AskMade::TooMany => {
                 let message = "this job waits for too many answers already".to_owned();
@@ -93,6 +104,7 @@ impl Fleet {
     ) -> Result<AskDecision, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
         let tool = cut(&self.redactor_of(job).redact(tool), 0, MAX_TOOL_NAME);
+        let rule = cut(&rule, 0, MAX_RULE);
         info!(job = %job.id(), %tool, %rule, "denied by a rule");
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
@@ -126,6 +138,14 @@ impl Fleet {
         };
         // Cowhand's own tools need no approval, because the agent asks with them.
         if verdict == ToolVerdict::Ask && tool.starts_with(OWN_TOOLS) { ToolVerdict::Allow } else { verdict }
+    }
+
+    /// Waits as [`Self::wait_for_ask`] does, for the agent that asked. Its timeouts do not include this time.
+    pub async fn wait_as_agent(&self, id: &AskId, timeout: SignedDuration) -> Result<Ask, FleetError> {
+        // An ask that does not exist must not use memory.
+        self.ask_by_id(id).await?;
+        let _open = self.engine.answer_waits.begin(id.clone(), &self.engine.clock);
+        self.wait_for_ask(id, timeout).await
     }
 
     /// Waits until the ask is no longer open, at most for `timeout`, and returns the ask.

@@ -25,7 +25,7 @@ pub async fn find_item(
     searched.extend(removed_queues(sources, roster, &held, scope.agent));
     if let Some(queue) = scope.queue {
         let names: Vec<String> = searched.iter().map(|queue| queue.name.clone()).collect();
-        searched.retain(|candidate| candidate.name == queue);
+        searched.retain(|candidate| candidate.is_named(queue));
         if searched.is_empty() {
             return Err(FleetError::NoQueue { queue: queue.to_owned(), known: names });
         }

@@ -17,6 +17,7 @@ mod unset_secrets;
 mod wake;
 mod work;
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -508,7 +509,29 @@ impl SourceInputs {
         let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
         let named = secrets::named::variables(&roster, shown.as_ref());
         let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());
-        Loaded { roster, variables, sources, shown, files, named, writable, earlier_secrets, redactor }
+        let mut loaded =
+            Loaded { roster, variables, sources, shown, files, named, writable, earlier_secrets, redactor };
+        mask_hook_names(&mut loaded);
+        loaded
+    }
+}
+
+/// Masks secrets in the names of hooks. Events and jobs show these names, and nothing refers to them.
+fn mask_hook_names(loaded: &mut Loaded) {
+    // Not the kept redactor of the config: its earlier secrets are added later.
+    let redactor = secrets::redactor_over(loaded, None);
+    for agent in &mut Arc::make_mut(&mut loaded.roster).agents {
+        for name in agent
+            .hooks
+            .after_run
+            .iter_mut()
+            .chain(&mut agent.hooks.on_error)
+            .filter_map(|hook| hook.name.as_mut())
+        {
+            if let Cow::Owned(masked) = redactor.redact(name) {
+                *name = masked;
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
+use cowhand_core::trigger::{FiringContext, FiringKey, MAX_KEY_BYTES, Occurrence};
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ pub struct Trigger {
     /// Prompt that replaces the prompt of the schedule or agent. It is used literally, not as a template.
     pub prompt: Option<String>,
     /// Key of the request: the same key for the same schedule gives the same job.
+    #[schemars(length(min = 1, max = MAX_KEY_BYTES))]
     pub idempotency_key: Option<String>,
     /// True if the dashboard makes the request; no other client can set it.
     #[serde(skip)]
@@ -56,6 +57,10 @@ impl Fleet {
     /// Makes a job now and returns it; with a work source, after its item is known.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.accept().await?;
+        let key_bytes = trigger.idempotency_key.as_ref().map(String::len);
+        if let Some(bytes) = key_bytes.filter(|bytes| !(1..=MAX_KEY_BYTES).contains(bytes)) {
+            return Err(FleetError::KeyLength { bytes });
+        }
         let roster = self.roster();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
         let triggered = match &trigger.schedule {

@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::secrets::process::known;
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
 use cowhand_work::{ClaimOwner, QueueState, SourceOwner, WorkSource, WorkSourceError, WorkSources};
@@ -46,6 +47,14 @@ pub struct Queue {
     pub to_trigger: Option<TakenBy>,
     /// The config does not have the queue any more. Only its held items are items of the fleet.
     pub is_removed: bool,
+}
+
+impl Queue {
+    /// Returns whether a request means this queue. The path of a `files` source can contain a secret, which answers
+    /// mask, so the masked name is also accepted.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || known().redact(&self.name) == name
+    }
 }
 
 /// A work item and its status.

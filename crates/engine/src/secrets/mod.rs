@@ -2,8 +2,10 @@
 
 pub(crate) mod kept;
 pub mod named;
+pub mod process;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use cowhand_core::config::{LoadedConfig, looks_secret};
@@ -43,6 +45,14 @@ pub fn redactor_without_daemon(
     redactor_of(&SecretPlaces { roster, variables, context, named: &named, earlier: &earlier }, None)
 }
 
+/// Makes the secrets of a config known to this process, also if the config has errors.
+pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String, String>) {
+    let (roster, context) = (&loaded.roster, SourceContext::of_base(Path::new(""), variables.clone()));
+    let named = named::variables(roster, Some(&loaded.shown));
+    let places = SecretPlaces { roster, variables, context: &context, named: &named, earlier: &[] };
+    process::remember(&redactor_of(&places, None));
+}
+
 /// The places that contain or name secrets of a fleet.
 struct SecretPlaces<'a> {
     roster: &'a Roster,
@@ -54,11 +64,15 @@ struct SecretPlaces<'a> {
     earlier: &'a [String],
 }
 
+/// Returns the variables of this process.
+fn own_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
-    let own = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let agents = || fleet.roster.agents.iter().chain(agent);
-    let variables = own.chain(fleet.variables.clone()).chain(agents().flat_map(variables_of));
+    let variables = own_variables().chain(fleet.variables.clone()).chain(agents().flat_map(variables_of));
     let variables = variables.flat_map(|(name, value)| {
         let password = password(&value).map(str::to_owned);
         password.into_iter().chain(looks_secret(&name).then_some(value))

@@ -1,5 +1,6 @@
 //! Displays text from outside: a line of a job's output, and text that is shown beside cowhand's own text.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use cowhand_core::output::OutputMessage;
@@ -58,11 +59,47 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Appends a character; control characters and characters that change the writing direction are shown by their number.
-fn push_visible(text: &mut String, c: char) {
+/// Shows the control characters of a finished text by their number, except line ends, tabs and the styles of cowhand.
+/// Text from outside is made plain where it is printed; this finds the text for which that was forgotten.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| is_harmful(c) && !matches!(c, '\n' | '\t');
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let (mut harmless, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(is_harmful) {
+        harmless.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = style_length(rest);
+        let Some(c) = rest.chars().next() else { break };
+        match length {
+            Some(length) => harmless.push_str(&rest[..length]),
+            None => push_visible(&mut harmless, c),
+        }
+        rest = &rest[length.unwrap_or(c.len_utf8())..];
+    }
+    harmless.push_str(rest);
+    Cow::Owned(harmless)
+}
+
+/// Returns the length of the sequence for colour or weight with which a text begins.
+fn style_length(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix("\u{1b}[")?;
+    let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
+}
+
+/// Returns whether a terminal obeys this character instead of showing it: a control character, or one that changes the
+/// writing direction.
+pub fn is_harmful(c: char) -> bool {
     let changes_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if changes_direction || c.is_control() {
+    changes_direction || c.is_control()
+}
+
+/// Appends a character; control characters and characters that change the writing direction are shown by their number.
+fn push_visible(text: &mut String, c: char) {
+    if is_harmful(c) {
         let _ = write!(text, "‹U+{:04X}›", u32::from(c));
     } else {
         text.push(c);

@@ -6,9 +6,10 @@ use serde_json::Value;
 use super::Redactor;
 use super::advice::with_placeholders;
 
-/// Keys of free text that people, agents and outside systems write. Other values are ids, times, states and numbers,
-/// which a mask would make invalid.
-const FREE_TEXT_KEYS: [&str; 17] = [
+/// Keys of free text that people, agents and outside systems write, and of paths, which the config can make with a
+/// variable. Other values are ids, names of agents and schedules, times, states and numbers, which a mask would make
+/// invalid. The name of a queue can be masked, because a request can also name the queue by its masked name.
+const FREE_TEXT_KEYS: [&str; 24] = [
     "prompt",
     "title",
     "description",
@@ -26,10 +27,17 @@ const FREE_TEXT_KEYS: [&str; 17] = [
     "confined",
     "result",
     "artifacts",
+    "directory",
+    "queue",
+    "queues",
+    "untaken",
+    "preparing_by",
+    "skip_note",
+    "failed_attempt",
 ];
 
 /// Keys whose sentences cowhand writes. They may contain a command with an id that contains a secret.
-const ADVICE_KEYS: [&str; 5] = ["message", "last_error", "note", "why", "detail"];
+const ADVICE_KEYS: [&str; 6] = ["message", "last_error", "note", "why", "detail", "skip_note"];
 
 /// Keys of a config whose values are names.
 const CONFIG_NAME_KEYS: [&str; 3] = ["name", "type", "runtime"];
@@ -112,13 +120,15 @@ mod tests {
             "metadata": {"own": {"canary": ["a canary"]}}, "url": "file:///canary.md"});
         let mut view = json!({"agent": "canary", "prompt": "Feed the canary.", "usage": {"total": 1_234_567},
             "error": {"kind": "exit", "message": "no canary"}, "result": 1_234_567, "items": [{"work_item": item}],
-            "given_up": {"reason": "a canary"}, "skipped": {"reason": "canary"}});
+            "given_up": {"reason": "a canary"}, "skipped": {"reason": "canary"},
+            "directory": "/work/canary", "queues": ["files /tasks-canary"]});
         assert!(redactor.redact_view(&mut view));
         let item = json!({"id": "files-canary", "title": "A ***", "labels": ["***", "x"],
             "metadata": {"own": {"***": ["a ***"]}}, "url": "file:///***.md"});
         let expected = json!({"agent": "canary", "prompt": "Feed the ***.", "usage": {"total": 1_234_567},
             "error": {"kind": "exit", "message": "no ***"}, "result": 1_234_567, "items": [{"work_item": item}],
-            "given_up": {"reason": "a ***"}, "skipped": {"reason": "canary"}});
+            "given_up": {"reason": "a ***"}, "skipped": {"reason": "canary"},
+            "directory": "/work/***", "queues": ["files /tasks-***"]});
         assert_eq!(view, expected);
         assert!(!redactor.redact_view(&mut view));
     }

@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::ask::{Ask, AskAnswer, AskId, AskName, AskSubject};
+use cowhand_core::ask::{Ask, AskAnswer, AskId, AskName, AskState, AskSubject};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::extract::{Count, JsonBody, Params, Switch, parse_name, require_attempt, require_fields};
+use super::job_token::is_job;
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::AskDecision;
 
@@ -103,7 +104,9 @@ pub(super) async fn list(
     }
     let asks =
         if all.is_on() { api.store.last_asks(limit).await? } else { api.store.open_asks(limit).await? };
-    Ok(Json(Page::all(asks)))
+    // Without a daemon, nobody has recorded which of them have expired.
+    let seen = asks.into_iter().map(|ask| ask.seen_at(api.now()));
+    Ok(Json(Page::all(seen.filter(|ask| all.is_on() || ask.state == AskState::Open).collect())))
 }
 
 pub(super) async fn one(
@@ -137,9 +140,14 @@ async fn wait_for_answer(
     if wait > MAX_WAIT_SECONDS {
         return Err(ApiProblem::bad_request(format!("`wait` is at most {MAX_WAIT_SECONDS}")));
     }
+    let longest = SignedDuration::from_secs(wait.into());
     match api.daemon() {
-        Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, SignedDuration::from_secs(wait.into())).await?)),
-        Err(_) => api.store.ask(id.clone()).await?.map(Json).ok_or_else(|| ApiProblem::no_ask(id)),
+        Ok(fleet) if is_job() => Ok(Json(fleet.wait_as_agent(id, longest).await?)),
+        Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, longest).await?)),
+        Err(_) => {
+            let ask = api.store.ask(id.clone()).await?.ok_or_else(|| ApiProblem::no_ask(id))?;
+            Ok(Json(ask.seen_at(api.now())))
+        }
     }
 }
 

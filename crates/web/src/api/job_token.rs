@@ -2,11 +2,14 @@
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
 use cowhand_core::actor::Actor;
 use cowhand_core::id::JobId;
 
 use super::{Api, ApiProblem, Code};
 use cowhand_engine::job_token::is_job_token;
+use cowhand_store::audit;
 
 /// Returns the token in `Authorization`, if it is a job token.
 pub fn job_token_in(headers: &HeaderMap) -> Option<&str> {
@@ -14,6 +17,21 @@ pub fn job_token_in(headers: &HeaderMap) -> Option<&str> {
     let (_, token) = value.split_once(' ')?;
     let token = token.trim();
     is_job_token(token).then_some(token)
+}
+
+/// Checks whether the current request comes from the agent of a running job.
+pub(super) fn is_job() -> bool {
+    matches!(audit::current(), Some(Actor::Job { .. }))
+}
+
+/// Refuses a request that speaks for the agent of a job and does not come from it: nobody could tell the difference
+/// later.
+pub(super) async fn refuse_others(request: Request, next: Next) -> Result<Response, ApiProblem> {
+    if is_job() {
+        return Ok(next.run(request).await);
+    }
+    let message = "only the agent of a running job may send this, with the token of its job";
+    Err(ApiProblem::new(Code::Forbidden, message))
 }
 
 /// Endpoint that a request addresses.

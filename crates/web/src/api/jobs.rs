@@ -228,6 +228,7 @@ impl Waits {
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, ApiProblem> {
     let job = find(&api, &id).await?;
     let asks = api.store.asks_of(job.id().clone()).await?;
+    let asks = asks.into_iter().map(|ask| ask.seen_at(api.now())).collect();
     let denials = api.store.denials_of(job.id().clone()).await?;
     let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;

@@ -81,6 +81,7 @@ pub use nodes::NodeView;
 pub use problem::{ApiProblem, Code};
 pub use providers::ProviderView;
 pub use reports::ReportRequest;
+use route::JobAccess;
 pub use schedules::{CancelFiringsRequest, CancelledFirings, FiringJob, FiringView, ScheduleWithFirings};
 pub use sessions::SessionView;
 pub use socket::{Socket, SocketError};
@@ -146,7 +147,7 @@ pub fn scope(method: &Method, path: &str) -> Option<Scope> {
 /// Checks whether the token of a job is sufficient for this endpoint of the same job.
 pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
     static ROUTES: LazyLock<Vec<(Method, &str)>> = LazyLock::new(|| {
-        let routes = routes::all().into_iter().filter(|route| route.for_jobs);
+        let routes = routes::all().into_iter().filter(|route| route.job_access != JobAccess::No);
         routes.map(|route| (route.method, route.path)).collect()
     });
     ROUTES.iter().any(|route| route.0 == *method && route.1 == path)

@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::problem::Details;
-use super::route::{Creates, Route, RouteAnswer, Streams};
+use super::route::{Creates, JobAccess, Route, RouteAnswer, Streams};
 use super::{Code, routes};
 
 pub(super) async fn document() -> Json<Value> {
@@ -79,7 +79,7 @@ fn operation(
     let mut operation = json!({
         "operationId": operation_id(route),
         "summary": route.about,
-        "description": format!("Needs the scope `{}`.", route.scope),
+        "description": access(route),
         "parameters": parameters,
         "responses": responses(route, answer_schemas),
     });
@@ -88,6 +88,15 @@ fn operation(
         operation["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
     }
     operation
+}
+
+/// Describes which tokens open an endpoint.
+fn access(route: &Route) -> String {
+    match route.job_access {
+        JobAccess::No => format!("Needs the scope `{}`.", route.scope),
+        JobAccess::Also => format!("Needs the scope `{}`, or the token of the job.", route.scope),
+        JobAccess::Only => "Needs the token of the job.".to_owned(),
+    }
 }
 
 /// Returns an id such as `get_jobs_job_output`.

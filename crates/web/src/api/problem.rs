@@ -223,7 +223,10 @@ impl From<FleetError> for ApiProblem {
             | FleetError::OffInFile { .. }
             | FleetError::Finished { .. }
             | FleetError::HasFired { .. } => Code::Conflict,
-            FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
+            FleetError::MayNotAsk(_) => Code::Forbidden,
+            FleetError::KeyWithoutSchedule | FleetError::KeyLength { .. } | FleetError::ReportRefused(_) => {
+                Code::BadRequest
+            }
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Unready(Unready::Store(_) | Unready::Folder(_)) => Code::StoreUnavailable,

@@ -5,13 +5,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post};
 use cowhand_core::server::Scope;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::extract::require_empty_body;
+use super::job_token::refuse_others;
 use super::{Api, ApiProblem, Code};
 
 type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
@@ -22,8 +23,7 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) handler: MethodRouter<Api>,
     pub(super) scope: Scope,
-    /// Set if the token of the job in the path is also sufficient.
-    pub(super) for_jobs: bool,
+    pub(super) job_access: JobAccess,
     /// Description in one sentence.
     pub(super) about: &'static str,
     pub(super) params: Option<SchemaFn>,
@@ -31,6 +31,16 @@ pub(super) struct Route {
     pub(super) answer: Option<RouteAnswer>,
     /// Errors in addition to those of every endpoint.
     pub(super) refusals: &'static [Code],
+}
+
+/// Whether the token of the job in the path opens an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobAccess {
+    No,
+    /// It does, and so do other tokens with the scope of the endpoint.
+    Also,
+    /// Only this token does.
+    Only,
 }
 
 #[derive(Debug, Clone)]
@@ -113,8 +123,8 @@ impl Route {
     }
 
     fn new(method: Method, path: &'static str, handler: MethodRouter<Api>, scope: Scope) -> Self {
-        let (params, body, answer) = (None, None, None);
-        Self { method, path, handler, scope, for_jobs: false, about: "", params, body, answer, refusals: &[] }
+        let (job_access, params, body, answer) = (JobAccess::No, None, None, None);
+        Self { method, path, handler, scope, job_access, about: "", params, body, answer, refusals: &[] }
     }
 
     pub(super) fn about(self, about: &'static str) -> Self {
@@ -126,7 +136,11 @@ impl Route {
     }
 
     pub(super) fn for_jobs(self) -> Self {
-        Self { for_jobs: true, ..self }
+        Self { job_access: JobAccess::Also, ..self }
+    }
+
+    pub(super) fn only_for_jobs(self) -> Self {
+        Self { job_access: JobAccess::Only, ..self }
     }
 
     /// Sets the type of the query parameters.
@@ -165,7 +179,11 @@ impl Route {
             params: self.params.is_some(),
             body: self.body.is_some() || self.method.is_safe(),
         };
-        self.handler.route_layer(from_fn_with_state(accepted, refuse_other_inputs))
+        let handler = match self.job_access {
+            JobAccess::Only => self.handler.route_layer(from_fn(refuse_others)),
+            JobAccess::No | JobAccess::Also => self.handler,
+        };
+        handler.route_layer(from_fn_with_state(accepted, refuse_other_inputs))
     }
 
     pub(super) fn refuses(self, refusals: &'static [Code]) -> Self {

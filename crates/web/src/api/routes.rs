@@ -236,19 +236,19 @@ fn asks_routes() -> Vec<Route> {
             .answers::<Ask>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/asks", asks::make)
-            .for_jobs()
+            .only_for_jobs()
             .about("Creates an ask of a running attempt. The rules decide it, or a person.")
             .takes::<AskRequest>()
             .answers::<JobAskReply>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/followups", followups::make)
-            .for_jobs()
+            .only_for_jobs()
             .about("Requests a follow-up job for a running attempt, within the limits of its agent's `followups`.")
             .takes::<FollowupRequest>()
             .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/report", reports::make)
-            .for_jobs()
+            .only_for_jobs()
             .about("Reports the outcome of a running attempt's work. The last report counts.")
             .takes::<ReportRequest>()
             .answers::<Report>()

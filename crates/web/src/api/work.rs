@@ -149,7 +149,7 @@ pub(super) async fn list(
     }
     if let Some(name) = query.queue {
         let known: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-        queues.retain(|queue| queue.name == name);
+        queues.retain(|queue| queue.is_named(&name));
         if queues.is_empty() {
             return Err(FleetError::NoQueue { queue: name, known }.into());
         }

@@ -84,6 +84,7 @@ agents:
   - name: asker
     runtime: command
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > token.new; mv token.new token; while ! [ -e go ]; do sleep 0.1; done']
+    fleet_tools: true
     default_prompt: Ask.
 "#;
 

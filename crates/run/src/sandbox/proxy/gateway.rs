@@ -1,6 +1,7 @@
 //! Access to the model's provider with a key that the agent does not have. The agent's program sends its requests to
 //! this proxy, and the proxy adds the key.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response};
+use percent_encoding::percent_decode_str;
 use reqwest::Body;
 use serde::{Deserialize, Serialize};
 
@@ -82,16 +84,42 @@ impl Gateway {
         Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })
     }
 
-    /// Forwards a request to the provider. Only the path comes from the agent.
+    /// Forwards a request to the provider. Only the path below the provider's address comes from the agent.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         // A path without a slash would become part of the host name.
         if !path.starts_with('/') {
             return Err(ProxyError::NoPath);
         }
+        if has_dot_segment(request.uri().path()) {
+            return Err(ProxyError::DotSegment);
+        }
         let url = format!("{}{path}", self.upstream);
         forward(&self.client, &url, request, std::slice::from_ref(&self.key)).await
     }
+}
+
+/// Returns whether a path has a segment `.` or `..`, in any form that a server may read as one: encoded, also several
+/// times, after a backslash, or with parameters. Such a path leaves the folder of the provider's address, where the key
+/// is not meant to go.
+fn has_dot_segment(path: &str) -> bool {
+    /// More layers of encoding have no honest use.
+    const MAX_LAYERS: usize = 4;
+    let mut path = Cow::Borrowed(path);
+    for _ in 0..MAX_LAYERS {
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        if decoded == path {
+            return path.split(['/', '\\']).any(is_dots);
+        }
+        path = Cow::Owned(decoded);
+    }
+    true
+}
+
+fn is_dots(segment: &str) -> bool {
+    let name = segment.split(';').next().unwrap_or_default();
+    let name = name.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+    matches!(name, "." | "..")
 }
 
 /// Creates a client that connects only to these addresses, or to any address without a list.
@@ -150,4 +178,47 @@ fn unreachable(error: reqwest::Error) -> ProxyError {
         last = cause;
     }
     ProxyError::Unreachable(last.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_found_in_every_form() {
+        for path in [
+            "/..",
+            "/../x",
+            "/a/../../x",
+            "/./x",
+            "/%2e%2e/admin",
+            "/%2E./x",
+            "/.%2e",
+            "/a%2f..%2fx",
+            "/%252e%252e/x",
+            "/%25252e%25252e/x",
+            "/%2525252525252e/x",
+            "/..\\x",
+            "/a%5c..%5cx",
+            "/..;a=b/x",
+            "/%2e%2e%3ba/x",
+            "/..%00/x",
+            "/..%20/x",
+        ] {
+            assert!(has_dot_segment(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/v1/messages",
+            "//v1//messages",
+            "/v1/models/claude-3.5",
+            "/.well-known/x",
+            "/a..b/...",
+            "/files/a%20b.txt",
+            "/100%",
+            "/a%252Fb",
+        ] {
+            assert!(!has_dot_segment(path), "{path}");
+        }
+    }
 }

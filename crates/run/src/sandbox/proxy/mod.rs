@@ -46,8 +46,20 @@ enum ProxyError {
     Address(String),
     #[error("the path has to begin with /")]
     NoPath,
+    #[error("a path with . or .. segments is not passed on, because it may leave the provider's address")]
+    DotSegment,
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
+}
+
+impl ProxyError {
+    /// Returns the status of the answer to a request to the provider.
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::NoPath | Self::DotSegment => StatusCode::BAD_REQUEST,
+            Self::NotAllowed | Self::Address(_) | Self::Unreachable(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
 }
 
 struct Proxy {
@@ -144,10 +156,12 @@ impl Proxy {
         let is_own = |uri: &Uri| uri.authority().is_none_or(|authority| authority.as_str() == PROXY_ADDRESS);
         if is_own(request.uri()) {
             return match &self.gateway {
-                Some(gateway) => gateway
-                    .pass(request)
-                    .await
-                    .unwrap_or_else(|why| text_response(StatusCode::BAD_GATEWAY, &why.to_string())),
+                Some(gateway) => gateway.pass(request).await.unwrap_or_else(|why| {
+                    if matches!(why, ProxyError::DotSegment) {
+                        self.notes.refused("a request to the provider", &why.to_string());
+                    }
+                    text_response(why.status(), &why.to_string())
+                }),
                 None => text_response(StatusCode::BAD_REQUEST, "this is a proxy; it has no pages"),
             };
         }
