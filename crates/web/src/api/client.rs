@@ -17,7 +17,7 @@ use tower::ServiceExt;
 
 use super::daemon_timeout::await_answer;
 use super::socket::Socket;
-use super::{Api, ApiProblem, Code};
+use super::{Api, ApiProblem, Code, OutputCursor};
 use cowhand_core::actor::Actor;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::process::ProcessIdentity;
@@ -117,8 +117,11 @@ impl Client {
 
     /// Requests an answer that is read line by line.
     pub async fn lines(&self, path: &str) -> Result<Lines, ApiProblem> {
-        let body = success_body(self.send(Method::GET, path, Bytes::new()).await?).await?;
-        Ok(Lines { body, buffer: Vec::new(), line_start: 0 })
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        let header = response.headers().get(OutputCursor::HEADER).and_then(|value| value.to_str().ok());
+        let output_cursor = header.and_then(|value| value.parse().ok());
+        let body = success_body(response).await?;
+        Ok(Lines { output_cursor, body, buffer: Vec::new(), line_start: 0 })
     }
 
     /// Sends a request. Repeats it while the daemon reports that it is busy, since it has not processed such a request.
@@ -225,6 +228,7 @@ async fn read_all(body: Body) -> Result<Bytes, ApiProblem> {
 /// Answer that is read in whole lines, as they arrive.
 #[derive(Debug)]
 pub struct Lines {
+    output_cursor: Option<OutputCursor>,
     body: Body,
     /// Bytes that arrived and were not returned yet.
     buffer: Vec<u8>,
@@ -233,6 +237,11 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Returns the position in the output of jobs at which the answer begins, if the answer contains such output.
+    pub fn output_cursor(&self) -> Option<&OutputCursor> {
+        self.output_cursor.as_ref()
+    }
+
     /// Returns the next line, or none at the end of the answer.
     pub async fn next(&mut self) -> Result<Option<String>, ApiProblem> {
         loop {
