@@ -147,6 +147,11 @@ pub enum FleetError {
     NotFinished { job: JobId, status: JobStatus, can_fork: bool },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
+    #[error(
+        "the hooks of {0} have not all run, and they need the job; delete it when they have ended: `cowhand job {0}` shows \
+         them"
+    )]
+    HooksOpen(JobId),
     /// The job's runtime does not have the feature in this text.
     #[error("{0}")]
     CannotFork(String),

@@ -208,6 +208,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::NotInQueue { .. }
             | FleetError::ItemForgotten(_) => Code::NotFound,
             FleetError::InUse { .. }
+            | FleetError::HooksOpen(_)
             | FleetError::AskRefused(_)
             | FleetError::NoAttempt { .. }
             | FleetError::CannotFork(_)
