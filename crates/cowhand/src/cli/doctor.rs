@@ -35,7 +35,7 @@ impl DoctorArgs {
         let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status);
         let mut findings = vec![
             Finding::of("config", of_config(&loaded, &location.config)),
-            Finding::of("state folder", folder(&location.state)),
+            Finding::of("state folder", folder(&location.state, matches!(daemon_status, Ok(None)))),
             Finding::of("store", wait(async { Ok(store_check.await) })?),
             disk_use(&location.state),
             Finding::of("daemon", daemon(&location, daemon_status)),
@@ -111,7 +111,7 @@ fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
     }
 }
 
-fn folder(state: &StateFolder) -> Result<String, String> {
+fn folder(state: &StateFolder, without_daemon: bool) -> Result<String, String> {
     let path = state.path();
     state.check().map_err(|error| error.to_string())?;
     // A missing state folder is created beside the config.
@@ -119,6 +119,7 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     match test_write_in(existing) {
         Ok(()) => Ok(format!("{} can be written", path.display())),
         Err(error) => Err(match DiskProblem::of(error.kind()) {
+            Some(problem) if without_daemon => problem.sentence_without_daemon(existing.display()),
             Some(problem) => problem.sentence(existing.display()),
             None => format!("{} cannot be written: {error}", existing.display()),
         }),

@@ -21,7 +21,8 @@ use cowhand_run::redact::Redactor;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::clock::Clock;
-use cowhand_web::api::{Api, Client};
+use cowhand_system::disk::DiskProblem;
+use cowhand_web::api::{Api, Client, Code};
 use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug)]
@@ -125,7 +126,11 @@ impl FleetLocation {
                 part.display()
             ));
         }
-        let FleetAbove { config, .. } = self.root().filter(|root| root.runs)?;
+        let Some(FleetAbove { config, .. }) = self.root().filter(|root| root.runs) else {
+            let folder = self.state.path();
+            return DiskProblem::find(folder)
+                .map(|problem| problem.sentence_without_daemon(folder.display()));
+        };
         let (root, config_option) = (config.display(), config_argument(&config));
         Some(format!("the daemon of {root} runs its agents; name that fleet with `{config_option}`"))
     }

@@ -21,6 +21,7 @@ use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
 use cowhand_engine::herdctl::HerdctlError;
 use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
+use cowhand_store::StoreError;
 use cowhand_system::clock::Clock;
 use cowhand_web::api::{Api, Socket};
 use cowhand_web::server::{HttpListener, JobSocket, ListenError};
@@ -214,6 +215,13 @@ impl From<FleetError> for Failure {
             FleetError::Config(_) => Exit::Config,
             _ => Exit::CannotRunHere,
         };
-        Self::new(exit, error.to_string())
+        // No daemon runs that could continue by itself.
+        let message = match &error {
+            FleetError::Store(StoreError::Disk { problem, folder }) => {
+                problem.sentence_without_daemon(folder)
+            }
+            _ => error.to_string(),
+        };
+        Self::new(exit, message)
     }
 }
