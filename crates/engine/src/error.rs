@@ -85,6 +85,11 @@ pub enum FleetError {
          a backup with `cowhand restore FILE`"
     )]
     HomeGone { folder: String },
+    #[error(
+        "the lock file `daemon.lock` in the state folder {folder} was removed, and another daemon uses the folder now; \
+         this daemon ends, and leaves its agents to the other daemon"
+    )]
+    HomeTaken { folder: String },
     #[error("{}", store_gone(.database, .jobs, .keepers))]
     StoreGone { database: String, jobs: Vec<JobId>, keepers: Vec<i32> },
     #[error("{0}")]

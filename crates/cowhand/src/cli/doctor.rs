@@ -197,15 +197,10 @@ async fn store(
 }
 
 fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<String, String> {
-    let state = &location.state;
     match daemon_status.and_then(Option::transpose) {
         Ok(Some(status)) => {
             let pid = status.daemon.pid.unwrap_or_default();
             Ok(format!("running, pid {pid}; agents and sources are shown as the daemon sees them"))
-        }
-        // This check creates no file.
-        Ok(None) if state.is_locked() => {
-            Err("a daemon has locked the state folder but does not answer; see its log".to_owned())
         }
         Ok(None) if location.store_gone().is_some() => {
             Ok("not running, and cannot start; see `store` above".to_owned())

@@ -94,6 +94,8 @@ impl StartArgs {
         if self.background {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
             rustix::process::setsid().map_err(|error| cannot("cannot create a session", &error.into()))?;
+        } else {
+            location.refuse_silent_daemon()?;
         }
         let program = std::env::current_exe()
             .map_err(|error| cannot("cannot find the path of this program", &error))?;
@@ -158,8 +160,8 @@ async fn serve(
         tokio::select! {
             ended = &mut ended => {
                 // Close the sockets while the state folder is still locked: the next daemon creates its own.
-                if !matches!(ended, Err(FleetError::HomeGone { .. })) {
-                    socket.close();
+                if !matches!(ended, Err(FleetError::HomeGone { .. } | FleetError::HomeTaken { .. })) {
+                    socket.close().await;
                     job_socket.close().await;
                 }
                 if let Some(server) = server {

@@ -27,6 +27,11 @@ use cowhand_store::audit;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Longest time for which a daemon that holds the state folder may not answer on its socket. A daemon whose socket was
+/// removed makes it again within this time.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
+const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
 #[derive(Debug)]
 pub enum Client {
     Daemon(StateFolder),
@@ -44,8 +49,24 @@ pub enum Client {
 }
 
 impl Client {
-    /// Connects to the daemon; returns none if no daemon answers.
+    /// Connects to the daemon; returns none if no daemon runs. Waits for a daemon that is starting or stopping, or whose
+    /// socket was removed a moment ago, and fails if it does not answer.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
+        let deadline = Instant::now() + SOCKET_TIMEOUT;
+        loop {
+            let client = Self::of_answering_daemon(state).await?;
+            if client.is_some() || !state.is_locked() {
+                return Ok(client);
+            }
+            if Instant::now() >= deadline {
+                return Err(ApiProblem::new(Code::NoDaemon, no_socket(state)));
+            }
+            sleep(SOCKET_POLL_INTERVAL).await;
+        }
+    }
+
+    /// Connects to the daemon; returns none if no daemon answers now.
+    pub async fn of_answering_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let stream = Socket::connect(state).await.map_err(|error| cannot_connect(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
@@ -185,6 +206,20 @@ impl Client {
         };
         Ok(response.map(Body::new))
     }
+}
+
+/// Describes a daemon that holds the state folder and cannot be reached.
+fn no_socket(state: &StateFolder) -> String {
+    let folder = state.path().display();
+    let (daemon, process) = match state.lock_holder() {
+        Some(pid) => (format!("a daemon (pid {pid})"), format!("kill {pid}")),
+        None => ("a daemon".to_owned(), "kill PID".to_owned()),
+    };
+    format!(
+        "{daemon} holds the state folder {folder}, but does not answer on its socket: it is starting or stopping, or its \
+         socket was removed. Try again later; if it still does not answer, see its log, and end it with `{process}`, or \
+         with `kill -KILL`, after which running jobs continue"
+    )
 }
 
 /// Builds the problem for a socket that cannot be opened. Whether a daemon runs is not known to a user who may not open it.

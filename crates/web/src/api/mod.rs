@@ -21,6 +21,7 @@ mod followups;
 mod health;
 mod job_token;
 mod jobs;
+pub(crate) mod kept_listener;
 mod login;
 mod masked;
 mod nodes;
@@ -262,10 +263,6 @@ impl Api {
 
     pub fn state(&self) -> &StateFolder {
         &self.state
-    }
-
-    pub fn job_socket(&self) -> std::io::Result<std::path::PathBuf> {
-        cowhand_engine::state::job_socket(&self.state)
     }
 
     /// Returns the workspace of a job on any machine, also if only its branch is left.

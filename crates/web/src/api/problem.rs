@@ -239,6 +239,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::State { .. }
             | FleetError::StoreGone { .. }
             | FleetError::HomeGone { .. }
+            | FleetError::HomeTaken { .. }
             | FleetError::Died => Code::Unavailable,
         };
         Self::new(code, error.to_string())
