@@ -126,14 +126,14 @@ fn events_follow_shows_only_new_output() {
 #[test]
 fn followed_output_continues_after_restart() {
     let scene = Scene::with(
-        r#"agents:
+        r"agents:
   - name: counter
     runtime: command
     command: [sh, -c, 'i=0; while [ ! -e go ]; do i=$((i+1)); echo $i; sleep 0.02; done; echo end']
   - name: quiet
     runtime: command
     command: [sh, -c, 'echo up > quiet; echo 1; while [ ! -e speak ]; do sleep 0.02; done; echo 2; while [ ! -e go ]; do sleep 0.02; done']
-"#,
+",
     );
     scene.start();
     let quiet = scene.json(&["trigger", "quiet"])["id"].clone();

@@ -47,6 +47,10 @@ pub struct Queue {
 
 /// A work item and its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about the item that programs read by its name"
+)]
 pub struct ItemView {
     #[serde(flatten)]
     pub item: WorkItem,

@@ -34,25 +34,35 @@ pub(crate) enum LockState {
     FolderGone,
 }
 
+/// Result of locking the folder of the attempts.
+enum AttemptsLock {
+    Taken(File),
+    NoFolder,
+    HeldByOther,
+}
+
 impl StateFolder {
     /// Takes the lock. Returns `None` if another process holds it.
     pub fn lock(&self) -> io::Result<Option<StateLock>> {
         let Some(file) = self.try_lock_file()? else { return Ok(None) };
-        let Some(attempts) = self.try_lock_attempts()? else { return Ok(None) };
+        let attempts = match self.try_lock_attempts()? {
+            AttemptsLock::Taken(attempts) => Some(attempts),
+            AttemptsLock::NoFolder => None,
+            AttemptsLock::HeldByOther => return Ok(None),
+        };
         Ok(Some(StateLock { folder: File::open(&self.0)?, file, attempts }))
     }
 
-    /// Locks the folder of the attempts. Returns `None` if another process holds it, and `Some(None)` if there is no
-    /// folder to lock.
-    fn try_lock_attempts(&self) -> io::Result<Option<Option<File>>> {
+    /// Locks the folder of the attempts.
+    fn try_lock_attempts(&self) -> io::Result<AttemptsLock> {
         let attempts = match File::open(self.attempts()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Some(None)),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(AttemptsLock::NoFolder),
             opened => opened?,
         };
         Ok(match attempts.try_lock() {
-            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::WouldBlock) => AttemptsLock::HeldByOther,
             // Some network disks cannot lock a folder. Then the lock of the file has to suffice.
-            Ok(()) | Err(TryLockError::Error(_)) => Some(Some(attempts)),
+            Ok(()) | Err(TryLockError::Error(_)) => AttemptsLock::Taken(attempts),
         })
     }
 
@@ -76,7 +86,7 @@ impl StateFolder {
         if self.lock_file().is_file() {
             matches!(self.lock(), Ok(None))
         } else {
-            matches!(self.try_lock_attempts(), Ok(None))
+            matches!(self.try_lock_attempts(), Ok(AttemptsLock::HeldByOther))
         }
     }
 
@@ -120,8 +130,11 @@ impl StateLock {
         let attempts = state.attempts();
         if !self.attempts.as_ref().is_some_and(|held| is_same(held, fs::metadata(&attempts))) {
             DirBuilder::new().recursive(true).mode(0o700).create(&attempts)?;
-            let Some(attempts) = state.try_lock_attempts()? else { return Ok(false) };
-            self.attempts = attempts;
+            match state.try_lock_attempts()? {
+                AttemptsLock::Taken(attempts) => self.attempts = Some(attempts),
+                AttemptsLock::NoFolder => {}
+                AttemptsLock::HeldByOther => return Ok(false),
+            }
         }
         Ok(true)
     }

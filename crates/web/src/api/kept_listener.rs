@@ -14,6 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 use tracing::{error, warn};
 
 use super::Api;
+use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
 use cowhand_system::remove::absent_is_ok;
 
@@ -69,7 +70,7 @@ impl KeptListener {
     }
 
     fn bind_again_if_lost(&mut self) {
-        let holds_folder = || self.api.daemon().is_ok_and(|fleet| fleet.holds_state_folder());
+        let holds_folder = || self.api.daemon().is_ok_and(Fleet::holds_state_folder);
         if self.path.is_bound(&self.file) || !holds_folder() {
             return;
         }
@@ -81,7 +82,7 @@ impl KeptListener {
                 (self.listener, self.file, self.path) = (listener, file, path);
             }
             Err(error) => {
-                error!("the socket {link} was removed or replaced, and cannot be made again: {error}")
+                error!("the socket {link} was removed or replaced, and cannot be made again: {error}");
             }
         }
     }
