@@ -1,12 +1,10 @@
 //! State that the parts of the daemon share: the store, the loaded config, the clock, and the running attempts.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -16,12 +14,13 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use crate::answer_waits::AnswerWaits;
+use crate::daemon::home::HomeLoss;
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
 use crate::queues;
 use crate::queues::seen_again::SeenAgain;
 use crate::secrets::{self, redactor};
-use crate::state::StateFolder;
+use crate::state::{LockState, StateFolder, StateLock};
 use crate::trigger::{Registry, Wakes};
 use crate::unfinished::Unfinished;
 use cowhand_run::attempt::Attempt;
@@ -74,8 +73,8 @@ pub struct Engine {
     pub undelivered: SeenAgain,
     /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
-    /// True if the state folder has been removed or replaced.
-    pub state_folder_lost: AtomicBool,
+    /// Why this daemon has lost its state folder, if it has.
+    pub home_loss: OnceLock<HomeLoss>,
     /// True while the daemon shuts down.
     pub is_ending: AtomicBool,
     /// Number of the last event that the views show.
@@ -111,18 +110,21 @@ pub struct Home {
     /// Number of the last event before this daemon started.
     pub first_event: i64,
     /// Lock of the state folder, held until the process ends.
-    pub lock: File,
+    pub(crate) lock: Mutex<StateLock>,
 }
 
 impl Home {
-    /// Returns whether the lock that this daemon holds is the file that another daemon would find. If the file cannot
-    /// be examined now, it counts as present.
-    pub fn is_ours(&self) -> bool {
-        let Ok(own_lock) = self.lock.metadata() else { return true };
-        match fs::metadata(self.state.lock_file()) {
-            Ok(lock_file) => (lock_file.dev(), lock_file.ino()) == (own_lock.dev(), own_lock.ino()),
-            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-        }
+    pub(crate) fn lock_state(&self) -> LockState {
+        self.held_lock().state(&self.state)
+    }
+
+    /// Makes what is locked again after it was removed. Returns false if another process holds it.
+    pub(crate) fn lock_again(&self) -> io::Result<bool> {
+        self.held_lock().lock_again(&self.state)
+    }
+
+    fn held_lock(&self) -> MutexGuard<'_, StateLock> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,7 +167,7 @@ impl Engine {
 
     /// Returns whether the state folder has been removed or replaced.
     pub(crate) fn is_state_folder_lost(&self) -> bool {
-        self.state_folder_lost.load(Ordering::Relaxed)
+        self.home_loss.get().is_some()
     }
 
     pub fn new(
@@ -192,7 +194,7 @@ impl Engine {
             hooks: Notify::new(),
             preparing: Mutex::default(),
             place_locks: Mutex::default(),
-            state_folder_lost: AtomicBool::default(),
+            home_loss: OnceLock::new(),
             is_ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             listens_at: OnceLock::new(),

@@ -87,6 +87,11 @@ pub enum FleetError {
          a backup with `cowhand restore FILE`"
     )]
     HomeGone { folder: String },
+    #[error(
+        "the lock file `daemon.lock` in the state folder {folder} was removed, and another daemon uses the folder now; \
+         this daemon ends, and leaves its agents to the other daemon"
+    )]
+    HomeTaken { folder: String },
     #[error("{}", store_gone(.database, .jobs, .keepers))]
     StoreGone { database: String, jobs: Vec<JobId>, keepers: Vec<i32> },
     #[error("{0}")]
@@ -155,6 +160,11 @@ pub enum FleetError {
     NotFinished { job: JobId, status: JobStatus, can_fork: bool },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
+    #[error(
+        "the hooks of {0} have not all run, and they need the job; delete it when they have ended: `cowhand job {0}` shows \
+         them"
+    )]
+    HooksOpen(JobId),
     /// The job's runtime does not have the feature in this text.
     #[error("{0}")]
     CannotFork(String),

@@ -2,10 +2,11 @@
 
 mod guard;
 mod job_socket;
+mod lock;
 pub(crate) mod modes;
 mod socket_path;
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -15,15 +16,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
 use cowhand_system::disk::test_write_in;
-use cowhand_system::lock_file;
 
 pub use job_socket::{job_folder, job_socket};
+pub(crate) use lock::LockState;
+pub use lock::StateLock;
 pub use socket_path::{MAX_SOCKET_PATH, short_socket_path};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);
-
-const LOCK: &str = "daemon.lock";
 
 impl StateFolder {
     pub const NAME: &str = ".cowhand";
@@ -92,6 +92,11 @@ impl StateFolder {
         self.0.join("daemon.log")
     }
 
+    /// Returns the path of the owner's socket. It is a symbolic link if the path is too long for a socket.
+    pub fn socket(&self) -> PathBuf {
+        self.0.join("sock")
+    }
+
     /// Writes and syncs a file without a name, about as large as the least that a job writes. Returns an error if that
     /// fails.
     pub fn test_write(&self) -> io::Result<()> {
@@ -129,28 +134,6 @@ impl StateFolder {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// Takes the lock that a daemon holds while it runs. The kernel releases the lock however the process ends. Returns
-    /// `None` if another process holds the lock.
-    pub fn lock(&self) -> io::Result<Option<File>> {
-        let mut options = OpenOptions::new();
-        options.read(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let lock = lock_file::open(&mut options, &self.lock_file())?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Some(lock)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
-    }
-
-    pub(crate) fn lock_file(&self) -> PathBuf {
-        self.0.join(LOCK)
-    }
-
-    /// Returns whether a daemon holds the lock of the folder.
-    pub fn is_locked(&self) -> bool {
-        self.lock_file().is_file() && matches!(self.lock(), Ok(None))
     }
 
     /// Returns whether this user may not look into the state folder, so that it cannot know whether a daemon runs.

@@ -113,7 +113,7 @@ pub enum ItemState {
 }
 
 impl HeldItem {
-    pub(super) const fn closing(&self) -> Option<&Closing> {
+    pub const fn closing(&self) -> Option<&Closing> {
         match &self.state {
             ItemState::Closing { closing, .. } => Some(closing),
             ItemState::ClaimMethod | ItemState::Held => None,

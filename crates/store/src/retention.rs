@@ -22,6 +22,7 @@ statements! {
         order by number";
     LIVE_CHILD = same "select id from jobs where status in ('pending', 'running') and (forked_from = $1 or retry_of = $1) \
         order by number limit 1";
+    OPEN_HOOK = same "select number from hook_runs where job_id = $1 and state in ('waiting', 'running') order by number limit 1";
     DROP_LEASE = same "delete from leases where job_id = $1";
     DROP_ATTEMPTS = same "delete from attempts where job_id = $1";
     DROP_HOOKS = same "delete from hook_runs where job_id = $1";
@@ -62,6 +63,8 @@ pub enum Pruned {
     InUse {
         by: JobId,
     },
+    /// A hook of the job has not run to its end.
+    HooksOpen,
     /// The job was already removed.
     Gone,
 }
@@ -172,6 +175,9 @@ async fn prune(
     }
     if let Some(child) = tx.one(LIVE_CHILD, args![id.as_str()]).await? {
         return Ok(Pruned::InUse { by: child.parse("id")? });
+    }
+    if tx.one(OPEN_HOOK, args![id.as_str()]).await?.is_some() {
+        return Ok(Pruned::HooksOpen);
     }
     for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_HOOKS, DROP_METADATA, DROP_ASKS, DROP_DENIALS, DROP_JOB]
     {

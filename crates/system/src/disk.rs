@@ -28,17 +28,34 @@ impl DiskProblem {
         test_write_in(folder).err().and_then(|error| Self::of(error.kind()))
     }
 
-    /// Describes the problem of the disk with this folder, and what to do.
+    /// Describes the problem of the disk with this folder, and what to do while a daemon runs.
     pub fn sentence(self, folder: impl Display) -> String {
-        let (state, remedy) = match self {
-            Self::Full => ("full", "free space on it"),
-            Self::ReadOnly => {
-                ("read-only", "mount it writable again (`dmesg` may say why it became read-only)")
-            }
-        };
+        let (state, remedy) = (self.state(), self.remedy());
         format!(
             "the disk of {folder} is {state}, so nothing can be written; {remedy}, and cowhand continues by itself"
         )
+    }
+
+    /// Describes the problem of the disk with this folder, and what to do if no daemon runs.
+    pub fn sentence_without_daemon(self, folder: impl Display) -> String {
+        let (state, remedy) = (self.state(), self.remedy());
+        format!(
+            "the disk of {folder} is {state}, so no daemon can start; {remedy}, and then start it with `cowhand start -d`"
+        )
+    }
+
+    const fn state(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::ReadOnly => "read-only",
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Full => "free space on it",
+            Self::ReadOnly => "mount it writable again (`dmesg` may say why it became read-only)",
+        }
     }
 }
 

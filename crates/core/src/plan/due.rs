@@ -146,11 +146,8 @@ impl DueCheck<'_> {
     }
 
     fn delay(&self, run_at: Timestamp, places: &mut FiringPlaces) -> DueResult {
-        let timing = &self.schedule.timing;
-        let due = run_at.max(timing.start_at.unwrap_or(run_at));
-        let Some(opens) = timing.next_allowed(due.max(self.now), self.zone()) else {
-            return DueResult::default();
-        };
+        let due = self.delay_due(run_at);
+        let Some(opens) = self.delay_opens(due) else { return DueResult::default() };
         if due > self.now {
             return DueResult::wake(due);
         }
@@ -163,6 +160,20 @@ impl DueCheck<'_> {
         verdict.fire(self, Occurrence::Delay(run_at).key(self.record.generation), due, FiringOutcome::Ran);
         places.take(self.live);
         verdict
+    }
+
+    pub(super) fn delay_due(&self, run_at: Timestamp) -> Timestamp {
+        run_at.max(self.schedule.timing.start_at.unwrap_or(run_at))
+    }
+
+    /// Returns the time, now or later, at which the calendar lets the delay fire. A delay that could have fired before
+    /// its `end_at`, but was not, fires now, as a missed due time of a cron schedule does.
+    pub(super) fn delay_opens(&self, due: Timestamp) -> Option<Timestamp> {
+        let timing = &self.schedule.timing;
+        let from = |at: Timestamp| timing.next_allowed(at, self.zone());
+        from(due.max(self.now)).or_else(|| {
+            from(due.max(self.record.armed_at)).filter(|opened| *opened <= self.now).map(|_| self.now)
+        })
     }
 
     /// Returns the time up to which the due times of the schedule are decided or do not count.

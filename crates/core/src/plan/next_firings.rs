@@ -218,9 +218,8 @@ impl Search<'_> {
     }
 
     fn delay(&self, from: Timestamp) -> Vec<Timestamp> {
-        let (timing, zone) = (&self.check.schedule.timing, self.check.zone());
-        let due = self.check.record.run_at.map(|at| at.max(self.check.now));
-        let at = due.and_then(|due| timing.next_allowed(due, zone));
+        let run_at = self.check.record.run_at;
+        let at = run_at.and_then(|run_at| self.check.delay_opens(self.check.delay_due(run_at)));
         at.into_iter().filter(|at| *at >= from).collect()
     }
 

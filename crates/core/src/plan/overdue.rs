@@ -5,29 +5,60 @@ use jiff::Timestamp;
 use super::due::DueCheck;
 use super::next_firings::Outlook;
 use crate::cron::Cron;
-use crate::policy::{MAX_MISFIRES, Misfire};
+use crate::policy::{ClosedBy, MAX_MISFIRES, Misfire};
 use crate::roster::{Agent, Schedule};
 use crate::schedule::FiringOutcome;
-use crate::trigger::TriggerConfig;
+use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
 /// Maximum number of due times that are counted.
 const MAX_COUNTED: usize = 1_000;
 
-/// Due times of a cron schedule that passed while no daemon ran, and what the next daemon does with them.
+/// Due times of a cron schedule or a delay that passed while no daemon ran, and what the next daemon does with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
     /// The first of them.
     pub since: Timestamp,
     /// Number of missed times; at most 100 are counted.
     pub times: usize,
-    /// Number of runs that `misfire` makes for them.
+    /// Number of runs that the next daemon makes for them when it starts.
     pub runs: usize,
-    misfire: Misfire,
+    rule: MissedRule,
+}
+
+/// Rule for missed due times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MissedRule {
+    Cron(Misfire),
+    /// A delay fires when a daemon starts.
+    Delay,
+    /// A delay waits for its calendar.
+    DelayUntil {
+        opens: Timestamp,
+        /// Key of the calendar that did not allow the due time; none if the calendar was closed after it.
+        closed: Option<ClosedBy>,
+    },
 }
 
 impl Missed {
     /// Describes which due times were missed, and what a daemon does about them when it starts.
     pub fn sentence(&self) -> String {
+        match self.rule {
+            MissedRule::Cron(misfire) => self.cron_sentence(misfire),
+            MissedRule::Delay => format!(
+                "its time {:.0} was missed, because no daemon ran; it fires when a daemon starts",
+                self.since
+            ),
+            MissedRule::DelayUntil { opens, closed } => {
+                let why = closed.map_or_else(|| "no daemon ran".to_owned(), ClosedBy::sentence);
+                format!(
+                    "its time {:.0} was missed, because {why}; it waits until {opens:.0}, when its calendar allows it",
+                    self.since
+                )
+            }
+        }
+    }
+
+    fn cron_sentence(&self, misfire: Misfire) -> String {
         let since = format!("{:.0}", self.since);
         let what = match self.times {
             1 => format!("its time {since} was missed, because no daemon ran"),
@@ -37,8 +68,8 @@ impl Missed {
             more => format!("{more} times were missed since {since}, because no daemon ran"),
         };
         let it = if self.times == 1 { "it is" } else { "they are" };
-        let policy = self.misfire.as_str();
-        let then = match (self.runs, self.misfire) {
+        let policy = misfire.as_str();
+        let then = match (self.runs, misfire) {
             (0, Misfire::Skip) => format!("{it} skipped when a daemon starts (`misfire: {policy}`)"),
             (0, _) => format!("{it} skipped when a daemon starts (`max_lateness`)"),
             (1, _) => format!("one run makes up for that when a daemon starts (`misfire: {policy}`)"),
@@ -49,11 +80,15 @@ impl Missed {
 }
 
 impl Outlook<'_> {
-    /// Returns the missed due times of a cron schedule. The snapshot has to be one without a running daemon: its
+    /// Returns the missed due times of a cron schedule or a delay. The snapshot has to be one without a running daemon: its
     /// `uptime` begins now.
     pub fn missed(&self, agent: &Agent, schedule: &Schedule) -> Option<Missed> {
-        let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
-        self.search(agent, schedule, |search| search.check.backlog(expression))
+        let TriggerKind::Clock(trigger) = schedule.trigger.kind() else { return None };
+        self.search(agent, schedule, |search| match trigger {
+            ClockTrigger::Cron(expression) => search.check.backlog(expression),
+            ClockTrigger::Delay => search.check.missed_delay(),
+            ClockTrigger::Interval(_) => None,
+        })
     }
 
     /// Counts the due times since the first one that waits, including it. The result is zero if none waits.
@@ -77,8 +112,23 @@ impl DueCheck<'_> {
             since: first.unwrap_or(oldest),
             times: missed.len(),
             runs: missed.iter().filter(|(_, outcome)| *outcome == FiringOutcome::Ran).count(),
-            misfire: self.schedule.timing.misfire,
+            rule: MissedRule::Cron(self.schedule.timing.misfire),
         })
+    }
+
+    fn missed_delay(&self) -> Option<Missed> {
+        let due = self.delay_due(self.record.run_at?);
+        if due > self.now || !self.missed(due) {
+            return None;
+        }
+        let opens = self.delay_opens(due)?;
+        let closed = self.schedule.timing.closed_by(due, self.zone());
+        let (runs, rule) = if opens > self.now {
+            (0, MissedRule::DelayUntil { opens, closed })
+        } else {
+            (1, MissedRule::Delay)
+        };
+        Some(Missed { since: due, times: 1, runs, rule })
     }
 
     fn times_waited(&self) -> usize {

@@ -421,6 +421,11 @@ fn delays_keep_to_their_calendar() {
     };
     let hours = r#""active_hours":{"start":"12:00","end":"13:00"}"#;
     let (today, end) = (r#""exclude_dates":["2026-01-05"]"#, r#""end_at":"2026-01-05T11:00:00Z""#);
+    let early = r#""active_hours":{"start":"09:00","end":"10:30"}"#;
+    let armed = |since: &str, mut scene: Scene| {
+        scene.record().armed_at = at(since);
+        scene
+    };
     let ran = "ran delay:2026-01-05T10:00:00Z 10:00";
     check([
         ("ahead", delay(hours), "09:00", "wake 10:00"),
@@ -439,7 +444,16 @@ fn delays_keep_to_their_calendar() {
         ),
         ("before its start", delay(r#""start_at":"2026-01-05T11:00:00Z""#), "10:00", "wake 11:00"),
         ("before its end", delay(end), "10:30", "ran delay:2026-01-05T10:00:00Z 10:00 | wake 11:00"),
-        ("after its end", delay(end), "11:00", "finish"),
+        ("its end has passed, and it did not fire", delay(end), "11:00", ran),
+        ("it was loaded after its end", armed("11:00", delay(end)), "11:00", "finish"),
+        (
+            "it was turned on after its hours",
+            armed("10:30", delay(&format!("{early},{end}"))),
+            "12:00",
+            "finish",
+        ),
+        ("its hours and its end have passed", delay(&format!("{early},{end}")), "12:00", ran),
+        ("its end came, and then its hours", delay(&format!("{hours},{end}")), "11:00", "finish"),
         ("its end comes before its hours", delay(&format!("{hours},{end}")), "10:00", "wake 11:00"),
         ("it ends before it is due", delay(r#""end_at":"2026-01-05T09:30:00Z""#), "09:00", "wake 09:30"),
     ]);

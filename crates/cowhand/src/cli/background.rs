@@ -44,6 +44,7 @@ pub(super) fn start(
     if fresh {
         arguments.push("--fresh".to_owned());
     }
+    location.refuse_silent_daemon()?;
     location.state.create().map_err(|error| unusable(location, &error))?;
     let log = location.state.log();
     let log_offset = fs::metadata(&log).map_or(0, |log| log.len());
@@ -198,7 +199,7 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon
 }
 
 async fn daemon(location: &FleetLocation) -> Result<Option<DaemonView>, ApiProblem> {
-    let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(None) };
+    let Some(client) = Client::of_answering_daemon(&location.state).await? else { return Ok(None) };
     Ok(Some(client.get::<StatusView>("status").await?.daemon))
 }
 

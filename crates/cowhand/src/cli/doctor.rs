@@ -37,7 +37,7 @@ impl DoctorArgs {
         let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status);
         let mut findings = vec![
             Finding::of("config", of_config(&loaded, &location.config)),
-            Finding::of("state folder", folder(&location.state)),
+            Finding::of("state folder", folder(&location.state, matches!(daemon_status, Ok(None)))),
             Finding::of("store", wait(async { Ok(store_check.await) })?),
             disk_use(&location.state),
             Finding::of("daemon", daemon(&location, daemon_status)),
@@ -129,7 +129,7 @@ fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
     }
 }
 
-fn folder(state: &StateFolder) -> Result<String, String> {
+fn folder(state: &StateFolder, without_daemon: bool) -> Result<String, String> {
     let path = state.path();
     state.check().map_err(|error| error.to_string())?;
     // A missing state folder is created beside the config.
@@ -137,6 +137,7 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     match test_write_in(existing) {
         Ok(()) => Ok(format!("{} can be written", path.display())),
         Err(error) => Err(match DiskProblem::of(error.kind()) {
+            Some(problem) if without_daemon => problem.sentence_without_daemon(existing.display()),
             Some(problem) => problem.sentence(existing.display()),
             None => format!("{} cannot be written: {error}", existing.display()),
         }),
@@ -214,15 +215,10 @@ async fn store(
 }
 
 fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<String, String> {
-    let state = &location.state;
     match daemon_status.and_then(Option::transpose) {
         Ok(Some(status)) => {
             let pid = status.daemon.pid.unwrap_or_default();
             Ok(format!("running, pid {pid}; agents and sources are shown as the daemon sees them"))
-        }
-        // This check creates no file.
-        Ok(None) if state.is_locked() => {
-            Err("a daemon has locked the state folder but does not answer; see its log".to_owned())
         }
         Ok(None) if location.store_gone().is_some() => {
             Ok("not running, and cannot start; see `store` above".to_owned())

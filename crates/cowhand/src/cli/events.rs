@@ -9,10 +9,10 @@ use cowhand_core::event::{Event, Fact, JobOutput};
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::follow::FollowUntil;
+use super::follow::{FollowUntil, FollowedLines};
 use super::{Failure, follow, interrupt, location, number, print};
 use cowhand_engine::view::line::readable;
-use cowhand_web::api::Page;
+use cowhand_web::api::{Lines, OutputCursor, Page};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
@@ -51,23 +51,11 @@ impl EventsArgs {
             if !self.follow {
                 return Ok(());
             }
-            let last = events.last().map_or(self.after.unwrap_or_default(), |event| event.seq);
-            let output = if self.output { "&output=1" } else { "" };
-            let address = |last: i64| format!("events?follow=1&after={last}{audit}{output}");
-            let last_seq = Cell::new(last);
-            let on_line = |last, line: &str| {
-                if let Ok(output) = serde_json::from_str::<JobOutput>(line) {
-                    self.print_output(&output, &columns);
-                    return last;
-                }
-                let Ok(event) = serde_json::from_str::<Event>(line) else { return last };
-                self.print(&event, &columns);
-                last_seq.set(event.seq);
-                event.seq
-            };
+            let last_seq = Cell::new(events.last().map_or(self.after.unwrap_or_default(), |event| event.seq));
+            let mut followed = EventLines { args: &self, columns, last_seq: &last_seq, output: None };
             let interrupt_note =
                 || Some(format!("`cowhand events -f --after {}` continues from here", last_seq.get()));
-            let follows = follow::lines(client, FollowUntil::Never, last, address, on_line);
+            let follows = follow::lines(client, FollowUntil::Never, &mut followed);
             interrupt::unless_with_note(follows, interrupt_note).await
         })
     }
@@ -123,6 +111,49 @@ impl EventsArgs {
         let kind = print::padded(event.fact.type_name(), columns.kind);
         let head = format!("{:>6}  {when}  {by}{kind}  {subject}{}", event.seq, ids.join("  "));
         print_line(&head, &by_whom.or_else(|| why(&event.fact)).unwrap_or_default());
+    }
+}
+
+/// New events, and new output of jobs if it is requested.
+struct EventLines<'a> {
+    args: &'a EventsArgs,
+    columns: Columns,
+    last_seq: &'a Cell<i64>,
+    /// Position in the output of jobs. None before the first answer, which determines it.
+    output: Option<OutputCursor>,
+}
+
+impl FollowedLines for EventLines<'_> {
+    fn address(&self) -> String {
+        let audit = if self.args.audit { "&audit=1" } else { "" };
+        let output = if self.args.output { "&output=1" } else { "" };
+        let output_after = match &self.output {
+            Some(cursor) => format!("&output_after={cursor}"),
+            None => String::new(),
+        };
+        format!("events?follow=1&after={}{audit}{output}{output_after}", self.last_seq.get())
+    }
+
+    fn on_answer(&mut self, answer: &Lines) {
+        if self.output.is_none() {
+            self.output = answer.output_cursor().cloned();
+        }
+    }
+
+    fn on_line(&mut self, line: &str) {
+        if let Ok(output) = serde_json::from_str::<JobOutput>(line) {
+            self.args.print_output(&output, &self.columns);
+            if let Some(cursor) = &mut self.output {
+                cursor.on_output(&output);
+            }
+            return;
+        }
+        let Ok(event) = serde_json::from_str::<Event>(line) else { return };
+        self.args.print(&event, &self.columns);
+        self.last_seq.set(event.seq);
+        if let Some(cursor) = &mut self.output {
+            cursor.on_event(&event);
+        }
     }
 }
 

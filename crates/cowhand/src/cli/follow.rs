@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, print};
-use cowhand_web::api::{ApiProblem, Client, Code};
+use cowhand_web::api::{ApiProblem, Client, Code, Lines};
 
 /// Longest absence of a daemon before following ends with an error. A restart takes a second. A restart by systemd
 /// takes longer, because of its pause, and must not end following either.
@@ -41,23 +41,28 @@ impl FollowUntil<'_> {
     }
 }
 
-/// Passes on each line of an answer once. `at` is the position: a repeated request starts there, and each line advances
-/// it.
-pub(super) async fn lines<C: Copy>(
+/// Lines that are followed, with the position up to which they were received.
+pub(super) trait FollowedLines {
+    /// Returns the address of the lines after the position.
+    fn address(&self) -> String;
+
+    /// Receives an answer, before its lines.
+    fn on_answer(&mut self, _answer: &Lines) {}
+
+    /// Receives a line, and advances the position.
+    fn on_line(&mut self, line: &str);
+}
+
+/// Passes on each line of an answer once. A repeated request starts at the position of `followed`.
+pub(super) async fn lines(
     connection: &Connection<'_>,
     until: FollowUntil<'_>,
-    mut at: C,
-    address: impl Fn(C) -> String,
-    mut on_line: impl FnMut(C, &str) -> C,
+    followed: &mut impl FollowedLines,
 ) -> Result<(), Failure> {
     let mut absence = Absence::default();
     loop {
         let (requested_at, mut has_received) = (Instant::now(), false);
-        let on_received = |at, line: &str| {
-            has_received = true;
-            on_line(at, line)
-        };
-        let Err(problem) = pass_on(connection, &mut at, &address, on_received).await else { return Ok(()) };
+        let Err(problem) = pass_on(connection, followed, &mut has_received).await else { return Ok(()) };
         // If the request lasted long, a daemon was running, even if it sent nothing.
         if has_received || requested_at.elapsed() > MIN_ANSWER_TIME {
             absence = Absence::default();
@@ -67,7 +72,7 @@ pub(super) async fn lines<C: Copy>(
         {
             // Check the end first and read then, so that no line before the end is missed.
             let is_over = until.is_over(&alone).await;
-            if pass_on(&alone, &mut at, &address, &mut on_line).await.is_ok() && is_over {
+            if pass_on(&alone, followed, &mut false).await.is_ok() && is_over {
                 return Ok(());
             }
         }
@@ -75,15 +80,16 @@ pub(super) async fn lines<C: Copy>(
     }
 }
 
-async fn pass_on<C: Copy>(
+async fn pass_on(
     client: &Client,
-    at: &mut C,
-    address: impl Fn(C) -> String,
-    mut on_line: impl FnMut(C, &str) -> C,
+    followed: &mut impl FollowedLines,
+    has_received: &mut bool,
 ) -> Result<(), ApiProblem> {
-    let mut lines = client.lines(&address(*at)).await?;
+    let mut lines = client.lines(&followed.address()).await?;
+    followed.on_answer(&lines);
     while let Some(line) = lines.next().await? {
-        *at = on_line(*at, &line);
+        *has_received = true;
+        followed.on_line(&line);
     }
     Ok(())
 }

@@ -21,7 +21,8 @@ use cowhand_run::redact::Redactor;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::clock::Clock;
-use cowhand_web::api::{Api, Client};
+use cowhand_system::disk::DiskProblem;
+use cowhand_web::api::{Api, Client, Code};
 use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug)]
@@ -111,12 +112,23 @@ impl FleetLocation {
         Err(Failure::new(Exit::Refused, message))
     }
 
+    /// Fails if a daemon holds the state folder but does not answer, because then `cowhand stop` cannot end it.
+    pub(super) fn refuse_silent_daemon(&self) -> Result<(), Failure> {
+        wait(async {
+            match Client::of_daemon(&self.state).await {
+                Err(problem) if problem.code == Code::NoDaemon => Err(problem.into()),
+                // The start itself reports a folder that cannot be opened.
+                _ => Ok(()),
+            }
+        })
+    }
+
     /// Returns advice for a fleet without a daemon. `cowhand start -d` is advised only if the start is not refused.
     pub(super) fn how_to_start(&self) -> String {
         self.instead_of_start().unwrap_or_else(|| "`cowhand start -d` starts it".to_owned())
     }
 
-    /// Returns advice if a start would be refused because of another daemon.
+    /// Returns advice if a start would fail because of another daemon or because of the disk.
     fn instead_of_start(&self) -> Option<String> {
         if let Some(part) = self.running_part() {
             let (config_option, own_config) = (config_argument(&part), config_argument(&self.config));
@@ -125,7 +137,11 @@ impl FleetLocation {
                 part.display()
             ));
         }
-        let FleetAbove { config, .. } = self.root().filter(|root| root.runs)?;
+        let Some(FleetAbove { config, .. }) = self.root().filter(|root| root.runs) else {
+            let folder = self.state.path();
+            return DiskProblem::find(folder)
+                .map(|problem| problem.sentence_without_daemon(folder.display()));
+        };
         let (root, config_option) = (config.display(), config_argument(&config));
         Some(format!("the daemon of {root} runs its agents; name that fleet with `{config_option}`"))
     }

@@ -8,7 +8,7 @@ use cowhand_core::id::{AgentName, JobId, JobName};
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
-use super::follow::FollowUntil;
+use super::follow::{FollowUntil, FollowedLines};
 use super::location::Connection;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
@@ -147,14 +147,28 @@ pub(super) async fn follow_output(
     client: &Connection<'_>,
     id: &JobId,
     follow: bool,
-    mut on_line: impl FnMut(&str),
+    on_line: impl FnMut(&str),
 ) -> Result<(), Failure> {
-    let address =
-        |line_count: u64| format!("jobs/{id}/output?follow={}&after={line_count}", u8::from(follow));
-    let count = |line_count, line: &str| {
-        on_line(line);
-        line_count + 1
-    };
     let until = if follow { FollowUntil::Ended(id) } else { FollowUntil::Now };
-    follow::lines(client, until, 0, address, count).await
+    follow::lines(client, until, &mut JobLines { id, follow, line_count: 0, on_line }).await
+}
+
+/// Output of one job.
+struct JobLines<'a, F> {
+    id: &'a JobId,
+    follow: bool,
+    line_count: u64,
+    on_line: F,
+}
+
+impl<F: FnMut(&str)> FollowedLines for JobLines<'_, F> {
+    fn address(&self) -> String {
+        let (id, follow, after) = (self.id, u8::from(self.follow), self.line_count);
+        format!("jobs/{id}/output?follow={follow}&after={after}")
+    }
+
+    fn on_line(&mut self, line: &str) {
+        (self.on_line)(line);
+        self.line_count += 1;
+    }
 }

@@ -38,6 +38,7 @@ impl RestoreArgs {
                 format!("cannot restore {}: {error}", self.file.display()),
             ));
         }
+        location.refuse_silent_daemon()?;
         let unusable = |error| unusable(&location, &error);
         location.state.create().map_err(unusable)?;
         // The lock is held until the new store is in place.

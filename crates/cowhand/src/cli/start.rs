@@ -21,6 +21,7 @@ use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
 use cowhand_engine::herdctl::HerdctlError;
 use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
+use cowhand_store::StoreError;
 use cowhand_system::clock::Clock;
 use cowhand_web::api::{Api, Socket};
 use cowhand_web::server::{HttpListener, JobSocket, ListenError};
@@ -93,6 +94,8 @@ impl StartArgs {
         if self.background {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
             rustix::process::setsid().map_err(|error| cannot("cannot create a session", &error.into()))?;
+        } else {
+            location.refuse_silent_daemon()?;
         }
         let program = std::env::current_exe()
             .map_err(|error| cannot("cannot find the path of this program", &error))?;
@@ -157,8 +160,8 @@ async fn serve(
         tokio::select! {
             ended = &mut ended => {
                 // Close the sockets while the state folder is still locked: the next daemon creates its own.
-                if !matches!(ended, Err(FleetError::HomeGone { .. })) {
-                    socket.close();
+                if !matches!(ended, Err(FleetError::HomeGone { .. } | FleetError::HomeTaken { .. })) {
+                    socket.close().await;
                     job_socket.close().await;
                 }
                 if let Some(server) = server {
@@ -214,6 +217,13 @@ impl From<FleetError> for Failure {
             FleetError::Config(_) => Exit::Config,
             _ => Exit::CannotRunHere,
         };
-        Self::new(exit, error.to_string())
+        // No daemon runs that could continue by itself.
+        let message = match &error {
+            FleetError::Store(StoreError::Disk { problem, folder }) => {
+                problem.sentence_without_daemon(folder)
+            }
+            _ => error.to_string(),
+        };
+        Self::new(exit, message)
     }
 }

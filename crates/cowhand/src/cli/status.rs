@@ -206,11 +206,13 @@ pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
 
 /// Formats a result that its source has not received yet.
 fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
-    let (what, why) = (print::styled("not reported", print::ODD), print::one_line(&item.last_error, 300));
+    let what = if item.releasing { "not released" } else { "not reported" };
+    let (what, why) = (print::styled(what, print::ODD), print::one_line(&item.last_error, 300));
     let since =
         item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
     let result = match holder.strip_suffix(&format!("@{id}")) {
+        _ if item.releasing => format!("that {id} is released"),
         Some(person) => format!("the change of {id} by {person}"),
         None => format!("the result of {holder} for {id}"),
     };

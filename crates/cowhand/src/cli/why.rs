@@ -290,6 +290,9 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         ScheduleStatus::Paused => {
             format!("{name} has paused itself; `cowhand schedule enable {word}` ends the pause.")
         }
+        ScheduleStatus::Finished if view.missed.is_some() => {
+            format!("{name} is over: its `end_at` passed while no daemon ran.")
+        }
         ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
             let firing = firings.iter().find(|firing| firing.key.is_by_clock());
             let when = firing.map(|firing| format!(" {}", duration::from_now(now, firing.decided_at)));
@@ -320,7 +323,7 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
             let note = view.skip_note.as_deref().filter(|_| is_noted)?;
             Some(with_full_stop(&print::one_line(note, 400)))
         }
-        _ if view.status == ScheduleStatus::Finished => None,
+        _ if view.status == ScheduleStatus::Finished && view.missed.is_none() => None,
         (
             Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
             _,
@@ -385,6 +388,8 @@ fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
 /// time is in 57m (…).`
 fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let note = &view.missed.as_ref()?.note;
+    // A delay has no other due time.
+    let next = next.filter(|_| view.kind != "delay");
     let next = next.map(|at| format!(" Its next due time is {} ({at:.0}).", duration::until(now, at)));
     Some(format!("It is late: {}{}", with_full_stop(note), next.unwrap_or_default()))
 }

@@ -179,12 +179,17 @@ impl WorkItemArgs {
         let view: ItemView =
             location::ask(config, async |client| Ok(client.post(&address, request).await?))?;
         let done = match &view {
-            view if view.forgotten => "removed, because its source does not have it any more",
-            view if view.was_available => "is available already",
-            _ => done,
+            view if view.forgotten => "removed, because its source does not have it any more".to_owned(),
+            view if view.was_available => "is available already".to_owned(),
+            view if view.undelivered => format!("will be {done} when its source accepts it"),
+            _ => done.to_owned(),
         };
         let sentence = format!("{} {done}: {}", view.item.id, one_line(&view.item.title, 60));
         print::done(&sentence, &view, self.json);
+        if view.undelivered && !self.json {
+            let why = view.last_error.as_deref().unwrap_or("its source has not answered yet");
+            print::note(format!("cowhand tries again: {}", one_line(why, 600)));
+        }
         if let Some(why) = view.not_taken.as_ref().filter(|_| !self.json) {
             print::note(one_line(why, 600));
         }
@@ -283,6 +288,9 @@ fn status(view: &ItemView) -> String {
             let person = holder.strip_suffix(&format!("@{}", view.item.id));
             format!("claimed by {}", one_line(person.unwrap_or(holder), 80))
         }
+        (_, ItemStatus::Closing) if view.releasing && view.last_error.is_some() => {
+            "closing, not released yet".to_owned()
+        }
         (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not reported yet".to_owned(),
         (_, status) => status.as_str().to_owned(),
     }
@@ -311,7 +319,10 @@ fn show(view: &ItemView, json: bool) {
         ("queue", view.needed.queue_needed.clone().unwrap_or_default()),
         ("url", item.url.clone()),
         ("given up", view.given_up.as_ref().map(given_up).unwrap_or_default()),
-        ("not reported yet", view.last_error.clone().unwrap_or_default()),
+        (
+            if view.releasing { "not released yet" } else { "not reported yet" },
+            view.last_error.clone().unwrap_or_default(),
+        ),
         (
             "result not reported",
             view.dropped_result.as_ref().map(|dropped| dropped_result(dropped, now)).unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
+use jiff::{Timestamp, ToSpan};
 use serde_json::Value;
 
 use super::{RunResult, Scene, wait_until};
@@ -252,6 +252,59 @@ fn missed_due_times_are_shown_before_and_after_start() {
             told.then_some(())
         });
     }
+}
+
+/// The `end_at` of a schedule, and the time of a delay, pass while no daemon runs.
+#[test]
+fn missed_times_before_end_are_shown_and_made_up() {
+    let now = Timestamp::now();
+    let (due, end) = (now + 30.minutes(), now + 2.hours());
+    let dates = [now, now + 24.hours(), now + 48.hours()].map(|at| at.strftime("%Y-%m-%d").to_string());
+    let fleet = Stepped::with(&format!(
+        "agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, cat]
+    default_prompt: Work.
+    schedules:
+      cron: {{type: cron, cron: '*/10 * * * *', end_at: '{end}'}}
+      bounded: {{type: delay, run_at: '{due}', end_at: '{end}'}}
+      plain: {{type: delay, run_at: '{due}'}}
+      closed: {{type: delay, run_at: '{due}', exclude_dates: ['{}']}}
+",
+        dates.join("', '")
+    ));
+    fleet.start();
+    assert_eq!(fleet.run(&["stop"]).code, Some(0));
+    fleet.set_clock("+10800s");
+    let said = |verb: &[&str]| fleet.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (name, words) in [
+        ("cron", &["is over: its `end_at` passed while no daemon ran", "times were missed since 2"][..]),
+        ("bounded", &["is over: its `end_at` passed while no daemon ran", "it fires when a daemon starts"]),
+        ("plain", &["was missed, because no daemon ran; it fires when a daemon starts"]),
+        ("closed", &["was missed, because the day is one of its `exclude_dates`; it waits until 2"]),
+    ] {
+        let why = said(&["why", &format!("worker/{name}")]);
+        for word in words.iter().chain(&["It is late: "]) {
+            assert!(why.contains(word), "{name}: {word} in {why}");
+        }
+        for word in ["It is not due", "has finished", "never been due", "would not run"] {
+            assert!(!why.contains(word), "{name}: {word} in {why}");
+        }
+        for verb in [&["status"][..], &["schedule", "list"], &["schedule", "next"]] {
+            let said = said(verb);
+            assert!(said.contains(words.last().unwrap()), "{name}, {verb:?}: {said}");
+        }
+    }
+    fleet.start();
+    wait_until("the missed firings", || (fleet.completed() >= 3).then_some(()));
+    for name in ["cron", "bounded", "plain"] {
+        let rows = fleet.json(&["why", &format!("worker/{name}"), "--limit", "100"])["firings"].take();
+        let ran = rows.as_array().unwrap().iter().filter(|row| row["outcome"] == "ran").count();
+        assert!(ran >= 1, "{name}: {rows:#}");
+        assert!(said(&["why", &format!("worker/{name}")]).contains("has finished"), "{name}");
+    }
+    assert!(said(&["why", "worker/closed"]).contains("and waits: the day is one of its `exclude_dates`"));
 }
 
 #[test]

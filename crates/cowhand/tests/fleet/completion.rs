@@ -27,7 +27,7 @@ fn agents_schedules_and_jobs_are_completed() {
             assert_eq!(completed(&scene, words), expected, "{words:?}, daemon: {daemon}");
         };
         is(&["trig"], &["trigger"]);
-        is(&["trigger", "w"], &["waiter", "worker"]);
+        is(&["trigger", "w"], &["waiter", "worker", "worker/nightly", "worker/tidy"]);
         is(&["trigger", "worker", ""], &["nightly", "tidy"]);
         is(&["status", "b"], &["broken"]);
         is(&["jobs", "--agent", "wo"], &["worker"]);

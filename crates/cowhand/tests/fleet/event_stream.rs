@@ -120,3 +120,58 @@ fn events_follow_shows_only_new_output() {
     let usage = scene.run(&["events", "--output"]);
     assert_eq!(usage.code, Some(2), "output is live only: {}", usage.stderr);
 }
+
+/// A follower gets each line once, whatever happens to the daemon, also of a job that it has got no line of, and of jobs
+/// that end or run while no daemon answers.
+#[test]
+fn followed_output_continues_after_restart() {
+    let scene = Scene::with(
+        r"agents:
+  - name: counter
+    runtime: command
+    command: [sh, -c, 'i=0; while [ ! -e go ]; do i=$((i+1)); echo $i; sleep 0.02; done; echo end']
+  - name: quiet
+    runtime: command
+    command: [sh, -c, 'echo up > quiet; echo 1; while [ ! -e speak ]; do sleep 0.02; done; echo 2; while [ ! -e go ]; do sleep 0.02; done']
+",
+    );
+    scene.start();
+    let quiet = scene.json(&["trigger", "quiet"])["id"].clone();
+    let output_of = |job: &Value| scene.run(&["logs", job.as_str().unwrap(), "--json"]).stdout;
+    wait_until("its first line", || (output_of(&quiet).lines().count() == 1).then_some(()));
+    let mut follower = scene.spawn(&["events", "-f", "--output", "--json"]);
+    let counter = scene.json(&["trigger", "counter"])["id"].clone();
+    let mut seen: Vec<Value> = Vec::new();
+    let mut read_until = |is_last: &dyn Fn(&Value) -> bool| {
+        while !seen.last().is_some_and(is_last) {
+            seen.push(serde_json::from_str(&follower.line()).unwrap());
+        }
+        seen.clone()
+    };
+    let lines_of_counter = |count: u64| {
+        let counter = counter.clone();
+        move |event: &Value| event["job"] == counter && event["line"].as_u64() >= Some(count)
+    };
+    read_until(&lines_of_counter(5));
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
+    read_until(&lines_of_counter(60));
+    scene.kill_daemon();
+    // `quiet` writes, and both jobs end, while no daemon runs.
+    fs::write(scene.root.join("speak"), "").unwrap();
+    scene.go();
+    scene.start();
+    let has_ended = |job: &Value| {
+        let job = job.clone();
+        move |event: &Value| event["job"] == job && event["type"] == "job:completed"
+    };
+    let later = scene.json(&["trigger", "counter", "--wait"])["id"].clone();
+    let seen = read_until(&has_ended(&later));
+    for job in [&counter, &quiet, &later] {
+        let lines = seen.iter().filter(|event| event["type"] == "job:output" && event["job"] == *job);
+        let numbers: Vec<u64> = lines.map(|line| line["line"].as_u64().unwrap()).collect();
+        let first = if *job == quiet { 2 } else { 1 };
+        let last = output_of(job).lines().count() as u64;
+        assert_eq!(numbers, (first..=last).collect::<Vec<_>>(), "{job}");
+        assert!(last > 1 || *job == later, "{job}: {last}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The daemon's folder, config or server is removed while it runs; and invalid folders, configs and stores.
 
 use std::fs;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Stdio;
 
 use cowhand_testing::postgres::Postgres;
@@ -30,6 +31,136 @@ fn daemon_without_state_folder_ends() {
         assert_eq!(scene.daemon(), second, "the other one is left alone, and so is its socket");
         assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
     }
+}
+
+/// The daemon makes its sockets again. Until then, verbs wait for it.
+#[test]
+fn removed_sockets_are_made_again() {
+    // The second path is too long for a socket, so the sockets are elsewhere, with links to them.
+    for path in ["", &"long/".repeat(20)] {
+        let scene = Scene::beneath(path, FLEET);
+        scene.start();
+        let state = scene.root.join(".cowhand");
+        let daemon = scene.daemon().unwrap();
+        let real = fs::read_link(state.join("sock")).unwrap_or_else(|_| state.join("sock"));
+        let talk = fs::read_link(state.join("talk")).unwrap_or_else(|_| state.join("talk"));
+        let removals: [&dyn Fn(); 4] = [
+            &|| fs::remove_file(state.join("sock")).unwrap(),
+            &|| fs::remove_file(&real).unwrap(),
+            &|| fs::write(fs::remove_file(&real).map(|()| &real).unwrap(), "").unwrap(),
+            &|| fs::remove_file(talk.join("job.sock")).unwrap(),
+        ];
+        for (number, remove) in removals.iter().enumerate() {
+            remove();
+            assert_eq!(scene.daemon(), Some(daemon), "{number}: {}", scene.log());
+            wait_until("the socket of jobs", || UnixStream::connect(talk.join("job.sock")).ok());
+        }
+        fs::remove_dir_all(&talk).unwrap();
+        wait_until("the socket of jobs", || UnixStream::connect(talk.join("job.sock")).ok());
+        assert!(
+            scene.log().contains("was removed or replaced; cowhand has made it again"),
+            "{}",
+            scene.log()
+        );
+        assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
+        assert_eq!(scene.run(&["stop"]).code, Some(0));
+        assert!(!state.join("sock").exists());
+    }
+}
+
+/// All verbs name the process that holds the folder, and none advises a verb that cannot work.
+#[test]
+fn all_verbs_name_daemon_that_cannot_be_reached() {
+    let scene = Scene::started();
+    let daemon = scene.daemon().unwrap();
+    // A suspended daemon does not make its socket again.
+    kill_process(daemon, Signal::STOP).unwrap();
+    fs::remove_file(scene.root.join(".cowhand/sock")).unwrap();
+    let pid = daemon.as_raw_nonzero();
+    let verbs = [
+        &["status"][..],
+        &["why", "worker"],
+        &["stop"],
+        &["trigger", "worker"],
+        &["start", "-d"],
+        &["start"],
+        &["restart"],
+        &["restore", "cowhand.yaml"],
+        &["doctor"],
+    ];
+    let said: Vec<_> = verbs.map(|verb| scene.spawn(verb)).into_iter().map(Running::end).collect();
+    kill_process(daemon, Signal::CONT).unwrap();
+    for (verb, said) in verbs.iter().zip(said) {
+        let code = if *verb == ["doctor"] { 6 } else { 4 };
+        let text = said.stdout + &said.stderr;
+        assert_eq!(said.code, Some(code), "{verb:?}: {text}");
+        for words in [format!("a daemon (pid {pid}) holds"), format!("`kill {pid}`")] {
+            assert!(text.contains(&words), "{verb:?}: {words} in {text}");
+        }
+        assert!(!text.contains("starts it") && !text.contains("cowhand stop"), "{verb:?}: {text}");
+    }
+    assert_eq!(scene.daemon(), Some(daemon));
+}
+
+/// The folder stays locked, so no second daemon starts, and the job goes on.
+#[test]
+fn removed_lock_file_is_made_again() {
+    let scene = Scene::started();
+    let (job, agent) = scene.waiting_job();
+    let daemon = scene.daemon().unwrap();
+    let lock = scene.root.join(".cowhand/daemon.lock");
+    let holder = || fs::read_to_string(&lock).ok()?.trim().parse::<i32>().ok();
+    for starts in [true, false] {
+        fs::remove_file(&lock).unwrap();
+        if starts {
+            let said = scene.run(&["start", "-d", "--no-server"]);
+            assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
+        }
+        wait_until("the lock file", || holder().filter(|pid| *pid == daemon.as_raw_nonzero().get()));
+    }
+    assert!(
+        scene.log().contains("daemon.lock or `attempts` was removed or replaced; cowhand has made it again"),
+        "{}",
+        scene.log()
+    );
+    assert!(scene.daemon() == Some(daemon) && !has_ended(agent));
+    scene.go();
+    wait_until("the end of the job", || (scene.job(&job)["status"] == "completed").then_some(()));
+}
+
+/// An older version locks only the file, so it can start after the file was removed. The daemon leaves its agents to it.
+#[test]
+fn daemon_leaves_agents_to_daemon_that_took_lock_file() {
+    let scene = Scene::new();
+    let mut daemon = Running::of(scene.command(&["start", "--no-server"]).stderr(Stdio::piped()));
+    assert_eq!(daemon.line(), "ready");
+    let (job, agent) = scene.waiting_job();
+    let path = scene.root.join(".cowhand/daemon.lock");
+    let lock = fs::File::create(path.with_extension("other")).unwrap();
+    lock.lock().unwrap();
+    fs::rename(path.with_extension("other"), &path).unwrap();
+    let said = daemon.end();
+    assert_eq!(said.code, Some(6), "{}", said.stderr);
+    assert!(said.stderr.contains("another daemon uses the folder now"), "{}", said.stderr);
+    assert!(!said.stderr.contains("was removed, moved or replaced"), "{}", said.stderr);
+    assert!(!has_ended(agent));
+    drop(lock);
+    scene.start();
+    assert_eq!(scene.job(&job)["status"], "running");
+}
+
+/// The first daemon locks only the file, as older versions do, and its file was removed.
+#[test]
+fn daemon_that_answers_prevents_second_daemon() {
+    let scene = Scene::new();
+    let state = scene.root.join(".cowhand");
+    fs::create_dir(&state).unwrap();
+    let socket = UnixListener::bind(state.join("sock")).unwrap();
+    let said = scene.run(&["start", "--background", "--no-server"]);
+    assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
+    assert!(said.stderr.contains("a daemon is running in"), "{}", said.stderr);
+    drop(socket);
+    scene.start();
 }
 
 #[test]

@@ -121,11 +121,15 @@ fn verbs_work_on_full_disk_and_report_it() {
     wait_for("the log to name it", || fleet.log().contains(&full(&folder)));
     assert!(!fleet.log().contains("database or disk is full"), "{}", fleet.log());
     fleet.kill();
-    let doctor = said(&fleet, &["doctor"]);
-    assert!(
-        doctor.contains(&format!("FAIL  state folder: {}", full(&folder))),
-        "without a daemon, too: {doctor}"
+    // Without a daemon, nothing continues by itself.
+    let cannot_start = format!(
+        "the disk of {folder} is full, so no daemon can start; free space on it, and then start it with `cowhand start -d`"
     );
+    for verb in [&["doctor"][..], &["status"], &["trigger", "a"], &["start", "-d"], &["start"]] {
+        let said = said(&fleet, verb);
+        assert!(said.contains(&cannot_start) && !said.contains("by itself"), "{verb:?}: {said}");
+        assert!(!said.contains("starts it"), "{verb:?}: {said}");
+    }
     tmpfs::free(fleet.namespace(), &fleet.path());
     let doctor = said(&fleet, &["doctor"]);
     assert!(doctor.contains("ok    state folder: "), "{doctor}");

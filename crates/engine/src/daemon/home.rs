@@ -1,40 +1,85 @@
 //! Checks that the state folder still belongs to this daemon. If somebody removes or moves the folder, nothing can be
-//! written, and another daemon can start at the same path.
+//! written, and another daemon can start at the same path. A lock file that was removed alone is made again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tracing::error;
+use tracing::{error, warn};
 
-use crate::context::Engine;
+use crate::context::{Engine, Home};
 use crate::error::FleetError;
 use crate::lifecycle::Lifecycle;
+use crate::state::LockState;
 use crate::state::modes::Modes;
 
 /// Time between two checks.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// Waits until the folder is missing in two checks in a row. A folder that is put back at once does not count as
-/// missing.
-pub(super) async fn wait_until_lost(engine: Arc<Engine>) {
-    let (mut was_missing, mut modes) = (false, Modes::default());
-    loop {
-        tokio::time::sleep(POLL_EVERY).await;
-        modes.check(&engine.home.state);
-        let is_ours = engine.home.is_ours();
-        if was_missing && !is_ours {
-            return;
+/// Why a daemon has lost its state folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HomeLoss {
+    /// The folder was removed, moved or replaced.
+    Gone,
+    /// Another daemon uses the folder. It takes over the agents.
+    Taken,
+}
+
+impl HomeLoss {
+    pub(crate) fn error(self, folder: String) -> FleetError {
+        match self {
+            Self::Gone => FleetError::HomeGone { folder },
+            Self::Taken => FleetError::HomeTaken { folder },
         }
-        was_missing = !is_ours;
     }
 }
 
-/// Makes the daemon end its attempts and itself.
-pub(super) fn give_up(engine: &Engine, lifecycle: &watch::Sender<Lifecycle>) {
+/// Waits until two checks in a row find the same loss. A folder that is put back at once does not count as lost, and a
+/// lock that a command holds for a moment does not count as another daemon.
+pub(super) async fn wait_until_lost(engine: Arc<Engine>) -> HomeLoss {
+    let (mut earlier_loss, mut modes) = (None, Modes::default());
+    loop {
+        tokio::time::sleep(POLL_EVERY).await;
+        modes.check(&engine.home.state);
+        let loss = loss(&engine.home);
+        if let Some(loss) = loss.filter(|_| loss == earlier_loss) {
+            return loss;
+        }
+        earlier_loss = loss;
+    }
+}
+
+/// Checks the folder, and makes a missing lock file again.
+fn loss(home: &Home) -> Option<HomeLoss> {
+    match home.lock_state() {
+        LockState::Held => None,
+        LockState::FolderGone => Some(HomeLoss::Gone),
+        LockState::FileGone => {
+            let file = home.state.lock_file();
+            match home.lock_again() {
+                Ok(true) => {
+                    warn!(
+                        "{} or `attempts` was removed or replaced; cowhand has made it again",
+                        file.display()
+                    );
+                }
+                Ok(false) => return Some(HomeLoss::Taken),
+                Err(error) => {
+                    warn!("{} or `attempts` was removed, and cannot be made again: {error}", file.display());
+                }
+            }
+            None
+        }
+    }
+}
+
+/// Makes the daemon end. It also ends its attempts, unless another daemon takes them over.
+pub(super) fn give_up(engine: &Engine, loss: HomeLoss, lifecycle: &watch::Sender<Lifecycle>) {
     let folder = engine.home.state.path().display().to_string();
-    error!("{}", FleetError::HomeGone { folder });
-    engine.state_folder_lost.store(true, Ordering::Relaxed);
-    lifecycle.send_replace(Lifecycle::Cancelling { overdue: 0 });
+    error!("{}", loss.error(folder));
+    let _ = engine.home_loss.set(loss);
+    lifecycle.send_replace(match loss {
+        HomeLoss::Gone => Lifecycle::Cancelling { overdue: 0 },
+        HomeLoss::Taken => Lifecycle::Leaving,
+    });
 }

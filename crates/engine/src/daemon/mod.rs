@@ -3,7 +3,7 @@
 mod containers;
 mod ending;
 mod firing;
-mod home;
+pub(crate) mod home;
 mod hooks;
 mod outbox;
 mod prune;
@@ -13,9 +13,13 @@ mod triggers;
 mod uptime;
 
 use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cowhand_core::budget::SpendLimits;
 use cowhand_core::config::report;
@@ -42,7 +46,7 @@ use crate::job_token::JobKey;
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
 use crate::secrets::{kept, redactor_over};
-use crate::state::StateFolder;
+use crate::state::{StateFolder, StateLock};
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
@@ -84,8 +88,8 @@ impl Daemon {
         let folder = state.path().display().to_string();
         let state_error = |source| FleetError::State { folder: folder.clone(), source };
         state.create().map_err(state_error)?;
-        let lock =
-            state.lock().map_err(state_error)?.ok_or_else(|| FleetError::AlreadyRunning(folder.clone()))?;
+        let lock = lock(&state).await.map_err(state_error)?;
+        let lock = lock.ok_or_else(|| FleetError::AlreadyRunning(folder.clone()))?;
         import.refuse_if_running()?;
         backup::remove_scratch(&state).map_err(state_error)?;
         let node = state.node().map_err(state_error)?;
@@ -107,7 +111,7 @@ impl Daemon {
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        let home = Home { state, node, job_key, first_event, lock };
+        let home = Home { state, node, job_key, first_event, lock: Mutex::new(lock) };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
         let views = Views::new(engine.home.state.clone(), started.now.wall);
@@ -186,7 +190,7 @@ impl Daemon {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
                 _ = lifecycle.changed() => {}
-                () = &mut folder_lost, if !self.engine.is_state_folder_lost() => home::give_up(&self.engine, lifecycle_sender),
+                loss = &mut folder_lost, if !self.engine.is_state_folder_lost() => home::give_up(&self.engine, loss, lifecycle_sender),
                 Some(ended) = self.tasks.join_next() => panic::log_panic("a task", ended),
                 Some(ended) = self.background.join_next() => panic::log_panic("a background task", ended),
             }
@@ -330,6 +334,26 @@ impl Daemon {
         }
     }
 }
+
+/// Locks the state folder. Commands hold its lock for a moment when they check it, so a few tries are made. A daemon that
+/// answers on the socket uses the folder, even if somebody removed its lock file: older versions lock nothing else.
+async fn lock(state: &StateFolder) -> io::Result<Option<StateLock>> {
+    for pause in LOCK_PAUSES {
+        tokio::time::sleep(pause).await;
+        if let Some(lock) = state.lock()? {
+            let socket = fs::read_link(state.socket()).unwrap_or_else(|_| state.socket());
+            if UnixStream::connect(socket).is_ok() {
+                return Ok(None);
+            }
+            lock.write_pid();
+            return Ok(Some(lock));
+        }
+    }
+    Ok(None)
+}
+
+/// Pauses before the tries to lock the state folder.
+const LOCK_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(50)];
 
 /// Starts the wait that the kernel needs before a process changes its cgroup. The next keeper changes its cgroup, and
 /// then has to wait less.

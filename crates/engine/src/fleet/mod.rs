@@ -41,7 +41,7 @@ use crate::herdctl::Import;
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
 use crate::secrets;
-use crate::state::StateFolder;
+use crate::state::{LockState, StateFolder};
 use crate::trigger::Registry as Triggers;
 use cowhand_run::sandbox;
 use cowhand_store::Store;
@@ -483,11 +483,15 @@ impl Fleet {
     /// Waits until the fleet has ended.
     pub async fn ended(&self) -> Result<(), FleetError> {
         self.ended.clone().wait_for(|ended| *ended).await.map_err(|_| FleetError::Died)?;
-        if self.engine.is_state_folder_lost() {
-            let folder = self.state_folder().path().display().to_string();
-            return Err(FleetError::HomeGone { folder });
+        match self.engine.home_loss.get() {
+            Some(loss) => Err(loss.error(self.state_folder().path().display().to_string())),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Returns whether the state folder still belongs to this fleet.
+    pub fn holds_state_folder(&self) -> bool {
+        !self.engine.is_state_folder_lost() && self.engine.home.lock_state() == LockState::Held
     }
 }
 

@@ -75,6 +75,7 @@ pub async fn remove_job(
     let job = match store.remove_job(id.clone(), now).await? {
         Pruned::Done(job) => job,
         Pruned::Gone => return Err(FleetError::NoJob(id.clone())),
+        Pruned::HooksOpen => return Err(FleetError::HooksOpen(id.clone())),
         Pruned::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
     };
     prune::remove_files(state, vec![job.clone()]).await.map_err(prune_error)?;

@@ -1,5 +1,7 @@
 //! Work items that a person handles: listing, claiming, releasing and completing without an agent.
 
+use std::time::Duration;
+
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Closing, JobState};
@@ -7,11 +9,15 @@ use cowhand_core::work::{
     ClaimResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkOutcome, WorkResult,
 };
 use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
 
 use super::{Fleet, FleetError, find_item};
 use crate::queues::{self, ItemPlace, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
-use cowhand_store::{HeldItem, NewItemClaim, TakeConditions, TakeResult};
+use cowhand_store::{HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 use cowhand_work::{ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
+
+/// Time between two looks at a delivery for which a person waits.
+const POLL_DELIVERY_EVERY: Duration = Duration::from_millis(20);
 
 impl Fleet {
     /// Claims an item for a person, so that no agent takes it.
@@ -84,7 +90,7 @@ impl Fleet {
             return Ok(ItemView { forgotten: true, ..view });
         }
         let view = self.close_item(&queue, view, Closing::Release(options)).await?;
-        let not_taken = self.reset_failures(&queue, id).await?;
+        let not_taken = self.reset_failures(&queue, id).await?.filter(|_| !view.undelivered);
         Ok(ItemView { was_available, not_taken, ..view })
     }
 
@@ -190,47 +196,75 @@ impl Fleet {
         closing: Closing,
     ) -> Result<ItemView, FleetError> {
         let (id, now) = (&view.item.id, self.clock().now());
-        let is_owed = match &view.held_by {
+        let holder_with_item = match &view.held_by {
             // An item belongs to its running job: to get it back, cancel the job. After the job has ended, a person may
             // act.
             Some(holder) if !holder.contains('@') && view.status != ItemStatus::Closing => {
                 return Err(held_error(queue, id, holder.clone()));
             }
-            Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
-            None => false,
-        };
-        // Nobody holds the item, or its holder has just released it.
-        if !is_owed {
-            let claimant = self.claimant_of(queue, &view.item, now).await?;
-            match closing {
-                Closing::Release(options) => {
-                    let ReleaseResult { success, message } =
-                        self.change_source(queue, queue.source.release_work(id, &options, &claimant)).await?;
-                    if !success {
-                        let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
-                        return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
-                    }
-                    let fact = Fact::WorkReleased { item: id.clone(), reason: options.reason };
-                    self.record_action(queue, fact, now).await?;
-                }
-                Closing::Complete(result) => {
-                    match self.change_source(queue, queue.source.complete_work(id, &result, &claimant)).await
-                    {
-                        Err(WorkSourceError::NotHeld { item, state }) => {
-                            let why = cannot_complete(queue, &item, &state).await;
-                            return Err(FleetError::ItemLeftAlone { item, why });
-                        }
-                        reported => {
-                            reported?;
-                            let fact = Fact::WorkReported { item: id.clone(), outcome: result.outcome };
-                            self.record_action(queue, fact, now).await?;
-                        }
-                    }
-                }
+            Some(holder) => {
+                let is_owed = self.store().close_item(holder.clone(), closing.clone(), now).await?;
+                Some(holder.clone()).filter(|_| is_owed)
             }
-        }
+            None => None,
+        };
+        let Some(holder) = holder_with_item else {
+            // Nobody holds the item, or its holder has just released it.
+            self.close_in_source(queue, &view, closing, now).await?;
+            self.engine.outbox.notify_one();
+            return Ok(view);
+        };
         self.engine.outbox.notify_one();
-        Ok(view)
+        self.await_delivery(view, &holder).await
+    }
+
+    /// Waits until the outbox has delivered the entry of a holder, or has tried to.
+    async fn await_delivery(&self, view: ItemView, holder: &str) -> Result<ItemView, FleetError> {
+        let deadline = Instant::now() + SOURCE_CHANGE_TIMEOUT;
+        loop {
+            let mut items = self.store().items().await?.into_iter();
+            let entry = items.find(|held| held.holder == holder).map(|held| held.state);
+            let Some(ItemState::Closing { closing, last_error, .. }) = entry else { return Ok(view) };
+            if last_error.is_some() || Instant::now() >= deadline {
+                let (status, releasing) = (ItemStatus::Closing, matches!(closing, Closing::Release(_)));
+                return Ok(ItemView { status, last_error, releasing, undelivered: true, ..view });
+            }
+            sleep(POLL_DELIVERY_EVERY).await;
+        }
+    }
+
+    /// Changes an item in its source that nobody in this fleet holds.
+    async fn close_in_source(
+        &self,
+        queue: &Queue,
+        view: &ItemView,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), FleetError> {
+        let id = &view.item.id;
+        let claimant = self.claimant_of(queue, &view.item, now).await?;
+        let fact = match closing {
+            Closing::Release(options) => {
+                let ReleaseResult { success, message } =
+                    self.change_source(queue, queue.source.release_work(id, &options, &claimant)).await?;
+                if !success {
+                    let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
+                    return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
+                }
+                Fact::WorkReleased { item: id.clone(), reason: options.reason }
+            }
+            Closing::Complete(result) => {
+                match self.change_source(queue, queue.source.complete_work(id, &result, &claimant)).await {
+                    Err(WorkSourceError::NotHeld { item, state }) => {
+                        let why = cannot_complete(queue, &item, &state).await;
+                        return Err(FleetError::ItemLeftAlone { item, why });
+                    }
+                    reported => reported?,
+                }
+                Fact::WorkReported { item: id.clone(), outcome: result.outcome }
+            }
+        };
+        self.record_action(queue, fact, now).await
     }
 
     /// Waits for a change in a source, with the timeout for calls that a person waits for.
@@ -343,6 +377,11 @@ fn undelivered_error(view: &ItemView) -> Option<FleetError> {
         None => format!("the outcome of {holder}"),
     };
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+    if view.releasing {
+        let why =
+            format!("the work source has not received that the item is released{why}; cowhand tries again");
+        return Some(FleetError::ItemLeftAlone { item: id.clone(), why });
+    }
     let named = view.command_words();
     let why = format!(
         "the work source has not received the report on {action} yet{why}; cowhand tries again. `cowhand work \

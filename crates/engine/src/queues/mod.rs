@@ -11,6 +11,7 @@ pub mod skipped_files;
 use std::sync::Arc;
 
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::job::Closing;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
 use cowhand_core::work_source::ConfiguredSource;
@@ -59,6 +60,10 @@ impl Queue {
 
 /// A work item and its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about the item that programs read by its name"
+)]
 pub struct ItemView {
     #[serde(flatten)]
     pub item: WorkItem,
@@ -70,8 +75,15 @@ pub struct ItemView {
     pub claimed_by: Option<String>,
     /// Agents that take items from its queue.
     pub agents: Vec<AgentName>,
-    /// Reason why its result could not be delivered to the source yet.
+    /// Reason why its result, or its release, could not be delivered to the source yet.
     pub last_error: Option<String>,
+    /// Whether the source still has to receive that the item is released. Otherwise, an item that is `closing` has a
+    /// result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub releasing: bool,
+    /// After a release or completion: whether the source has not received it yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undelivered: bool,
     /// Reason why it is left for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
@@ -266,7 +278,7 @@ pub async fn held_items(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, W
     Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &rows)).collect())
 }
 
-/// A result that could not be delivered to its source yet.
+/// A result, or a release, that could not be delivered to its source yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "UntoldItem")]
 pub struct UndeliveredItem {
@@ -279,6 +291,9 @@ pub struct UndeliveredItem {
     pub agent: AgentName,
     pub since: Option<Timestamp>,
     pub last_error: String,
+    /// Whether it is not a result, but the release of the item.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub releasing: bool,
 }
 
 /// Time after which an undelivered result is listed, even if its first delivery is still under way.
@@ -290,7 +305,7 @@ pub async fn undelivered(store: &Store, now: Timestamp) -> Result<Vec<Undelivere
         since.is_some_and(|since| now.duration_since(since) >= UNDELIVERED_LISTED_AFTER)
     };
     let items = store.items().await?.into_iter().filter_map(|held| {
-        let ItemState::Closing { last_error, since, .. } = held.state else { return None };
+        let ItemState::Closing { closing, last_error, since, .. } = held.state else { return None };
         let no_answer = || is_late(since).then(|| "its source has not answered yet".to_owned());
         Some(UndeliveredItem {
             last_error: last_error.or_else(no_answer)?,
@@ -300,6 +315,7 @@ pub async fn undelivered(store: &Store, now: Timestamp) -> Result<Vec<Undelivere
             held_by: held.holder,
             agent: held.agent,
             since,
+            releasing: matches!(closing, Closing::Release(_)),
         })
     });
     Ok(items.collect())
@@ -374,6 +390,7 @@ impl Queue {
             Some(ItemState::ClaimMethod | ItemState::Held) => (ItemStatus::Claimed, None),
             Some(ItemState::Closing { last_error, .. }) => (ItemStatus::Closing, last_error.clone()),
         };
+        let releasing = row.is_some_and(|held| matches!(held.closing(), Some(Closing::Release(_))));
         let held_by = row.map(|held| held.holder.clone());
         let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
         let given_up = given_up.map(|why| GivenUp { to_trigger: self.to_trigger.clone(), ..why });
@@ -388,6 +405,8 @@ impl Queue {
             claimed_by,
             agents,
             last_error,
+            releasing,
+            undelivered: false,
             given_up,
             dropped_result: None,
             forgotten: false,

@@ -233,6 +233,7 @@ on_both! {
     the_documented_agent_with_five_schedules,
     each_misfire_policy_after_a_restart,
     a_missed_firing_keeps_its_reason,
+    a_delay_is_made_up_after_its_end,
     a_wait_counts_from_the_first_due_time,
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
@@ -418,6 +419,23 @@ async fn each_misfire_policy_after_a_restart(database: &str) {
         story.until("2026-01-05T13:30:00Z").await;
         assert_eq!(story.started(), starts, "{policy}");
         assert_eq!(story.ledger().await, rows, "{policy}");
+    }
+}
+
+/// A cron schedule with the same times is made up, too.
+async fn a_delay_is_made_up_after_its_end(database: &str) {
+    let end = r#""end_at":"2026-01-05T12:00:00Z""#;
+    for trigger in
+        [r#""type":"delay","run_at":"2026-01-05T11:00:00Z""#, r#""type":"cron","expression":"0 11 * * *""#]
+    {
+        let schedule = format!("{{{trigger},{end}}}");
+        let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", &schedule)]).await;
+        story.until("2026-01-05T10:30:00Z").await;
+        assert_eq!(story.started(), [""; 0], "{trigger}");
+        story.restart_at("2026-01-05T13:10:00Z").await;
+        story.until("2026-01-05T14:30:00Z").await;
+        assert_eq!(story.started(), ["05 13:10 s"], "{trigger}");
+        assert_eq!(story.ledger().await, ["11:00 ran"], "{trigger}");
     }
 }
 

@@ -15,9 +15,10 @@ use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tracing::warn;
 
+use super::kept_listener::KeptListener;
 use super::{Api, ApiProblem, Code, RequestedEndpoint};
 use cowhand_run::process::attempts_above;
 use cowhand_run::shortage::is_shortage;
@@ -33,8 +34,8 @@ pub(super) struct Peer {
     attempts: Result<Vec<String>, String>,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+impl Connected<IncomingStream<'_, KeptListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, KeptListener>) -> Self {
         Self::of(stream.io())
     }
 }

@@ -17,7 +17,7 @@ use tower::ServiceExt;
 
 use super::daemon_timeout::await_answer;
 use super::socket::Socket;
-use super::{Api, ApiProblem, Code};
+use super::{Api, ApiProblem, Code, OutputCursor};
 use cowhand_core::actor::Actor;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::process::ProcessIdentity;
@@ -26,6 +26,11 @@ use cowhand_store::audit;
 /// Longest time for which a request is repeated while the daemon is busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Longest time for which a daemon that holds the state folder may not answer on its socket. A daemon whose socket was
+/// removed makes it again within this time.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
+const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub enum Client {
@@ -44,8 +49,24 @@ pub enum Client {
 }
 
 impl Client {
-    /// Connects to the daemon; returns none if no daemon answers.
+    /// Connects to the daemon; returns none if no daemon runs. Waits for a daemon that is starting or stopping, or whose
+    /// socket was removed a moment ago, and fails if it does not answer.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
+        let deadline = Instant::now() + SOCKET_TIMEOUT;
+        loop {
+            let client = Self::of_answering_daemon(state).await?;
+            if client.is_some() || !state.is_locked() {
+                return Ok(client);
+            }
+            if Instant::now() >= deadline {
+                return Err(ApiProblem::new(Code::NoDaemon, no_socket(state)));
+            }
+            sleep(SOCKET_POLL_INTERVAL).await;
+        }
+    }
+
+    /// Connects to the daemon; returns none if no daemon answers now.
+    pub async fn of_answering_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let stream = Socket::connect(state).await.map_err(|error| cannot_connect(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
@@ -117,8 +138,11 @@ impl Client {
 
     /// Requests an answer that is read line by line.
     pub async fn lines(&self, path: &str) -> Result<Lines, ApiProblem> {
-        let body = success_body(self.send(Method::GET, path, Bytes::new()).await?).await?;
-        Ok(Lines { body, buffer: Vec::new(), line_start: 0 })
+        let response = self.send(Method::GET, path, Bytes::new()).await?;
+        let header = response.headers().get(OutputCursor::HEADER).and_then(|value| value.to_str().ok());
+        let output_cursor = header.and_then(|value| value.parse().ok());
+        let body = success_body(response).await?;
+        Ok(Lines { output_cursor, body, buffer: Vec::new(), line_start: 0 })
     }
 
     /// Sends a request. Repeats it while the daemon reports that it is busy, since it has not processed such a request.
@@ -184,6 +208,20 @@ impl Client {
     }
 }
 
+/// Describes a daemon that holds the state folder and cannot be reached.
+fn no_socket(state: &StateFolder) -> String {
+    let folder = state.path().display();
+    let (daemon, process) = match state.lock_holder() {
+        Some(pid) => (format!("a daemon (pid {pid})"), format!("kill {pid}")),
+        None => ("a daemon".to_owned(), "kill PID".to_owned()),
+    };
+    format!(
+        "{daemon} holds the state folder {folder}, but does not answer on its socket: it is starting or stopping, or its \
+         socket was removed. Try again later; if it still does not answer, see its log, and end it with `{process}`, or \
+         with `kill -KILL`, after which running jobs continue"
+    )
+}
+
 /// Builds the problem for a socket that cannot be opened. Whether a daemon runs is not known to a user who may not open it.
 fn cannot_connect(error: &io::Error) -> ApiProblem {
     if error.kind() == io::ErrorKind::PermissionDenied {
@@ -225,6 +263,7 @@ async fn read_all(body: Body) -> Result<Bytes, ApiProblem> {
 /// Answer that is read in whole lines, as they arrive.
 #[derive(Debug)]
 pub struct Lines {
+    output_cursor: Option<OutputCursor>,
     body: Body,
     /// Bytes that arrived and were not returned yet.
     buffer: Vec<u8>,
@@ -233,6 +272,11 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Returns the position in the output of jobs at which the answer begins, if the answer contains such output.
+    pub fn output_cursor(&self) -> Option<&OutputCursor> {
+        self.output_cursor.as_ref()
+    }
+
     /// Returns the next line, or none at the end of the answer.
     pub async fn next(&mut self) -> Result<Option<String>, ApiProblem> {
         loop {

@@ -12,14 +12,14 @@ use tokio::sync::watch;
 
 use super::events::write_line;
 use super::extract::Count;
-use super::{Api, ApiProblem};
+use super::{Api, ApiProblem, OutputCursor};
 use cowhand_run::jsonl::Jsonl;
 use cowhand_store::JobFilter;
 
 /// Output of all live jobs, from one moment on.
 pub(super) struct LiveOutput {
     api: Api,
-    /// Newest event at that moment. A job that started later is read from its first line.
+    /// Newest event that the caller had at that moment. A job that started later is read from its first line.
     since: i64,
     jobs: BTreeMap<JobId, OutputPosition>,
     /// Lines that were read and not passed on yet.
@@ -45,29 +45,59 @@ const PART_BYTES: usize = 1 << 20;
 impl LiveOutput {
     /// Starts after the current output of live jobs.
     pub(super) async fn of_live_jobs(api: &Api) -> Result<Self, ApiProblem> {
+        let since = api.store.last_event().await?;
+        Self::open(api, since, &OutputCursor::default()).await
+    }
+
+    /// Continues where an earlier answer ended: after the event `since`, and after the lines of the cursor. A job of the
+    /// cursor may have ended in between.
+    pub(super) async fn after(api: &Api, since: i64, cursor: &OutputCursor) -> Result<Self, ApiProblem> {
+        let mut output = Self::open(api, since, cursor).await?;
+        for (id, lines) in cursor.jobs() {
+            if !output.jobs.contains_key(id)
+                && let Some(job) = api.store.job(id.clone()).await?
+            {
+                output.jobs.insert(id.clone(), OutputPosition::after(api, &job, lines));
+            }
+        }
+        Ok(output)
+    }
+
+    async fn open(api: &Api, since: i64, cursor: &OutputCursor) -> Result<Self, ApiProblem> {
         let mut growth = api.daemon().ok().map(cowhand_engine::fleet::Fleet::output_growth);
         if let Some(growth) = &mut growth {
             growth.mark_changed();
         }
-        let since = api.store.last_event().await?;
         let mut jobs = BTreeMap::new();
         for status in [JobStatus::Running, JobStatus::Pending] {
             let filter = JobFilter { status: Some(status), ..JobFilter::default() };
             for job in api.store.jobs(filter, Count::MAX_COUNT).await? {
-                if job.attempts() > 0 {
-                    let id = job.id().clone();
-                    jobs.insert(id, OutputPosition::from_the_end(api, &job).await?);
-                }
+                let position = match cursor.get(job.id()) {
+                    Some(lines) => OutputPosition::after(api, &job, lines),
+                    None if job.attempts() > 0 => OutputPosition::from_the_end(api, &job).await?,
+                    None => continue,
+                };
+                jobs.insert(job.id().clone(), position);
             }
         }
         Ok(Self { api: api.clone(), since, jobs, pending: Vec::new(), growth })
     }
 
+    /// Returns the current position.
+    pub(super) fn cursor(&self) -> OutputCursor {
+        self.jobs.iter().map(|(job, position)| (job.clone(), position.line)).collect()
+    }
+
     /// Returns the output of the job that comes before its next event.
-    pub(super) fn output_before_event(&mut self, job: &JobId) -> Result<Vec<u8>, ApiProblem> {
+    pub(super) fn output_before_event(&mut self, event: &Event) -> Result<Vec<u8>, ApiProblem> {
         if !self.pending.is_empty() {
             return Ok(std::mem::take(&mut self.pending));
         }
+        let is_before_output = matches!(
+            event.fact,
+            Fact::JobCreated | Fact::JobForked { .. } | Fact::JobStarted { attempt: 1, .. }
+        );
+        let Some(job) = event.job.as_ref().filter(|_| !is_before_output) else { return Ok(Vec::new()) };
         match self.jobs.get_mut(job) {
             Some(followed) => followed.more(job),
             None => Ok(Vec::new()),
@@ -129,6 +159,14 @@ impl OutputPosition {
     fn from_the_start(agent: AgentName, schedule: Option<ScheduleName>, path: PathBuf) -> Self {
         let jsonl = Jsonl::after(path.clone(), 0);
         Self { agent, schedule, path, jsonl, line: 0, has_passed_on: false }
+    }
+
+    /// Starts after lines that the caller has.
+    fn after(api: &Api, job: &Job, lines: u64) -> Self {
+        let path = api.state.output(job.id());
+        let jsonl = Jsonl::after(path.clone(), lines);
+        let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
+        Self { agent, schedule, path, jsonl, line: lines, has_passed_on: false }
     }
 
     async fn from_the_end(api: &Api, job: &Job) -> Result<Self, ApiProblem> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use cowhand_core::event::Event;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::event_output::LiveOutput;
 use super::extract::{Count, Params, Switch};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
-use super::{Api, ApiProblem, Page};
+use super::{Api, ApiProblem, OutputCursor, Page};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -31,6 +31,10 @@ pub(super) struct EventsQuery {
     /// Include new output of jobs as `job:output`. These lines are live only and have no number: job and line
     /// identify them.
     output: Switch,
+    /// With `output`: the lines that the client has of each job, as `JOB:LINES`, separated by commas. The output
+    /// continues there, and jobs that started after the event `after` are read from their first line. The header
+    /// `cowhand-output-after` of an answer is the position at which that answer begins.
+    output_after: Option<OutputCursor>,
 }
 
 const DEFAULT_EVENT_COUNT: u32 = 100;
@@ -44,6 +48,9 @@ pub(super) async fn list(
     let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
     let (format, audit, output) = (StreamFormat::of(&headers), query.audit.is_on(), query.output.is_on());
     let follows = query.follow.is_on() || format == StreamFormat::Events;
+    if query.output_after.is_some() && !output {
+        return Err(ApiProblem::bad_request("`output_after` needs `output`"));
+    }
     if output && (!follows || audit) {
         return Err(ApiProblem::bad_request("`output` needs `follow`, and cannot be combined with `audit`"));
     }
@@ -53,10 +60,15 @@ pub(super) async fn list(
         None => Some(api.store.last_event().await? - i64::from(limit)),
     };
     if follows {
-        let outputs = if output { Some(LiveOutput::of_live_jobs(&api).await?) } else { None };
-        let log =
-            EventLog { api, after: after.unwrap_or_default(), audit, pending: VecDeque::new(), outputs };
-        return Ok(follow::answer(format, log));
+        let after = after.unwrap_or_default();
+        let outputs = match &query.output_after {
+            _ if !output => None,
+            Some(cursor) => Some(LiveOutput::after(&api, after, cursor).await?),
+            None => Some(LiveOutput::of_live_jobs(&api).await?),
+        };
+        let cursor = outputs.as_ref().map(LiveOutput::cursor);
+        let log = EventLog { api, after, audit, pending: VecDeque::new(), outputs };
+        return Ok(with_cursor(follow::answer(format, log), cursor));
     }
     let items = match after {
         Some(after) if audit => api.store.audit_events_after(after, limit).await?,
@@ -67,6 +79,14 @@ pub(super) async fn list(
     let is_full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| is_full).map(|event| event.seq.to_string());
     Ok(Json(Page { items, next_cursor }).into_response())
+}
+
+/// Adds the position at which the output of jobs begins.
+fn with_cursor(mut answer: Response, cursor: Option<OutputCursor>) -> Response {
+    if let Some(value) = cursor.and_then(|cursor| HeaderValue::try_from(cursor.to_string()).ok()) {
+        answer.headers_mut().insert(OutputCursor::HEADER, value);
+    }
+    answer
 }
 
 /// Reader of the event log, from a position on.
@@ -120,8 +140,8 @@ impl EventLog {
     fn events_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         let (mut lines, mut first, redactor) = (Vec::new(), None, self.api.redactor());
         while let Some(event) = self.pending.front() {
-            if let (Some(outputs), Some(job)) = (&mut self.outputs, &event.job) {
-                let output = outputs.output_before_event(job)?;
+            if let Some(outputs) = &mut self.outputs {
+                let output = outputs.output_before_event(event)?;
                 if !output.is_empty() {
                     if first.is_none() {
                         return Ok(Some(LinesPart { lines: output.into(), number: None }));

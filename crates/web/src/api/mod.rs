@@ -21,10 +21,12 @@ mod followups;
 mod health;
 mod job_token;
 mod jobs;
+pub(crate) mod kept_listener;
 mod login;
 mod masked;
 mod nodes;
 mod openapi;
+mod output_cursor;
 mod problem;
 mod providers;
 mod prune;
@@ -78,6 +80,7 @@ pub use jobs::{AttemptView, JobResult, JobView, ListedJob, SourceReport, Waits};
 pub use login::LoginLink;
 pub use login::Logins;
 pub use nodes::NodeView;
+pub use output_cursor::OutputCursor;
 pub use problem::{ApiProblem, Code};
 pub use providers::ProviderView;
 pub use reports::ReportRequest;
@@ -261,10 +264,6 @@ impl Api {
 
     pub fn state(&self) -> &StateFolder {
         &self.state
-    }
-
-    pub fn job_socket(&self) -> std::io::Result<std::path::PathBuf> {
-        cowhand_engine::state::job_socket(&self.state)
     }
 
     /// Returns the workspace of a job on any machine, also if only its branch is left.

@@ -208,6 +208,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::NotInQueue { .. }
             | FleetError::ItemForgotten(_) => Code::NotFound,
             FleetError::InUse { .. }
+            | FleetError::HooksOpen(_)
             | FleetError::AskRefused(_)
             | FleetError::NoAttempt { .. }
             | FleetError::CannotFork(_)
@@ -241,6 +242,7 @@ impl From<FleetError> for ApiProblem {
             | FleetError::State { .. }
             | FleetError::StoreGone { .. }
             | FleetError::HomeGone { .. }
+            | FleetError::HomeTaken { .. }
             | FleetError::Died => Code::Unavailable,
         };
         Self::new(code, error.to_string())

@@ -1,7 +1,5 @@
 //! Removal of jobs: those that `retention` does not keep, or one by name.
 
-use std::fs::File;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
@@ -10,6 +8,7 @@ use cowhand_core::job::Job;
 use super::extract::JsonBody;
 use super::{Api, ApiBackend, ApiProblem, Code};
 use cowhand_engine::fleet::{self, FleetError, PruneRequest, PruneView};
+use cowhand_engine::state::StateLock;
 use cowhand_store::RemovedJob;
 
 /// Prunes jobs. Without a daemon, the state folder is locked until the end.
@@ -54,7 +53,7 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
 
 impl Api {
     /// Locks the state folder, so that no daemon can start.
-    fn lock_state_folder(&self) -> Result<Option<File>, ApiProblem> {
+    fn lock_state_folder(&self) -> Result<Option<StateLock>, ApiProblem> {
         if !self.state.path().exists() {
             return Ok(None);
         }

@@ -1,8 +1,8 @@
 //! The daemon's Unix socket: its path, its access control and its removal.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use axum::Router;
@@ -11,16 +11,16 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use cowhand_core::actor::Actor;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tracing::error;
 
 use super::caller::Peer;
+use super::kept_listener::{KeptListener, SocketPath};
 use super::{Api, ApiProblem, Code, RequestedEndpoint, job_token};
 use cowhand_engine::state::{MAX_SOCKET_PATH, StateFolder, short_socket_path};
 use cowhand_store::audit;
 use cowhand_system::closed::{advice, closed_folder};
-use cowhand_system::remove::absent_is_ok;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {}: {source}", path.display())]
@@ -35,56 +35,39 @@ impl SocketError {
     }
 }
 
-/// Open socket. The daemon has locked the state folder, so an existing file at the path was left by an earlier daemon.
+/// Open socket.
 #[derive(Debug)]
 pub struct Socket {
-    /// Path in the state folder. It is a symbolic link if the path is too long for a socket.
-    link: PathBuf,
-    real: PathBuf,
+    path: SocketPath,
     server: JoinHandle<()>,
 }
 
 impl Socket {
     pub fn open(api: Api) -> Result<Self, SocketError> {
-        let link = socket_path(&api.state);
-        let listen = || {
-            let real = if link.as_os_str().len() <= MAX_SOCKET_PATH {
-                link.clone()
-            } else {
-                short_socket_path(&api.state)?
-            };
-            for stale in [&link, &real] {
-                absent_is_ok(fs::remove_file(stale))?;
-            }
-            let listener = UnixListener::bind(&real)?;
-            fs::set_permissions(&real, Permissions::from_mode(0o600))?;
-            if real != link {
-                symlink(&real, &link)?;
-            }
-            Ok((real, listener))
-        };
-        let (real, listener) = listen().map_err(|source| SocketError { path: link.clone(), source })?;
+        let listener = KeptListener::bind(api.clone(), find_path);
+        let listener = listener.map_err(|source| SocketError { path: api.state.socket(), source })?;
+        let path = listener.path().clone();
         let server = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, owner_service(api)).await {
                 error!("the API has ended: {error}");
             }
         });
-        Ok(Self { link, real, server })
+        Ok(Self { path, server })
     }
 
     /// Stops answering and removes the files.
-    pub fn close(self) {
+    pub async fn close(self) {
         self.server.abort();
-        for path in [&self.link, &self.real] {
-            if let Err(error) = absent_is_ok(fs::remove_file(path)) {
-                error!("cannot remove {}: {error}", path.display());
-            }
+        // The socket must not be bound again after this.
+        let _ = self.server.await;
+        if let Err(error) = self.path.remove() {
+            error!("cannot remove {}: {error}", self.path.link.display());
         }
     }
 
     /// Connects to the daemon; returns none if no daemon answers for this folder.
     pub(super) async fn connect(state: &StateFolder) -> io::Result<Option<UnixStream>> {
-        let link = socket_path(state);
+        let link = state.socket();
         // The link names the socket that the daemon chose, which may depend on the environment of the daemon.
         let real = fs::read_link(&link).unwrap_or(link);
         if real.as_os_str().len() > MAX_SOCKET_PATH {
@@ -97,7 +80,7 @@ impl Socket {
     /// socket.
     pub(super) fn is_removed(state: &StateFolder) -> bool {
         let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
-        state.path().is_dir() && fs::symlink_metadata(socket_path(state)).is_err_and(is_missing)
+        state.path().is_dir() && fs::symlink_metadata(state.socket()).is_err_and(is_missing)
     }
 
     pub(super) async fn connect_at(path: &Path) -> io::Result<Option<UnixStream>> {
@@ -135,8 +118,11 @@ fn denied(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot reach {}: {error}{advice}", path.display()))
 }
 
-fn socket_path(state: &StateFolder) -> PathBuf {
-    state.path().join("sock")
+fn find_path(state: &StateFolder) -> io::Result<SocketPath> {
+    let link = state.socket();
+    let is_short = link.as_os_str().len() <= MAX_SOCKET_PATH;
+    let real = if is_short { link.clone() } else { short_socket_path(state)? };
+    Ok(SocketPath { link, real })
 }
 
 /// Builds the service of the socket, which identifies callers by their process.

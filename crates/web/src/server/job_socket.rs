@@ -2,10 +2,7 @@
 //! sandboxed or hostile agent may have access to it.
 
 use std::collections::HashMap;
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,16 +14,16 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use cowhand_core::actor::Actor;
 use cowhand_core::id::JobId;
-use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, warn};
 
 use super::connection::serve_stream;
+use crate::api::kept_listener::{KeptListener, SocketPath};
 use crate::api::{self, Api, ApiProblem, Code, RequestedEndpoint, SocketError};
+use cowhand_engine::state::{StateFolder, job_socket};
 use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
-use cowhand_system::remove::absent_is_ok;
 
 /// Largest number of connections at a time; further clients wait in the kernel.
 const MAX_CONNECTIONS: usize = 256;
@@ -39,22 +36,16 @@ const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct JobSocket {
-    path: PathBuf,
+    path: SocketPath,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl JobSocket {
-    /// Opens the socket. The caller has locked the state folder, so an existing file was left by an earlier daemon.
     pub fn open(api: &Api) -> Result<Self, SocketError> {
-        let path = api.job_socket().map_err(|source| SocketError::at(api.state().path(), source))?;
-        let listen = || {
-            absent_is_ok(fs::remove_file(&path))?;
-            let listener = UnixListener::bind(&path)?;
-            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-            Ok(listener)
-        };
-        let listener = listen().map_err(|source| SocketError::at(&path, source))?;
+        let listener = KeptListener::bind(api.clone(), find_path);
+        let listener = listener.map_err(|source| SocketError::at(api.state().path(), source))?;
+        let path = listener.path().clone();
         let (stop, stopping) = watch::channel(false);
         let router = api.clone().router().layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
         let state = JobSocketState { api: api.clone(), requests: RequestCounts::default() };
@@ -72,19 +63,24 @@ impl JobSocket {
         {
             error!("the socket of jobs has failed: {error}");
         }
-        if let Err(error) = absent_is_ok(fs::remove_file(&self.path)) {
-            error!("cannot remove {}: {error}", self.path.display());
+        if let Err(error) = self.path.remove() {
+            error!("cannot remove {}: {error}", self.path.link.display());
         }
     }
 }
 
-async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<bool>) {
+fn find_path(state: &StateFolder) -> io::Result<SocketPath> {
+    let path = job_socket(state)?;
+    Ok(SocketPath { link: path.clone(), real: path })
+}
+
+async fn serve(mut listener: KeptListener, router: Router, stop: watch::Receiver<bool>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
             let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
-            Ok::<_, io::Error>((permit, listener.accept().await?.0))
+            Ok::<_, io::Error>((permit, listener.next_stream().await?.0))
         };
         let accepted = tokio::select! {
             accepted = accepted => accepted,

@@ -58,6 +58,41 @@ fn missed_firings_are_described_with_their_policy() {
 }
 
 #[test]
+fn missed_delays_are_described() {
+    let delay = |policies: &str| {
+        Scene::new(&format!(r#"{{"type":"delay","run_at":"2026-01-05T10:00:00Z"{policies}}}"#))
+    };
+    let fires =
+        "its time 2026-01-05T10:00:00Z was missed, because no daemon ran; it fires when a daemon starts";
+    for (case, scene, expected) in [
+        ("plain", delay(""), Some(fires)),
+        ("its end has passed", delay(r#","end_at":"2026-01-05T11:00:00Z""#), Some(fires)),
+        ("its end came first", delay(r#","end_at":"2026-01-05T09:00:00Z""#), None),
+        (
+            "its day is excluded",
+            delay(r#","exclude_dates":["2026-01-05"]"#),
+            Some(
+                "its time 2026-01-05T10:00:00Z was missed, because the day is one of its `exclude_dates`; it waits until \
+                 2026-01-06T00:00:00Z, when its calendar allows it",
+            ),
+        ),
+        (
+            "its hours have passed",
+            delay(r#","active_hours":{"start":"09:00","end":"11:00"}"#),
+            Some(
+                "its time 2026-01-05T10:00:00Z was missed, because no daemon ran; it waits until 2026-01-06T09:00:00Z, \
+                 when its calendar allows it",
+            ),
+        ),
+        ("it is not due", Scene::new(r#"{"type":"delay","run_at":"2026-01-05T13:00:00Z"}"#), None),
+        ("it waits", delay("").waiting("10:00", SkipReason::OutsideHours), None),
+    ] {
+        assert_eq!(missed(scene, "12:20", "12:20").as_deref(), expected, "{case}");
+    }
+    assert_eq!(missed(delay(""), "09:00", "12:20"), None, "a daemon runs, so it is only late");
+}
+
+#[test]
 fn late_held_and_disabled_firings_are_not_missed() {
     let off = || {
         let mut scene = hourly(r#""misfire":"run_all""#);
