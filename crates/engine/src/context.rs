@@ -14,7 +14,6 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use crate::answer_waits::AnswerWaits;
-use crate::daemon::home::HomeLoss;
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
 use crate::queues;
@@ -98,6 +97,15 @@ pub struct Engine {
     /// Work sources in which expired claims were searched, with the time of the last search.
     expired_searches: Mutex<Vec<(ConfiguredSource, Timestamp)>>,
     counts: Mutex<DaemonCounts>,
+}
+
+/// Why a daemon has lost its state folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HomeLoss {
+    /// The folder was removed, moved or replaced.
+    Gone,
+    /// Another daemon uses the folder. It takes over the agents.
+    Taken,
 }
 
 /// The state folder of the daemon, and the lock that excludes other daemons.

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 
 use crate::herdctl::HerdctlError;
 use crate::queues::NeededNames;
+use crate::schedule_view::off_in_file_advice;
 use cowhand_store::StoreError;
 use cowhand_system::disk::DiskProblem;
 use cowhand_work::WorkSourceError;
@@ -286,23 +287,6 @@ pub fn schedule_left(agent: &AgentName, schedule: &str) -> String {
     format!(
         "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or continue its \
          history in another schedule of {agent}, with `adopt: {schedule}`"
-    )
-}
-
-/// Describes how to turn on a schedule that its file turns off.
-pub(crate) fn off_in_file_advice(
-    agent: &AgentName,
-    schedule: &ScheduleName,
-    location: &str,
-    off_by_person: bool,
-) -> String {
-    if !off_by_person {
-        return format!("turned off by `enabled: false` in {location}; change it there to turn it on");
-    }
-    let word = schedule_word(agent, schedule);
-    format!(
-        "turned off by `enabled: false` in {location}, and by a person; change the file, and then run \
-         `cowhand schedule enable {word}`"
     )
 }
 

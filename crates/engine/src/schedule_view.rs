@@ -7,14 +7,13 @@ use cowhand_core::plan::next_firings::Outlook;
 use cowhand_core::plan::{LiveState, Missed, Snapshot};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason};
+use cowhand_core::shell::schedule_word;
 use cowhand_core::trigger::Driver;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-
-use crate::error::off_in_file_advice;
 pub(crate) use notes::{AFTER_HOURS, BY_CHAT, BY_EVENTS, BY_FILTER, BY_TRIGGER_LIMIT, MISSED};
 pub use notes::{RETRY_DUE, WHEN_COMMAND, because, prepared_by, why_of};
 
@@ -327,4 +326,21 @@ impl ScheduleView {
             timezone: schedule.zone.to_string(),
         }
     }
+}
+
+/// Describes how to turn on a schedule that its file turns off.
+pub(crate) fn off_in_file_advice(
+    agent: &AgentName,
+    schedule: &ScheduleName,
+    location: &str,
+    off_by_person: bool,
+) -> String {
+    if !off_by_person {
+        return format!("turned off by `enabled: false` in {location}; change it there to turn it on");
+    }
+    let word = schedule_word(agent, schedule);
+    format!(
+        "turned off by `enabled: false` in {location}, and by a person; change the file, and then run \
+         `cowhand schedule enable {word}`"
+    )
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::tree::{self, Next, Purpose, Step};
+use crate::tree::{self, Next, Purpose, TreeStep};
 
 /// Checks whether nothing is at this path. A link to a missing file counts as missing. A path that cannot be checked,
 /// for example because of the mode of a folder above it, counts as existing.
@@ -47,14 +47,14 @@ fn remove_once(folder: &Path) -> io::Result<()> {
     let mut result = Ok(());
     let walked = tree::walk(folder, &mut |step| {
         let removed = match step {
-            Step::Folder(found) => {
+            TreeStep::Folder(found) => {
                 // If the folder stays closed, the next step reports that.
                 found.make_accessible(Purpose::Remove).ok();
                 Ok(())
             }
-            Step::File(found) | Step::Left(found) => found.remove(),
+            TreeStep::File(found) | TreeStep::Left(found) => found.remove(),
             // An empty folder can be removed without being listed.
-            Step::Closed(found, error) => {
+            TreeStep::Closed(found, error) => {
                 found.remove().map_err(|_| io::Error::new(error.kind(), error.to_string()))
             }
         };

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 /// Something that a walk has found.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct TreeEntry<'a> {
     folder: &'a OwnedFd,
     /// Path below the top.
     pub path: &'a Path,
@@ -25,15 +25,15 @@ pub struct Found<'a> {
 
 /// One step of a walk.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum TreeStep<'a> {
     /// Anything but a folder.
-    File(Found<'a>),
+    File(TreeEntry<'a>),
     /// A folder, before it is opened.
-    Folder(Found<'a>),
+    Folder(TreeEntry<'a>),
     /// A folder after everything in it.
-    Left(Found<'a>),
+    Left(TreeEntry<'a>),
     /// A folder that cannot be opened or listed.
-    Closed(Found<'a>, io::Error),
+    Closed(TreeEntry<'a>, io::Error),
 }
 
 /// What follows a step.
@@ -55,7 +55,7 @@ pub enum Purpose {
     Remove,
 }
 
-impl Found<'_> {
+impl TreeEntry<'_> {
     fn name(&self) -> &OsStr {
         self.path.file_name().unwrap_or_default()
     }
@@ -141,7 +141,7 @@ struct Level {
 
 /// Walks through everything below a folder, in the order of names. The first step is for the folder itself, with its
 /// own name. A missing folder is not an error.
-pub fn walk(top: &Path, visit: &mut dyn FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<()> {
+pub fn walk(top: &Path, visit: &mut dyn FnMut(&TreeStep<'_>) -> io::Result<Next>) -> io::Result<()> {
     let (above, name) = (top.parent().filter(|above| !above.as_os_str().is_empty()), top.file_name());
     let name = name.ok_or_else(|| io::Error::other(format!("{} has no name", top.display())))?;
     let above = above.unwrap_or(Path::new("."));
@@ -165,7 +165,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn run(mut self, visit: &mut dyn FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<()> {
+    fn run(mut self, visit: &mut dyn FnMut(&TreeStep<'_>) -> io::Result<Next>) -> io::Result<()> {
         while let Some(level) = self.levels.last_mut() {
             let Some((name, kind)) = level.entries.next() else {
                 if !self.leave(visit)? {
@@ -174,17 +174,17 @@ impl Walk {
                 continue;
             };
             self.path.push(name);
-            let found = Found { folder: &self.current, path: &self.path, kind };
+            let found = TreeEntry { folder: &self.current, path: &self.path, kind };
             let is_folder = kind == FileType::Directory;
-            let step = if is_folder { Step::Folder(found) } else { Step::File(found) };
+            let step = if is_folder { TreeStep::Folder(found) } else { TreeStep::File(found) };
             match visit(&step)? {
                 Next::Stop => return Ok(()),
                 Next::Continue if is_folder => match self.enter() {
                     Ok(true) => continue,
                     Ok(false) => {}
                     Err(error) => {
-                        let found = Found { folder: &self.current, path: &self.path, kind };
-                        if visit(&Step::Closed(found, error))? == Next::Stop {
+                        let found = TreeEntry { folder: &self.current, path: &self.path, kind };
+                        if visit(&TreeStep::Closed(found, error))? == Next::Stop {
                             return Ok(());
                         }
                     }
@@ -214,7 +214,7 @@ impl Walk {
     }
 
     /// Goes back to the folder above, and returns whether the walk continues.
-    fn leave(&mut self, visit: &mut dyn FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<bool> {
+    fn leave(&mut self, visit: &mut dyn FnMut(&TreeStep<'_>) -> io::Result<Next>) -> io::Result<bool> {
         self.levels.pop();
         let Some(above) = self.levels.last() else { return Ok(false) };
         let opened = rustix::fs::openat(&self.current, "..", OPEN_FOLDER, Mode::empty())?;
@@ -223,7 +223,7 @@ impl Walk {
         }
         self.current = opened;
         let kind = FileType::Directory;
-        let next = visit(&Step::Left(Found { folder: &self.current, path: &self.path, kind }))?;
+        let next = visit(&TreeStep::Left(TreeEntry { folder: &self.current, path: &self.path, kind }))?;
         self.path.pop();
         Ok(next != Next::Stop)
     }
@@ -265,11 +265,11 @@ pub fn size(top: &Path) -> io::Result<u64> {
     walk(top, &mut |step| {
         match step {
             // It may have been removed meanwhile.
-            Step::File(found) => sum = sum.saturating_add(found.size().unwrap_or_default()),
-            Step::Closed(_, error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            TreeStep::File(found) => sum = sum.saturating_add(found.size().unwrap_or_default()),
+            TreeStep::Closed(_, error) if error.kind() != io::ErrorKind::PermissionDenied => {
                 return Err(io::Error::new(error.kind(), error.to_string()));
             }
-            Step::Closed(..) | Step::Folder(_) | Step::Left(_) => {}
+            TreeStep::Closed(..) | TreeStep::Folder(_) | TreeStep::Left(_) => {}
         }
         Ok(Next::Continue)
     })?;

@@ -130,7 +130,7 @@ impl FakeState {
 
 #[derive(Debug)]
 pub struct Fake {
-    fake_state: Arc<Mutex<FakeState>>,
+    state: Arc<Mutex<FakeState>>,
     pub url: String,
     server: JoinHandle<()>,
 }
@@ -173,11 +173,11 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { fake_state, url, server }
+        Self { state: fake_state, url, server }
     }
 
     pub fn state(&self) -> MutexGuard<'_, FakeState> {
-        self.fake_state.lock().unwrap()
+        self.state.lock().unwrap()
     }
 
     /// Adds an issue with these labels; a smaller number is older.
@@ -212,9 +212,9 @@ async fn answer(State(fake_state): State<Arc<Mutex<FakeState>>>, request: Reques
     let request = routes::FakeRequest::new(&parts, &body);
     let (fault, response) = {
         let mut fake_state = fake_state.lock().unwrap();
-        if let Some(mut meanwhile) = fake_state.on_request.take() {
-            (meanwhile.0)(&request.line, &mut fake_state);
-            fake_state.on_request.get_or_insert(meanwhile);
+        if let Some(mut on_request) = fake_state.on_request.take() {
+            (on_request.0)(&request.line, &mut fake_state);
+            fake_state.on_request.get_or_insert(on_request);
         }
         let matches = |(prefix, _): &(String, Fault)| request.line.starts_with(prefix.as_str());
         let index = fake_state.faults.iter().position(matches);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod above;
+mod adopted;
 mod api;
 mod asks;
 mod bounds;
@@ -32,8 +33,10 @@ mod names;
 mod orphans;
 mod own_rights;
 mod pending;
+mod preparing;
 mod prune;
 mod reasons;
+mod releases;
 mod reports;
 mod restart;
 mod restored;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{error, warn};
 
-use crate::context::{Engine, Home};
+use crate::context::{Engine, Home, HomeLoss};
 use crate::error::FleetError;
 use crate::lifecycle::Lifecycle;
 use crate::state::LockState;
@@ -15,15 +15,6 @@ use crate::state::modes::Modes;
 
 /// Time between two checks.
 const POLL_EVERY: Duration = Duration::from_secs(1);
-
-/// Why a daemon has lost its state folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HomeLoss {
-    /// The folder was removed, moved or replaced.
-    Gone,
-    /// Another daemon uses the folder. It takes over the agents.
-    Taken,
-}
 
 impl HomeLoss {
     pub(crate) fn error(self, folder: String) -> FleetError {

@@ -16,7 +16,7 @@ use super::branch_ref;
 use super::error::WorkspaceError;
 use super::git::Git;
 use super::hidden::{self, Attributes};
-use super::unlisted::{self, Unreadable};
+use super::unlisted::{self, UnreadablePaths};
 use cowhand_system::beneath::Root;
 use cowhand_system::remove::absent_is_ok;
 
@@ -96,7 +96,7 @@ fn compare_tree(
         }
         _ => return Err(WorkspaceError::Gone(workspace.path.clone())),
     }
-    let mut unreadable = Unreadable::find(&workspace.path)?;
+    let mut unreadable = UnreadablePaths::find(&workspace.path)?;
     let repository = common(&Git::at(&workspace.repository))?;
     let git = Git::after_agent(&workspace.repository)?.with_long_timeout();
     let git = git.with_repository(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());

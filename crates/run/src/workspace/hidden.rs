@@ -12,7 +12,7 @@ use super::error::WorkspaceError;
 use super::git::Git;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::absent_is_ok;
-use cowhand_system::tree::{self, Found, Next, Step};
+use cowhand_system::tree::{self, Next, TreeEntry, TreeStep};
 
 /// Maximum size of a list of names and of a file of rules.
 const MAX_LIST_BYTES: usize = 1 << 20;
@@ -142,14 +142,14 @@ fn files_below(top: &Path) -> usize {
     let mut count = 0;
     // What cannot be listed is not counted.
     let _ = tree::walk(top, &mut |step| {
-        let is_own_git = |found: &Found<'_>| found.path.iter().skip(1).eq([".git"]);
+        let is_own_git = |found: &TreeEntry<'_>| found.path.iter().skip(1).eq([".git"]);
         Ok(match step {
-            Step::Folder(found) if is_own_git(found) => Next::Skip,
-            Step::File(_) => {
+            TreeStep::Folder(found) if is_own_git(found) => Next::Skip,
+            TreeStep::File(_) => {
                 count += 1;
                 if count == MAX_COUNTED_FILES { Next::Stop } else { Next::Continue }
             }
-            Step::Folder(_) | Step::Left(_) | Step::Closed(..) => Next::Continue,
+            TreeStep::Folder(_) | TreeStep::Left(_) | TreeStep::Closed(..) => Next::Continue,
         })
     });
     count
@@ -164,9 +164,9 @@ fn is_written_below(top: &Path, since: SystemTime) -> bool {
         is_written |= count == MAX_COUNTED_FILES
             || match step {
                 // It may have been removed.
-                Step::File(found) => found.changed_at().is_ok_and(|changed| changed >= since),
-                Step::Closed(..) => true,
-                Step::Folder(_) | Step::Left(_) => false,
+                TreeStep::File(found) => found.changed_at().is_ok_and(|changed| changed >= since),
+                TreeStep::Closed(..) => true,
+                TreeStep::Folder(_) | TreeStep::Left(_) => false,
             };
         Ok(if is_written { Next::Stop } else { Next::Continue })
     });

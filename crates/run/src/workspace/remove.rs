@@ -15,7 +15,7 @@ use super::git::Git;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
-use cowhand_system::tree::{self, Found, Next, Purpose, Step};
+use cowhand_system::tree::{self, Next, Purpose, TreeEntry, TreeStep};
 
 /// The part of a workspace that remains after its directory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,9 +115,9 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
     let mut reference = None;
     tree::walk(clone, &mut |step| {
         let found = match step {
-            Step::Folder(found) | Step::File(found) => found,
-            Step::Left(_) => return Ok(Next::Continue),
-            Step::Closed(_, error) => return Err(io::Error::new(error.kind(), error.to_string())),
+            TreeStep::Folder(found) | TreeStep::File(found) => found,
+            TreeStep::Left(_) => return Ok(Next::Continue),
+            TreeStep::Closed(_, error) => return Err(io::Error::new(error.kind(), error.to_string())),
         };
         let next = next_in_clone(found, &mut reference);
         if next == Next::Continue {
@@ -147,7 +147,7 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
 }
 
 /// Checks one file or folder of a clone. Only the repository is searched, and in it the folders with objects and refs.
-fn next_in_clone(found: &Found<'_>, reference: &mut Option<String>) -> Next {
+fn next_in_clone(found: &TreeEntry<'_>, reference: &mut Option<String>) -> Next {
     let mut parts = found.path.iter().skip(1);
     let (top, name, is_deeper) = (parts.next(), parts.next(), parts.next().is_some());
     let Some(top) = top else { return Next::Continue };

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cowhand_system::tree::{self, Found, Next, Purpose, Step};
+use cowhand_system::tree::{self, Next, Purpose, TreeEntry, TreeStep};
 use rustix::fs::FileType;
 
 use super::error::WorkspaceError;
@@ -60,7 +60,7 @@ fn shortened(path: &Path) -> String {
 
 /// Files and folders of a workspace that cannot be read, because another user owns them.
 #[derive(Debug, Default)]
-pub(super) struct Unreadable {
+pub(super) struct UnreadablePaths {
     /// Names of files that git may not read.
     files: HashSet<Vec<u8>>,
     /// Those of them that are left out of the diff. The others are ignored anyway.
@@ -68,7 +68,7 @@ pub(super) struct Unreadable {
     folders: NamedPaths,
 }
 
-impl Unreadable {
+impl UnreadablePaths {
     /// Lets this user read everything of its own in the workspace, and finds what stays unreadable. The agent may have
     /// changed modes.
     pub(super) fn find(workspace: &Path) -> Result<Self, WorkspaceError> {
@@ -77,23 +77,23 @@ impl Unreadable {
         Ok(unreadable)
     }
 
-    fn check(&mut self, step: &Step<'_>) -> io::Result<Next> {
+    fn check(&mut self, step: &TreeStep<'_>) -> io::Result<Next> {
         match step {
-            Step::Folder(found) => {
+            TreeStep::Folder(found) => {
                 // If it stays closed, the next step reports that.
                 found.make_accessible(Purpose::Read).ok();
             }
-            Step::File(found) => {
+            TreeStep::File(found) => {
                 // A file that has vanished is not unreadable.
                 if !found.make_accessible(Purpose::Read).or_else(absent_is_true)? {
                     self.files.insert(below_top(found).as_os_str().as_bytes().to_owned());
                 }
             }
-            Step::Closed(found, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            TreeStep::Closed(found, error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.folders.add(below_top(found));
             }
-            Step::Closed(_, error) => return Err(io::Error::new(error.kind(), error.to_string())),
-            Step::Left(_) => {}
+            TreeStep::Closed(_, error) => return Err(io::Error::new(error.kind(), error.to_string())),
+            TreeStep::Left(_) => {}
         }
         Ok(Next::Continue)
     }
@@ -149,11 +149,11 @@ fn list(git: &Git, options: &[&str]) -> Result<(Vec<u8>, bool), WorkspaceError> 
 }
 
 /// Returns the name for git's lists, which have no path that is longer than the kernel accepts.
-fn listed_name<'a>(found: &Found<'a>) -> Option<&'a [u8]> {
+fn listed_name<'a>(found: &TreeEntry<'a>) -> Option<&'a [u8]> {
     Some(below_top(found).as_os_str().as_bytes()).filter(|name| name.len() < MAX_LISTED_BYTES)
 }
 
-fn below_top<'a>(found: &Found<'a>) -> &'a Path {
+fn below_top<'a>(found: &TreeEntry<'a>) -> &'a Path {
     let mut parts = found.path.components();
     parts.next();
     parts.as_path()
@@ -171,7 +171,7 @@ pub(super) fn note(git: &Git, workspace: &Path, new: &[u8]) -> Result<Option<Str
     let mut unlisted = NamedPaths::default();
     tree::walk(workspace, &mut |step| {
         match step {
-            Step::Folder(found) => {
+            TreeStep::Folder(found) => {
                 let Some(name) = listed_name(found) else { return Ok(Next::Continue) };
                 // Submodules and other repositories have their own notes.
                 let is_other = compared.contains(name) || others.contains([name, b"/"].concat().as_slice());
@@ -179,7 +179,7 @@ pub(super) fn note(git: &Git, workspace: &Path, new: &[u8]) -> Result<Option<Str
                     return Ok(Next::Skip);
                 }
             }
-            Step::File(found) if matches!(found.kind, FileType::RegularFile | FileType::Symlink) => {
+            TreeStep::File(found) if matches!(found.kind, FileType::RegularFile | FileType::Symlink) => {
                 let is_shown = listed_name(found).is_some_and(|name| {
                     name == b".git"
                         || compared.contains(name)
@@ -189,7 +189,7 @@ pub(super) fn note(git: &Git, workspace: &Path, new: &[u8]) -> Result<Option<Str
                     unlisted.add(below_top(found));
                 }
             }
-            Step::File(_) | Step::Left(_) | Step::Closed(..) => {}
+            TreeStep::File(_) | TreeStep::Left(_) | TreeStep::Closed(..) => {}
         }
         Ok(Next::Continue)
     })

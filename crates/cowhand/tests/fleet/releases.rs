@@ -1,0 +1,47 @@
+//! `work release` while the work source cannot be written.
+
+use std::fs;
+
+use super::wait_until;
+use super::work::{read, scene};
+
+/// The source can be read but not written: a release or a completion is not done yet, and every verb says so.
+#[test]
+fn undelivered_release_is_not_reported_as_done() {
+    let scene = scene();
+    scene.start();
+    let job = scene.json(&["trigger", "worker", "poll"]);
+    let id = job["id"].as_str().unwrap();
+    let blocked = scene.root.join("tasks/.cowhand.new");
+    assert_eq!(scene.run(&["work", "claim", "files-one"]).code, Some(0));
+    fs::create_dir(&blocked).unwrap();
+    scene.write("go", "");
+    wait_until("the end of the job", || (scene.job(id)["status"] == "completed").then_some(()));
+    let released = scene.run(&["work", "release", "files-two"]);
+    assert_eq!(released.code, Some(0), "{}", released.stderr);
+    let expected = "files-two will be released when its source accepts it: Do two\n";
+    assert_eq!(released.stdout, expected, "{}", released.stderr);
+    assert!(released.stderr.contains("cowhand tries again: "), "{}", released.stderr);
+    assert!(!released.stderr.contains("cowhand trigger"), "{}", released.stderr);
+    let completed = scene.run(&["work", "complete", "files-one"]);
+    let expected = "files-one will be completed when its source accepts it: Do one\n";
+    assert_eq!((completed.code, completed.stdout.as_str()), (Some(0), expected), "{}", completed.stderr);
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let status = words(scene.run(&["status"]).stdout);
+    assert!(status.contains("has not received that files-two is released"), "{status}");
+    assert!(!status.contains(&format!("the result of {id}")), "{status}");
+    let listed = scene.run(&["work", "list", "--all"]).stdout;
+    assert!(listed.contains("closing, not released yet"), "{listed}");
+    assert!(listed.contains("closing, not reported yet"), "the completed one: {listed}");
+    let shown = scene.run(&["work", "show", "files-two"]).stdout;
+    assert!(shown.contains("not released yet: "), "{shown}");
+    let refused = scene.run(&["work", "complete", "files-two"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stdout);
+    assert!(refused.stderr.contains("has not received that the item is released"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("cowhand work release"), "{}", refused.stderr);
+    fs::remove_dir(&blocked).unwrap();
+    wait_until("the release", || read(&scene, "two").contains("status: available").then_some(()));
+    wait_until("the result", || read(&scene, "one").contains("status: completed").then_some(()));
+    let released = scene.run(&["work", "release", "files-two"]);
+    assert!(released.stdout.starts_with("files-two is available already"), "{}", released.stdout);
+}
