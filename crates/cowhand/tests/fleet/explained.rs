@@ -18,8 +18,8 @@ fn run_in_shell(scene: &Scene, command: &str) -> Option<i32> {
 
 /// Returns the command between backticks that contains this text.
 fn advised(message: &str, part: &str) -> String {
-    let commands = message.split('`').filter(|text| text.starts_with("cowhand ") && text.contains(part));
-    commands.last().unwrap_or_else(|| panic!("{part} in {message}")).to_owned()
+    let mut commands = message.split('`').filter(|text| text.starts_with("cowhand ") && text.contains(part));
+    commands.next_back().unwrap_or_else(|| panic!("{part} in {message}")).to_owned()
 }
 
 #[test]
