@@ -179,11 +179,15 @@ async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
             }
             Err(error) => vec![work::SourceFinding::of_error("config", &error)],
         };
-        findings.extend(found.into_iter().map(|work::SourceFinding { what, verdict, detail }| {
+        for work::SourceFinding { what, verdict, detail } in found {
             let what = format!("{} {}, {what}", config.name(), config.location());
             let found = if verdict == SourceHealth::Problem { Err(detail) } else { Ok(detail) };
-            Finding { warning: verdict == SourceHealth::Warning, ..Finding::of(what, found) }
-        }));
+            let finding = Finding { warning: verdict == SourceHealth::Warning, ..Finding::of(what, found) };
+            // Several agents can use one queue.
+            if !findings.contains(&finding) {
+                findings.push(finding);
+            }
+        }
     }
     findings
 }

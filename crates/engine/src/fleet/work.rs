@@ -249,6 +249,7 @@ impl Fleet {
                     self.change_source(queue, queue.source.release_work(id, &options, &claimant)).await?;
                 if !success {
                     let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
+                    let why = cannot_release(queue, id, why).await;
                     return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
                 }
                 Fact::WorkReleased { item: id.clone(), reason: options.reason }
@@ -388,6 +389,17 @@ fn undelivered_error(view: &ItemView) -> Option<FleetError> {
          release {named}` drops the report and releases the item, or forgets the item if the source no longer has it"
     );
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
+}
+
+/// Explains why an item cannot be released, and how it becomes available.
+async fn cannot_release(queue: &Queue, item: &WorkItemId, why: String) -> String {
+    match queue.source.queue_state(item).await {
+        Ok(QueueState::Withdrawn) => {
+            let named = queue.needed.command_words(item);
+            format!("{why}; `cowhand work retry {named}` makes it available")
+        }
+        _ => why,
+    }
 }
 
 /// Explains why an item cannot be completed, and how it can be completed.
