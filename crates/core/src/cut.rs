@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-/// Returns `text`, or as much of it as fits in `cap` bytes together with a marker. `already` bytes were cut off before.
+/// Returns `text`, or as much of it as fits in `cap` bytes together with a marker. `already` is the number of bytes
+/// that the caller has already cut off the end of the text; the marker counts them too.
 pub fn cut(text: &str, already: usize, cap: usize) -> String {
     let mut out = String::new();
     push_cut(&mut out, text, already, cap, char::len_utf8);
@@ -12,8 +13,8 @@ pub fn cut(text: &str, already: usize, cap: usize) -> String {
 /// Maximum length of a marker.
 pub(crate) const MAX_MARKER_LENGTH: usize = 48;
 
-/// Appends at most `cap` to `out`, as `cost` counts each character: all of `text`, or its beginning and a marker with
-/// the number of missing bytes. `already` bytes were cut off the text before.
+/// Appends all of `text` to `out`, or its beginning and a marker with the number of missing bytes. `cost` returns the
+/// cost of one character, and the appended characters cost at most `cap`. `already` is as in `cut`.
 ///
 /// A smaller cap than [`MAX_MARKER_LENGTH`] counts as [`MAX_MARKER_LENGTH`], so that there is always room for the marker.
 pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {
@@ -26,11 +27,11 @@ pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize,
             end_with_marker = at + character.len_utf8();
         }
         if used > room {
-            // Bytes that an earlier cut removed are missing too.
-            let (whole, before) = marked(text);
-            let kept = end_with_marker.min(whole.len());
+            // If the text ends with the marker of an earlier cut, the new marker counts those bytes too.
+            let (unmarked, cut_earlier) = split_marker(text);
+            let kept = end_with_marker.min(unmarked.len());
             out.push_str(&text[..kept]);
-            push_marker(out, already + before + whole.len() - kept);
+            push_marker(out, already + cut_earlier + unmarked.len() - kept);
             return;
         }
     }
@@ -41,10 +42,10 @@ pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize,
 }
 
 /// Returns a text without the marker at its end, and the number of cut bytes that the marker states.
-fn marked(text: &str) -> (&str, usize) {
+fn split_marker(text: &str) -> (&str, usize) {
     let marker = || {
-        let (whole, bytes) = text.strip_suffix(" bytes cut …]")?.rsplit_once("[… ")?;
-        Some((whole, bytes.parse().ok()?))
+        let (unmarked, bytes) = text.strip_suffix(" bytes cut …]")?.rsplit_once("[… ")?;
+        Some((unmarked, bytes.parse().ok()?))
     };
     marker().unwrap_or((text, 0))
 }

@@ -12,7 +12,7 @@ pub struct Auth {
     pub app: Option<AppAuth>,
 }
 
-/// A GitHub App. One of the two private keys must be set.
+/// A GitHub App. Either `private_key_env` or `private_key_file` must be set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AppAuth {
     /// Id or client id of the app.

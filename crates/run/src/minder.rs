@@ -33,7 +33,7 @@ use cowhand_system::lock_file;
 pub const MINDER_VERB: &str = "mind";
 /// Option before the program: the lock that the minder holds.
 const LOCK_OPTION: &str = "--lock";
-/// Time that the processes of a minder with a lock have to remove their temporary files before they are killed.
+/// Grace period of a minder with a lock. In this time, its processes can remove their temporary files.
 const MINDER_GRACE: Duration = Duration::from_secs(2);
 /// Interval of checks for remaining processes.
 const MINDER_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -60,7 +60,7 @@ enum MinderReport {
     },
 }
 
-/// The minders of the commands that a new daemon waits for.
+/// How to start a minder with a lock, for a command that a new daemon waits for.
 #[derive(Debug, Clone)]
 pub struct LockedMinder {
     /// The `cowhand` program.
@@ -108,7 +108,7 @@ impl MindedCommand {
 }
 
 impl DaemonConnection {
-    /// Returns how the command ended, after its minder has ended.
+    /// Returns how the command ended. The minder must have ended already: this function does not wait for it.
     pub(super) fn ended(mut self) -> io::Result<ExitStatus> {
         // The other end may still be open in this process, so a blocking read would not return.
         self.0.set_nonblocking(true)?;
@@ -148,7 +148,7 @@ fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
         argv.split_first().ok_or_else(|| io::Error::other("the command has no program"))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     descriptors::close_on_exec()?;
-    // It is held until this process ends.
+    // The lock is held until all descendants have ended.
     let lock = lock.map(|lock| take_lock(lock, &connection)).transpose()?;
     let grace = lock.as_ref().map(|_| MINDER_GRACE);
     let child = spawn(program, arguments)?;
@@ -194,7 +194,7 @@ fn take_lock(path: &Path, connection: &UnixStream) -> io::Result<File> {
 }
 
 fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
-    // The command has its own group, so that it cannot end the minder with its group.
+    // The command has its own process group. If it sends a signal to its group, the minder does not get the signal.
     let child = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).spawn()?;
     i32::try_from(child.id()).map_err(io::Error::other)
 }
@@ -204,7 +204,7 @@ fn end_when_disconnected(mut connection: UnixStream, grace: Option<Duration>) {
     // The daemon sends nothing, so the copy ends only when the connection closes.
     io::copy(&mut connection, &mut io::sink()).ok();
     if let Some(grace) = grace {
-        // This process ends as soon as it has no descendants.
+        // If all descendants end earlier, the main thread ends this process during the sleep.
         signal_all(&descendants(rustix::process::getpid().as_raw_nonzero().get()), Signal::TERM);
         thread::sleep(grace);
     }

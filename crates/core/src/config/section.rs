@@ -10,10 +10,11 @@ use super::suggest::one_of;
 pub(super) struct AllowedKeys {
     /// Schemas whose properties apply here.
     pub chosen: Vec<&'static Json>,
-    /// All variants, if `type` chose one of them.
+    /// All variants, including the chosen one, if the value of the tag (for example `type`) chose one; otherwise empty.
     pub others: Vec<&'static Json>,
+    /// The value of the tag that chose the variant, for example `cron`.
     pub tag: Option<&'static str>,
-    /// The key that should distinguish the variants and has a wrong value; already reported.
+    /// The key of the tag, if its value names no variant. This error is already reported.
     pub wrong_tag: Option<&'static str>,
     /// Schema of further keys, if there may be any.
     pub more: Option<&'static Json>,
@@ -26,7 +27,7 @@ impl AllowedKeys {
         self.chosen.iter().filter_map(|schema| schema.get("properties")?.as_object()).flatten()
     }
 
-    /// Returns the first name of a key and its schema.
+    /// Returns the name of a key in the schema, and its schema. `key` is this name or one of its aliases.
     pub(super) fn find<'a>(&self, key: &'a str) -> Option<(&'a str, &'static Json)>
     where
         'static: 'a,
@@ -98,7 +99,8 @@ pub(super) fn is_open(schema: &Json) -> bool {
     !["type", "oneOf", "anyOf", "enum", "const"].iter().any(|keyword| schema.get(keyword).is_some())
 }
 
-/// Returns the kinds of value that a schema accepts; none for a union, whose variants have to be checked.
+/// Returns the kinds of value that a schema accepts. The list is empty if the schema is a union of different kinds:
+/// then each variant has its own kinds.
 pub(super) fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
     match schema.get("type") {
         Some(Json::String(kind)) => return vec![kind],

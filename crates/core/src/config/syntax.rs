@@ -74,7 +74,7 @@ fn needs_quotes(text: &str, start: usize, with: &str) -> SyntaxMistake {
     }
 }
 
-/// Splits a line at a byte.
+/// Returns the two parts of the line that contains the byte `at`: before `at`, and from `at`.
 fn around(text: &str, at: usize) -> (&str, &str) {
     let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
     (&text[begin..at], text[at..].lines().next().unwrap_or_default())
@@ -110,7 +110,7 @@ pub(super) fn quoted(value: &str) -> String {
     }
 }
 
-/// Number of lines above an error in which a quote is searched.
+/// Number of lines, from the error upwards, in which an unclosed quote is looked for.
 const MAX_LINES: usize = 100;
 
 /// Finds the quote that was still open at the line of the error. The parser reports the position at which the next line

@@ -1,7 +1,8 @@
 //! The record of an event's job at the time of the event.
 //!
-//! The log holds no copies of jobs, because pruned data must not remain and prompts can be large. The fixed fields of a
-//! job never change, and an ended job does not change, so its earlier states follow from its row and the event.
+//! The event log holds no copies of jobs, because pruned data must not remain and prompts can be large. Copies are
+//! not needed: the fields that a job gets at its creation never change, and an ended job does not change. So the record
+//! at the time of the event can be made from the event and the row that the job has now.
 
 use jiff::Timestamp;
 

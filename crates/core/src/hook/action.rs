@@ -31,9 +31,9 @@ pub struct Hook {
     pub name: Option<String>,
     /// True if the following hooks run after a failure of this one.
     pub continue_on_error: bool,
-    /// Events after which the hook runs; none means all.
+    /// Hook events after which the hook runs; `None` means all, and an empty list means never.
     pub on_events: Option<Vec<HookEvent>>,
-    /// Dotted path into the context; the value there has to be true.
+    /// Dotted path into the hook context; the value there has to be true.
     pub when: Option<String>,
     pub action: HookAction,
 }
@@ -41,9 +41,9 @@ pub struct Hook {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HookAction {
-    /// A shell command; it gets the context as JSON on stdin.
+    /// A shell command; it gets the hook context as JSON on stdin.
     Shell { command: String, timeout: Duration },
-    /// An HTTP request with the context as its body.
+    /// An HTTP request with the hook context as its body.
     Webhook {
         url: String,
         method: HookMethod,

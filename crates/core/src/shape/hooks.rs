@@ -1,4 +1,4 @@
-//! The keys of `hooks`: actions after a run.
+//! The keys of `hooks`: actions after the end of a job.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -58,8 +58,8 @@ pub enum HookActionConfig {
         #[serde(default)]
         #[schemars(range(min = 1))]
         timeout: Option<u64>,
-        /// Secret to sign the body: the header `X-Cowhand-Signature-256` is `sha256=` and its HMAC. Prefer
-        /// `secret_env`, which keeps the secret out of the file.
+        /// Secret to sign the body: the header `X-Cowhand-Signature-256` is `sha256=` and the HMAC of
+        /// the body. Prefer `secret_env`, which keeps the secret out of the file.
         #[serde(default)]
         #[schemars(length(min = 1), extend("x-secret" = true))]
         secret: Option<String>,

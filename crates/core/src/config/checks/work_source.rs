@@ -17,12 +17,12 @@ pub(in crate::config) fn inherit_repo(draft: &mut Draft) {
     else {
         return;
     };
-    take_into(&mut draft.node, &repo);
-    each_schedule(&mut draft.node, |schedule| take_into(schedule, &repo));
+    add_missing_repo(&mut draft.node, &repo);
+    each_schedule(&mut draft.node, |schedule| add_missing_repo(schedule, &repo));
 }
 
-fn take_into(owner: &mut Node, repo: &Entry) {
-    let Some(source) = owner.get_mut("work_source") else { return };
+fn add_missing_repo(agent_or_schedule: &mut Node, repo: &Entry) {
+    let Some(source) = agent_or_schedule.get_mut("work_source") else { return };
     if source.get("type").and_then(Node::text) != Some("github") || source.entry("repo").is_some() {
         return;
     }
@@ -104,7 +104,7 @@ fn same_label(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
 
-/// Keys that describe an agent, without stating when or for what it runs.
+/// Keys that do not show that somebody wants to run the agent: they state neither when it runs nor its instructions.
 const DESCRIPTIVE_KEYS: [&str; 16] = [
     "name",
     "description",
@@ -124,8 +124,8 @@ const DESCRIPTIVE_KEYS: [&str; 16] = [
     "pass_env",
 ];
 
-/// Warns of an agent that nothing starts and that has no other keys. An agent without schedules but with further keys,
-/// such as a prompt or permissions, is meant to be run by hand.
+/// Warns of an agent that has no schedules, and no keys except `DESCRIPTIVE_KEYS`. An agent without schedules but with
+/// further keys, such as a prompt or permissions, is meant to be run by hand.
 pub(in crate::config) fn nothing_to_do(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let entries = draft.node.entries().into_iter().flatten().filter(|(_, entry)| !entry.node.is_null());
     let says_more = entries.filter(|(key, entry)| match key.as_str() {
