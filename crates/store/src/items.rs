@@ -99,7 +99,7 @@ pub struct HeldItem {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemState {
-    ClaimMethod,
+    Claiming,
     Held,
     Closing {
         closing: Closing,
@@ -116,7 +116,7 @@ impl HeldItem {
     pub const fn closing(&self) -> Option<&Closing> {
         match &self.state {
             ItemState::Closing { closing, .. } => Some(closing),
-            ItemState::ClaimMethod | ItemState::Held => None,
+            ItemState::Claiming | ItemState::Held => None,
         }
     }
 
@@ -359,7 +359,7 @@ pub(super) fn read(row: &Row) -> Result<HeldItem, StoreError> {
     let state: String = row.get("state")?;
     let unreadable = |column: &str| row.unreadable(column, "nothing");
     let state = match state.as_str() {
-        "claiming" => ItemState::ClaimMethod,
+        "claiming" => ItemState::Claiming,
         "held" => ItemState::Held,
         "closing" => ItemState::Closing {
             closing: row.json_opt("closing")?.ok_or_else(|| unreadable("closing"))?,

@@ -180,7 +180,7 @@ impl Store {
                     ItemState::Closing { closing: Closing::Release(options), .. } => {
                         Fact::WorkReleased { item, reason: options.reason.clone() }
                     }
-                    ItemState::ClaimMethod | ItemState::Held => Fact::WorkReleased { item, reason: None },
+                    ItemState::Claiming | ItemState::Held => Fact::WorkReleased { item, reason: None },
                 };
                 tx.record(item_event(&entry, fact, now));
                 Ok(())
@@ -220,7 +220,7 @@ impl Store {
             Box::pin(async move {
                 let is_same_error = match &entry.state {
                     ItemState::Closing { last_error, .. } => last_error.as_deref() == Some(&message),
-                    ItemState::ClaimMethod | ItemState::Held => false,
+                    ItemState::Claiming | ItemState::Held => false,
                 };
                 let row = args![entry.holder.as_str(), not_before, message.as_str()];
                 if tx.execute(POSTPONE, row).await? == 1 && !is_same_error {

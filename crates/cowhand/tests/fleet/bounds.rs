@@ -75,7 +75,7 @@ agents:
     let place = format!("{}:10", scene.root.join("cowhand.yaml").display());
     let said = scene.run(&["schedule", "enable", "a/nightly"]);
     assert_eq!(said.code, Some(5), "{}", said.stderr);
-    assert!(said.stderr.contains(&format!("has `enabled: false` in {place}")), "{}", said.stderr);
+    assert!(said.stderr.contains(&format!("turned off by `enabled: false` in {place}")), "{}", said.stderr);
     let why = scene.run(&["why", "a/nightly"]).stdout;
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(why.contains(&format!("turned off by `enabled: false` in {place}")), "{why}");

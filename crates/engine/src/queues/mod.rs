@@ -387,7 +387,7 @@ impl Queue {
         let (status, last_error) = match row.map(|held| &held.state) {
             None if failed.is_some() => (ItemStatus::GivenUp, None),
             None => (status, None),
-            Some(ItemState::ClaimMethod | ItemState::Held) => (ItemStatus::Claimed, None),
+            Some(ItemState::Claiming | ItemState::Held) => (ItemStatus::Claimed, None),
             Some(ItemState::Closing { last_error, .. }) => (ItemStatus::Closing, last_error.clone()),
         };
         let releasing = row.is_some_and(|held| matches!(held.closing(), Some(Closing::Release(_))));

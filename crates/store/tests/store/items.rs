@@ -298,7 +298,7 @@ async fn a_claim_that_nobody_finished_is_taken_back(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let slow = take(&store, "slow").await;
     store.give_up_stale_claims(at(299)).await.unwrap();
-    assert_eq!(store.items().await.unwrap()[0].state, ItemState::ClaimMethod);
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
     store.give_up_stale_claims(at(300)).await.unwrap();
     let entry = store.take_outbox_entry("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
     assert!(matches!(entry.state, ItemState::Closing { closing: Closing::Release(_), .. }));
@@ -310,7 +310,7 @@ async fn a_claim_that_nobody_finished_is_taken_back(db: TestDb) {
     // A node that starts releases its own unfinished claims at once, and not those of other nodes.
     take(&store, "mine").await;
     store.take_up_items("n2".to_owned(), at(2)).await.unwrap();
-    assert_eq!(store.items().await.unwrap()[0].state, ItemState::ClaimMethod);
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
     store.take_up_items("n1".to_owned(), at(2)).await.unwrap();
     assert!(matches!(store.items().await.unwrap()[0].state, ItemState::Closing { .. }));
 }

@@ -106,7 +106,7 @@ fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
 /// Shows the ledger. A firing with several jobs has one row for each of them.
 fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     if firings.is_empty() {
-        let command = format!("cowhand why {}", schedule_word(&view.agent, &view.schedule));
+        let command = format!("cowhand why {}", text::plain(&schedule_word(&view.agent, &view.schedule)));
         return empty("It has not fired yet. Why it does not run:", Some(&command));
     }
     html! {
