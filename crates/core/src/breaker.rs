@@ -1,8 +1,8 @@
 //! The breaker: pauses a schedule whose jobs keep failing in the same way, or keep spending money without using a tool.
 //!
-//! A pause ends by itself. The next job of the schedule is the probe: if it completes, the schedule continues as
-//! before; if it fails, the schedule pauses again immediately, for twice as long. A person can end the pause by
-//! enabling the schedule.
+//! A pause ends by itself. The next job of the schedule is the probe: if it fails, or again spends money without using
+//! a tool, the schedule pauses again immediately, for twice as long; if it completes otherwise, the schedule continues
+//! as before. A person can end the pause by enabling the schedule.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -117,7 +117,8 @@ impl Breaker {
 
     fn empty(&self, state: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
         if state.signature.take().is_some() {
-            // The last pause was for failures, and a job that completes ends it.
+            // The last job failed and this one completed, so the failures, and the pauses because of them, no longer
+            // count.
             (state.failures, state.pauses) = (0, 0);
         }
         let since = *state.empty_since.get_or_insert(now);

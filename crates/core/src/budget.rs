@@ -342,7 +342,7 @@ impl SpendLimits {
     fn left_for_job(&self, unit: Unit, spent: Amount) -> Option<u64> {
         let limits =
             [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(BudgetWindow::Job, unit));
-        // Leave at least 1: an attempt without budget is stopped as soon as it reports spending.
+        // At least 1, even if nothing is left: the attempt may start, and is stopped as soon as it reports spending.
         limits.min().map(|limit| limit.saturating_sub(spent.get(unit)).max(1))
     }
 

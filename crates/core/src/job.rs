@@ -135,7 +135,7 @@ pub enum FailReason {
 /// End of an attempt. It can be settled much later, and the clock can be set in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
-    /// The end by the clock of the attempt: never before its start.
+    /// The end on the wall clock as it was set then, but not before the start of the attempt and not after now.
     pub recorded_at: Timestamp,
     /// The end by the clocks as they are set now, from which intervals, pauses and backoffs count.
     pub counted_from: Moment,
@@ -396,7 +396,8 @@ impl Job {
         self.settle_ended(outcome, retry, end)
     }
 
-    /// Returns the end of the running attempt, which is settled at `now` and ended at `ended`, if that is known.
+    /// Returns the end of the running attempt, which is settled at `now`. `ended` is the time at which it ended; none
+    /// means that this time is not known, and then `now` counts as the end.
     pub fn attempt_end(&self, ended: Option<Moment>, now: Moment) -> AttemptEnd {
         let began = if let JobState::Running { since } = self.state { since } else { now.wall };
         let ended = ended.unwrap_or(now);

@@ -122,9 +122,10 @@ impl Moment {
         self.on_clock_of(now).checked_add(length).unwrap_or(Timestamp::MAX)
     }
 
-    /// Returns when something ended that began at `began`, recorded this moment as its end, and is noticed at `now`: on
-    /// the clocks of `now`, and never after it. Where the boot clock does not know this moment, the wall clock has to
-    /// place it between `began` and `now`. If it does not, it was set meanwhile, and the end counts as just now.
+    /// Converts this moment, recorded as the end of something that began at `began`, to the clocks as they are set at
+    /// `now`, when the end is noticed. The result is never after `now`. Within one boot the boot clock decides.
+    /// Otherwise the recorded wall time counts if it is between `began` and `now`; if it is not, the wall clock was set
+    /// meanwhile, and the result is `now`.
     #[must_use]
     pub fn noticed_at(self, now: Self, began: Timestamp) -> Self {
         match now.by_boot_clock(self) {
@@ -135,8 +136,8 @@ impl Moment {
         }
     }
 
-    /// Returns by how much the wall clock was set between `earlier` and this moment; none if the boot clock does not
-    /// know it.
+    /// Returns by how much the wall clock was set between `earlier` and this moment; none across boots, or without a
+    /// boot clock.
     pub fn step_since(self, earlier: Self) -> Option<SignedDuration> {
         Some(self.wall.duration_since(earlier.wall) - self.by_boot_clock(earlier)?)
     }

@@ -156,8 +156,8 @@ pub struct LiveJob {
 }
 
 impl LiveJob {
-    /// Checks whether the job runs in a place of the agent. A job that ran when a schedule of this agent adopted its
-    /// schedule takes a place here, too.
+    /// Checks whether the job runs in a place of the agent. A running job of another agent does so too, if a schedule
+    /// of this agent has adopted the job's schedule.
     pub fn takes_place_of(&self, agent: &Agent) -> bool {
         let has_schedule = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
         matches!(self.state, LiveState::Running { .. })
@@ -387,8 +387,8 @@ impl Draft {
         let mut latest_turn = None;
         for (job, turn) in snapshot.starting_order(agent) {
             let LiveState::Pending { not_before } = job.state else { continue };
-            // A firing that has no job yet gets its place in the next plan, before the jobs with a later turn and those
-            // that start after them.
+            // A firing that has no job yet gets its place in the next plan. Keep that place free here if the turn of
+            // the firing comes before the turn of this job, or of a job that starts before this one.
             latest_turn = latest_turn.max(turn.filter(|_| job.item.is_none()));
             let fired_before = match latest_turn {
                 Some(turn) if job.item.is_none() => firings.fired_before(turn),
@@ -430,7 +430,7 @@ impl Draft {
                         places.take(1);
                     }
                 }
-                // No later job takes the session of this job before it.
+                // The job waits. Reserve its session, so that no later job takes it first.
                 Admission::Provider(wait) => {
                     sessions.extend(session_key);
                     if let ProviderWait::Opens(opens) = wait {
@@ -480,8 +480,8 @@ impl<'a> LiveWork<'a> {
     }
 }
 
-/// Places of an agent for new firings: those of running jobs, those that pending jobs take before a new firing, and
-/// those that are kept free for polls of work sources.
+/// The places of an agent, to decide whether a new firing gets one. Running jobs take places, and so do pending jobs
+/// that come before a new firing, and places are kept free for polls of work sources.
 struct FiringPlaces {
     max: u32,
     ready: ReadyJobs,

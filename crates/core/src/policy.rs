@@ -214,8 +214,8 @@ impl Timing {
     /// Returns the first instant at or after `from` that the calendar allows; none if it never does again.
     pub fn next_allowed(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = self.start_at.map_or(from, |start| start.max(from));
-        // Each step moves to the next border, an opening or a midnight. Each day has at least one. A schedule with two
-        // years of excluded days in a row counts as finished.
+        // Each step moves to the next opening or midnight. A day has at most one of each, so the search covers at least
+        // two years. If the calendar allows nothing in that time, the schedule counts as finished.
         for _ in 0..2 * 731 {
             if self.end_at.is_some_and(|end| at >= end) {
                 return None;

@@ -115,8 +115,9 @@ impl Parked {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }
 
-    /// Records a limit that was reached again. `reset` is its end as the provider reports it. Several jobs reach the
-    /// same limit within moments, so an existing park is never shortened.
+    /// Returns the park of a provider whose usage limit an attempt has reached. `before` is its last park, and `reset`
+    /// is the end of the limit as the provider reports it. Several jobs reach the same limit within moments, so a park
+    /// that has not ended is never shortened.
     #[must_use]
     pub fn after_limit(
         before: Option<&Self>,

@@ -212,7 +212,7 @@ impl Agent {
         self.program.provider.as_deref().or_else(|| self.runtime().provider())
     }
 
-    /// Returns when the spending of its jobs is known.
+    /// Returns how its runtime reports usage: with each answer of the model, or only at the end.
     pub fn usage_reporting(&self) -> UsageReporting {
         use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
         match self.program.known_runtime() {

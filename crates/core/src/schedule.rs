@@ -21,19 +21,22 @@ pub struct ScheduleRecord {
     pub trigger: TriggerConfig,
     /// Due time of a `delay`: `in` counts from when it was first loaded.
     pub run_at: Option<Timestamp>,
-    /// Number that grows when the schedule is re-armed, so that old keys can be used again.
+    /// Number that grows when the schedule is re-armed. It is part of the firing keys, so that new keys differ from old
+    /// ones.
     pub generation: u32,
-    /// Start of the clock: firings that were due before do not count.
+    /// Time from which due times count; earlier ones do not fire.
     pub armed_at: Timestamp,
     /// Number of `interval` firings so far.
     pub interval_count: u64,
     /// Due time of its last firing by the clock, whatever the outcome.
     pub last_due: Option<Timestamp>,
-    /// Latest due time before the clock was set back. Most due times up to here have their row already.
+    /// Last due time that was decided before the wall clock was set back. The ledger already has a row for most due
+    /// times up to this one.
     pub replay_until: Option<Timestamp>,
     /// End of the last job that it fired, or the last time that it found no work.
     pub last_run_at: Option<Timestamp>,
-    /// Time from which an interval counts: `last_run_at`, or when it was enabled after that. None if it never ran.
+    /// Time from which an interval counts: `last_run_at`, or a later time at which the schedule was enabled or a firing
+    /// ended without a run. None before the end of the first firing.
     pub interval_from: Option<Moment>,
     /// Error that prevents it from firing now, else `run_error`.
     pub last_error: Option<String>,
@@ -49,7 +52,8 @@ pub struct ScheduleRecord {
     pub waiting: Option<WaitingFiring>,
     /// Results of its last jobs, for its breaker.
     pub breaker_state: BreakerState,
-    /// End of a pause during which a person disabled it; none after that time. Jobs that it has accepted wait for it.
+    /// For a schedule that a person disabled: the end of its pause; none if it has no pause or the pause has ended.
+    /// Jobs that the schedule accepted from outside wait until then.
     pub pause_while_disabled: Option<Timestamp>,
     /// End of a pause on the boot clock.
     pub pause_boot: Option<BootTime>,
@@ -192,13 +196,13 @@ impl ScheduleRecord {
         }
     }
 
-    /// Enables the schedule, unless it is active or finished, or a delay that has fired. Due times during the disabled
-    /// time are not made up: an interval that has run before is due one interval later. A trigger with an error starts
-    /// again.
+    /// Enables the schedule, unless it is active or finished, or a delay that has fired. Due times that passed while it
+    /// was disabled do not fire: an interval that has run before is due one interval later. A trigger with an error
+    /// starts again.
     pub fn enable(&mut self, now: Moment) -> bool {
         match self.state {
             _ if self.is_done() => false,
-            // Its pause is over: no probe has to run first any more.
+            // The pause has ended, but no probe has completed yet. Now no probe is needed any more.
             ScheduleState::Active if self.breaker_state.pauses > 0 => {
                 self.breaker_state = BreakerState::default();
                 true
@@ -272,7 +276,7 @@ impl ScheduleRecord {
         Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
     }
 
-    /// Ends the pause if its time has passed; the next job is the probe. Due times during the pause are not made up. A
+    /// Ends the pause if its time has passed; the next job is the probe. Due times during the pause do not fire. A
     /// schedule that a person disabled stays disabled.
     pub fn resume(&mut self, now: Moment) -> bool {
         let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
@@ -296,7 +300,7 @@ impl ScheduleRecord {
     }
 
     /// Checks whether a firing has to wait for the end of the pause. A firing from outside is not dropped because of a
-    /// pause: it is prepared afterwards. Firings by the clock are not made up.
+    /// pause: it is prepared afterwards. Firings by the clock do not wait: due times during a pause do not fire.
     pub fn holds_back(&self, key: &FiringKey) -> bool {
         let is_paused = matches!(self.state, ScheduleState::Paused { .. }) || self.is_paused_while_disabled();
         is_paused && !key.is_by_clock() && !key.is_by_hand()
@@ -307,7 +311,7 @@ impl ScheduleRecord {
         self.is_off_by_person() && self.pause_while_disabled.is_some()
     }
 
-    /// Reopens the schedule because its `end_at` is in the future again. Due times in between are not made up.
+    /// Reopens the schedule because its `end_at` is in the future again. Due times in between do not fire.
     pub fn reopen(&mut self, now: Timestamp) -> bool {
         let finished = self.state == ScheduleState::Finished;
         if finished {
@@ -381,7 +385,7 @@ impl ScheduleRecord {
         }
     }
 
-    /// Records that it polls for work now because it is due. Places that it leaves free are filled later.
+    /// Records that it polls for work now because it is due. This poll also does what a requested fill would do.
     pub fn record_poll(&mut self, now: Moment) {
         (self.polled_at, self.fill) = (Some(now), false);
     }
@@ -392,7 +396,7 @@ impl ScheduleRecord {
             .interval_from
             .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
         {
-            // It ended before what is recorded already: its end was noticed late.
+            // It ended before the end that is already recorded, but was noticed later.
             self.last_run_at = self.last_run_at.max(Some(at.wall));
             return;
         }

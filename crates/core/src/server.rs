@@ -1,6 +1,6 @@
 //! The HTTP server of a fleet: its address, and the scopes of tokens.
 
-// The type is from `core`, because an address is only a value and no socket is opened here.
+// Rust's `core::net` and not `std::net`, because an address is only a value and no socket is opened here.
 use core::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 

@@ -55,7 +55,8 @@ impl OverBudget {
             0 => String::new(),
             reserved => format!(", {} reserved by running jobs", self.unit.amount(reserved)),
         };
-        // A run of unknown cost reserves everything that is left, so the smallest amount is not what it needs.
+        // For a run of unknown cost, `needed` is 1, the smallest amount. It says nothing about the cost, so it is not
+        // shown.
         let text = if self.spent < self.limit && self.needed <= 1 {
             format!("{owner} of {limit} has no room: {spent} spent{reserved}, and nothing is left")
         } else if self.spent < self.limit {

@@ -201,8 +201,9 @@ fn inherit_from_agent(agent: &mut Node) {
     }
 }
 
-/// Adds the `kind` of sandboxes that do not set it: to those of schedules the agent's, to the strict ones the default.
-/// The other keys are not merged here, because the stricter value of agent and schedule counts.
+/// Adds a `kind` to each sandbox that sets none: the sandbox of a schedule gets the kind of the agent's sandbox, and a
+/// strict sandbox gets the default kind. The other keys are not merged here, because the stricter value of agent and
+/// schedule counts.
 fn add_sandbox_kinds(agent: &mut Node) {
     let of_agent = sandbox_kind(agent);
     add_strict_kind(agent);

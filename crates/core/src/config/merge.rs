@@ -1,7 +1,7 @@
 //! Merging of trees: maps merge key by key, and every other value is replaced as a whole, also by null.
 //!
 //! Missing keys are inherited. Every node keeps its location. A value that is short for a map counts as that map when a
-//! map is merged over it, and replaces the value below as a whole when it is merged itself.
+//! map is merged over it. When it is merged over another value, it replaces that value as a whole.
 
 use indexmap::map::Entry::{Occupied, Vacant};
 

@@ -33,7 +33,8 @@ pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> 
             Err(error) => Err(builder.syntax_error(&error)),
         };
         if let Err(problem) = taken {
-            // An error on the same line as a text without quotes has the same cause.
+            // An error on the line of a value that begins with `{{` has the same cause as the error already reported
+            // there.
             if builder.unquoted != Some(problem.at.line) {
                 problems.add(problem);
             }
@@ -84,7 +85,7 @@ enum Content {
         map: Map,
         key: Option<Key>,
         merged: Vec<Node>,
-        /// True if the map is a text without quotes that begins with `{{`. This is reported.
+        /// True if the map was meant as a text: it begins with `{{`, without quotes. This error is already reported.
         is_text: bool,
     },
 }

@@ -121,7 +121,7 @@ impl<'a> KnownNames<'a> {
             let message = if self.names.ids.contains(&former.id()) {
                 format!("{former} is still in the config; `adopt` is for the former name of this schedule")
             } else if let Some(other) =
-                // The second of two agents with the same name adopts the same schedule; the name is reported elsewhere.
+                // Agents with the same name are reported elsewhere, so their equal `adopt` is not reported here.
                 taken.insert(former.id(), place).filter(|other| other.name() != place.name())
             {
                 format!("{} adopts {former} already", other.shown())

@@ -109,7 +109,7 @@ struct Typed {
 const FREE_KEYS: [&str; 6] = ["name", "description", "retry", "timeout", "idle_timeout", "retention"];
 
 /// Returns the readable part of an agent, so that one error does not hide errors elsewhere: the agent without its wrong
-/// keys. If it cannot be read without them, these are only its schedules.
+/// keys, or only its schedules if the agent cannot be read without these keys.
 fn typed(checked: &Checked) -> Option<Typed> {
     let mut value = checked.value.clone();
     let mut wrong = Vec::new();
@@ -150,7 +150,8 @@ fn typed(checked: &Checked) -> Option<Typed> {
     })
 }
 
-/// Returns a schedule without its wrong keys; none if it cannot be checked without them, as for those of its trigger.
+/// Returns a schedule without its wrong keys; none if it cannot be read without them, or if one of them is a key of its
+/// trigger.
 fn without<'a>(
     schedule: &Json,
     wrong: impl Iterator<Item = Option<&'a str>>,
@@ -451,7 +452,7 @@ fn placeholder_name(draft: &Draft) -> Option<AgentName> {
     draft.fleets.iter().chain([&own]).cloned().collect::<Vec<_>>().join(".").parse().ok()
 }
 
-/// Returns the working directory, relative to the file that sets it, which after a merge may be any of the layers.
+/// Returns the working directory. The path is relative to the file that sets it, which can be the file of any layer.
 fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     let written = draft.node.get("working_directory").and_then(|node| match node.value {
         Value::Map(_) => node.get("root"),

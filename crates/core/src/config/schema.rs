@@ -165,7 +165,8 @@ mod tests {
         });
     }
 
-    /// The two without a mark are not merged: plugins are items of a list, and no map is the same as `network: off`.
+    /// Two types that are a text or a map have no mark, because they are not merged as maps: plugins are items of a
+    /// list, and `network: off` is not short for any map.
     #[test]
     fn every_value_that_is_short_for_a_map_is_marked() {
         let is_a = |schema: &Value, kind: &str| {

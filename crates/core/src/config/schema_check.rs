@@ -45,13 +45,13 @@ pub(super) struct Checker<'a> {
 enum Step {
     Key {
         written: String,
-        /// The key's first name.
+        /// Name of the key in the schema. `written` may be another name of it.
         name: String,
     },
     Index(usize),
 }
 
-/// A checked tree: typed, with aliases of keys replaced by the first name.
+/// A checked tree: typed, with each alias of a key replaced by the name of the key in the schema.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     /// The value, ready for the shapes if there was no error.
@@ -281,7 +281,8 @@ impl Checker<'_> {
             sections.tag = Some(word_of(variant));
             return sections;
         }
-        // If the variant is not known, allow the keys of all variants, so that only certain errors are reported.
+        // If the variant is not known, allow the keys of all variants, so that a key is reported only if no variant has
+        // it.
         sections.chosen.extend(variants);
         sections.sure = false;
         if let Some(Node { value: Value::Scalar(scalar), at }) = node.get(tag).filter(|_| written.is_some()) {
@@ -342,8 +343,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks whether this section is an agent or a schedule. These have so many keys that the others can be used
-    /// although one is unknown.
+    /// Checks whether this section is an agent or a schedule. An unknown key does not make these unusable: their other
+    /// keys are still used, so that errors in them are found too.
     fn is_agent_or_schedule(&self) -> bool {
         matches!(*self.names().as_slice(), [] | ["schedules", _])
     }

@@ -95,7 +95,9 @@ impl DueCheck<'_> {
             return DueResult::default();
         }
         let (key, mut due) = (self.interval_key(), self.interval_due(interval));
-        // Jobs that end one after another must not postpone the regular poll, which sees all items.
+        // Each job that ends moves `due`, so jobs that end one after another could postpone the regular poll for ever.
+        // If an interval has passed since the last regular poll, the next poll is a regular one and not a fill, because
+        // a fill leaves out items that a job has just released.
         let poll_due = self.polled_at().and_then(|at| at.checked_add(interval.duration()).ok());
         if self.wants_fill(places) && poll_due.is_some_and(|at| at <= self.now) {
             due = due.min(self.now);
@@ -166,8 +168,8 @@ impl DueCheck<'_> {
         run_at.max(self.schedule.timing.start_at.unwrap_or(run_at))
     }
 
-    /// Returns the time, now or later, at which the calendar lets the delay fire. A delay that could have fired before
-    /// its `end_at`, but was not, fires now, as a missed due time of a cron schedule does.
+    /// Returns the time, now or later, at which the calendar lets the delay fire. A delay that was allowed to fire
+    /// before its `end_at`, but did not, fires now, as a missed due time of a cron schedule does.
     pub(super) fn delay_opens(&self, due: Timestamp) -> Option<Timestamp> {
         let timing = &self.schedule.timing;
         let from = |at: Timestamp| timing.next_allowed(at, self.zone());
@@ -188,7 +190,8 @@ impl DueCheck<'_> {
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
             let replayed = self.record.replay_until.is_some_and(|until| due <= until);
             let outcome = match outcome {
-                // A due time that the clock shows again usually has its row already, so no job has to make room for it.
+                // The clock was set back and shows this due time again. Most such due times already have a row in the
+                // ledger and do not run again, so no job has to make room for them.
                 FiringOutcome::Ran if replayed => Some(outcome),
                 FiringOutcome::Ran => self.overlap_outcome(due, places, &mut verdict),
                 decided => Some(decided),
@@ -284,7 +287,7 @@ impl DueCheck<'_> {
         places: &mut FiringPlaces,
         verdict: &mut DueResult,
     ) -> Option<FiringOutcome> {
-        // `run_all` runs each missed firing. They queue, because otherwise the first would displace the others.
+        // `run_all` runs each missed firing. They queue, because otherwise `overlap` could skip or cancel some of them.
         let queues = self.missed(due) && self.schedule.timing.misfire == Misfire::RunAll;
         let is_under_way = match self.schedule.timing.overlap {
             _ if self.live.takes_work => self.is_under_way(),
@@ -294,7 +297,8 @@ impl DueCheck<'_> {
         if !queues && is_under_way {
             return Some(FiringOutcome::Skipped(SkipReason::AlreadyRunning));
         }
-        // Check the budget before the places: a firing without budget keeps its turn until there is budget.
+        // Check the budget before the places: a firing without budget waits for budget or is skipped, whether or not a
+        // place is free.
         match places.over {
             // Running attempts have reserved the amount that this firing needs. It runs if they leave enough.
             Some(over) if over.fits_after_running() => {

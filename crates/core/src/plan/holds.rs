@@ -1,7 +1,7 @@
-//! Jobs that have to wait for their schedule. While a schedule is paused none of its jobs starts, and after the pause
-//! one probe starts first. If the schedule is disabled during its pause, jobs that the clock fired wait until it is
-//! enabled; jobs that it accepted from outside wait for the pause and the probe as before. Jobs whose schedule was removed
-//! from the config wait too, because its restrictions were removed with it.
+//! Jobs that have to wait for their schedule. While a schedule is paused, no new job starts that its trigger fired, and
+//! after the pause one probe starts first. If the schedule is disabled during its pause, jobs that the clock fired wait
+//! until it is enabled; jobs that it accepted from outside wait for the pause and the probe as before. Jobs whose
+//! schedule was removed from the config wait too, because its restrictions were removed with it.
 
 use std::collections::HashMap;
 

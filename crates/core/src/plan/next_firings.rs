@@ -142,8 +142,8 @@ impl Search<'_> {
     fn cron(&self, cron: &Cron, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let (timing, zone) = (&self.check.schedule.timing, self.check.zone());
         let Ok(mut opens) = self.budget_opens() else { return Vec::new() };
-        // The first firing before a used-up provider is available creates a job, and `skip` skips the others. With a
-        // work source, each of them looks for work.
+        // While the provider is used up, the first firing creates a job that waits for it, and `overlap: skip` skips
+        // the firings after it. With a work source none is skipped: each of them looks for work.
         let skips = timing.overlap == Overlap::Skip && !self.check.live.takes_work;
         let park = self.park().filter(|_| skips);
         if let Some(park) = park.as_ref().filter(|park| park.has_job) {

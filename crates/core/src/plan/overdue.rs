@@ -34,7 +34,7 @@ enum MissedRule {
     /// A delay waits for its calendar.
     DelayUntil {
         opens: Timestamp,
-        /// Key of the calendar that did not allow the due time; none if the calendar was closed after it.
+        /// Key of the calendar that did not allow the due time; none if the calendar allowed it and closed later.
         closed: Option<ClosedBy>,
     },
 }

@@ -62,8 +62,8 @@ impl Interval {
     /// Returns the next due time of a schedule with this interval: immediately if it never ran, else this long after
     /// the last run **completed**, plus the share of the jitter, and never before `now`.
     ///
-    /// `place` in 0..1 is the position of the firing inside the jitter (see [`Jitter::place`]). It never delays a first
-    /// run.
+    /// `place` in 0..1 is the position of the firing inside the jitter (see [`Jitter::position`]). The jitter never
+    /// delays a first run.
     pub fn next_trigger(
         self,
         last_completed: Option<Timestamp>,

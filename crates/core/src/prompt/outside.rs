@@ -27,7 +27,8 @@ pub(super) struct OutsideText {
 }
 
 impl OutsideText {
-    /// Creates a value that is fenced if it has several lines. Text from outside on one line is quoted.
+    /// Creates a value that is fenced if it has several lines. On one line, it is quoted if `of_others` is true, unless
+    /// it is plain.
     pub(super) fn new(text: &str, label: &str, of_others: bool) -> Self {
         let value = Self::bare(text);
         let fence = value.text.contains('\n').then(|| label.to_owned());

@@ -26,7 +26,7 @@ const RESULT_VARIABLE: &str = "upstream.result";
 const OUTSIDE_VARIABLES: [&str; 7] =
     ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
 
-/// Further variables that people outside choose or other agents write. They are quoted if they are on one line.
+/// Further variables whose values come from outside the fleet or from other agents. A value on one line is quoted.
 const QUOTED_VARIABLES: [&str; 7] =
     ["labels", "issue.labels", "assignee", "url", "issue.url", "upstream.summary", "upstream.work_item"];
 

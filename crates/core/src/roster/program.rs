@@ -20,7 +20,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the runtime of the program. The program behind `runtime: acp` may have its own runtime.
+    /// Returns the runtime of the program. For `runtime: acp`, this is the runtime that has the name of the program, if
+    /// there is one.
     pub fn known_runtime(&self) -> Runtime {
         let name = self.command.first().and_then(|command| Path::new(command).file_name()?.to_str());
         let known = name.and_then(Runtime::named);

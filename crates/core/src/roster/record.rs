@@ -63,8 +63,9 @@ impl ScheduleRecord {
         is_new
     }
 
-    /// Records whether the config has the schedule enabled, and returns whether that has changed. After an absence, the
-    /// clock starts now: times that passed meanwhile are not made up. Firing keys stay, so that nothing fires twice.
+    /// Records whether the config has the schedule enabled, and returns whether that has changed. After an absence, due
+    /// times count from now: due times that passed meanwhile do not fire. Firing keys stay, so that nothing fires
+    /// twice.
     fn load_presence(&mut self, is_enabled: bool, now: Timestamp) -> bool {
         if !is_enabled {
             return self.leave(now);

@@ -8,7 +8,8 @@ use crate::config::problem::Problem;
 use crate::roster::Agent;
 use crate::runtime::Runtime;
 
-/// Keys without which the check would report what is not wrong.
+/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
+/// not exist.
 pub(in crate::config) const NEEDED_KEYS: [&str; 3] = ["runtime", "command", "model"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {

@@ -5,7 +5,8 @@ use crate::config::node::Node;
 use crate::config::problem::Problem;
 use crate::roster::{Agent, Unenforceable};
 
-/// Keys without which the check would report what is not wrong.
+/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
+/// not exist.
 pub(in crate::config) const NEEDED_KEYS: [&str; 2] = ["runtime", "command"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {

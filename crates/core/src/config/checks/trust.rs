@@ -11,7 +11,8 @@ use crate::trigger::{GithubItem, TriggerKind};
 use crate::trust::{Treatment, Trust};
 use crate::workspace::IsolationKind;
 
-/// Keys without which the check would report what is not wrong.
+/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
+/// not exist.
 pub(in crate::config) const NEEDED_KEYS: [&str; 6] =
     ["trust", "sandbox", "docker", "isolation", "default_prompt", "work_source"];
 

@@ -38,7 +38,8 @@ impl UnusedSettings {
     }
 }
 
-/// Keys without which the check would report what is not wrong.
+/// Keys that the check needs. If one of them is wrong, the check is left out, because it could report errors that do
+/// not exist.
 pub(in crate::config) const NEEDED_KEYS: [&str; 3] = ["permission_mode", "followups", "fleet_tools"];
 
 pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
@@ -142,7 +143,7 @@ fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     };
     let (at, entry) = (written.key_at, draft.entry);
     let is_own = at.file == draft.home && (at.file != entry.file || at.start > entry.start);
-    // A schedule with an error may take from it.
+    // A schedule with an error may take items from this source, so all schedules have to be readable.
     let schedules = draft.node.get("schedules");
     let are_all_read = schedules.is_none_or(|schedules| {
         schedules.entries().is_some_and(|written| written.len() == agent.schedules.len())
