@@ -33,8 +33,9 @@ use cowhand_work::{WorkSource, WorkSourceError};
 /// Time between two searches for expired claims in one queue.
 const EXPIRED_SEARCH_EVERY: SignedDuration = SignedDuration::from_mins(10);
 
-/// Time for which a lease is valid without a renewal, and the interval of the renewals.
+/// Time for which a lease is valid without a renewal.
 pub const JOB_LEASE: SignedDuration = SignedDuration::from_secs(30);
+/// Time between two renewals of the leases.
 pub(crate) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// A request of the daemon to an attempt task. A later variant is stronger.
@@ -64,7 +65,7 @@ pub struct Engine {
     pub nudge: Notify,
     /// Trigger types that are not built in.
     pub triggers: Registry,
-    /// Repositories that have to be looked at out of turn.
+    /// Signals to poll a repository before its next poll is due.
     pub wakes: Wakes,
     /// Wakes the outbox when a work source has something to receive.
     pub outbox: Notify,
@@ -85,7 +86,7 @@ pub struct Engine {
     /// Workspaces whose diff or removal is tried again.
     pub unfinished: Unfinished,
     pub config: Current,
-    /// Asks whose answers agents wait for.
+    /// The answer waits of the running agents.
     pub(crate) answer_waits: AnswerWaits,
     running: Mutex<HashMap<JobId, Running>>,
     /// Jobs with an attempt on this node that is no longer current and is being ended.
@@ -126,7 +127,8 @@ impl Home {
         self.held_lock().state(&self.state)
     }
 
-    /// Makes what is locked again after it was removed. Returns false if another process holds it.
+    /// Creates the lock file and the folder of the attempts again if they were removed, and locks the new ones. Returns
+    /// false if another process has locked them.
     pub(crate) fn lock_again(&self) -> io::Result<bool> {
         self.held_lock().lock_again(&self.state)
     }
@@ -173,7 +175,7 @@ impl Engine {
         LockedMinder { program: self.program.clone(), lock: self.home.state.git_lock() }
     }
 
-    /// Returns whether the state folder has been removed or replaced.
+    /// Returns whether this daemon has lost its state folder.
     pub(crate) fn is_state_folder_lost(&self) -> bool {
         self.home_loss.get().is_some()
     }

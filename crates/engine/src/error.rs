@@ -152,7 +152,7 @@ pub enum FleetError {
     ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]
     ItemRefused { item: WorkItemId, why: String },
-    /// Somebody else holds the item.
+    /// The state of the item does not allow the action of a person: a claim, a release or a completion.
     #[error("{item} was not changed: {why}")]
     ItemLeftAlone { item: WorkItemId, why: String },
     #[error(transparent)]
@@ -166,7 +166,7 @@ pub enum FleetError {
          them"
     )]
     HooksOpen(JobId),
-    /// The job's runtime does not have the feature in this text.
+    /// The session of the job cannot be forked. The text is the reason.
     #[error("{0}")]
     CannotFork(String),
     #[error("{0}")]

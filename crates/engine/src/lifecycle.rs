@@ -33,7 +33,7 @@ pub enum Lifecycle {
         /// Number of jobs that did not finish within the timeout.
         overdue: usize,
     },
-    /// The grace period of the cancelled jobs has ended, too.
+    /// The cancelled jobs get no more grace period: their processes are killed.
     Killing,
 }
 

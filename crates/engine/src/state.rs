@@ -72,7 +72,7 @@ impl StateFolder {
         self.0.join("attempts")
     }
 
-    /// Returns the folder that programs of one agent use as their home in jobs of strangers.
+    /// Returns the folder that programs of one agent use as their home in confined jobs.
     pub fn home_for_strangers(&self, agent: &AgentName) -> PathBuf {
         self.0.join("strangers").join(agent.as_str())
     }
@@ -97,8 +97,8 @@ impl StateFolder {
         self.0.join("sock")
     }
 
-    /// Writes and syncs a file without a name, about as large as the least that a job writes. Returns an error if that
-    /// fails.
+    /// Checks that the folder can be written: writes and syncs a file without a name, and returns an error if that
+    /// fails. The size of the file is about the minimum that a job writes.
     pub fn test_write(&self) -> io::Result<()> {
         test_write_in(&self.0)
     }

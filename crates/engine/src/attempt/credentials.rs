@@ -47,7 +47,7 @@ pub(crate) fn withhold_key(
     environment: &mut HashMap<String, String>,
 ) -> Result<ProxyCredentials, CredentialsError> {
     let runtime = agent.runtime();
-    // For Gemini behind an ACP client, variables are sufficient.
+    // With `runtime: acp`, cowhand knows only for Gemini how to set the address of its provider: by variables.
     let program = Some(agent.program.known_runtime()).filter(|program| *program == Runtime::Gemini);
     let provider = description::description(program.unwrap_or(runtime))
         .provider

@@ -22,12 +22,12 @@ use cowhand_run::workspace::{self, WorkspaceError};
 use cowhand_system::fault;
 use cowhand_system::remove::absent_is_ok;
 
-/// File in the folder of an attempt whose diff is kept.
+/// Empty file in the folder of an attempt. If it exists, the diff of the attempt is kept.
 const DIFFED_FILE: &str = "diffed";
 
 impl AttemptTask {
-    /// Keeps the diff of the attempt, which has ended. A failure does not delay the job: the diff is made before the
-    /// workspace is removed.
+    /// Keeps the diff of the attempt, which has ended. A failure does not delay the job: the diff is then made later,
+    /// before the workspace is removed.
     pub(super) async fn keep_diff(&self, redactor: &Redactor) {
         if !self.may_have_workspace() {
             return;
@@ -102,8 +102,8 @@ async fn keep(
         };
         let written = write_whole(&state.diff(&workspace.job), &redactor.redact_bytes(&text));
         made.and(written.map_err(WorkspacesError::DiffNotKept))?;
-        // A diff that were made again after the removal of the workspace would replace this one. The folder is gone if
-        // the attempt is lost.
+        // The file prevents that the diff is made again after the removal of the workspace. That diff would lack
+        // changes, and replace this one. The folder of a lost attempt may be missing.
         let marked = fs::write(attempt.folder().join(DIFFED_FILE), "");
         absent_is_ok(marked).map_err(WorkspacesError::DiffNotKept)
     })

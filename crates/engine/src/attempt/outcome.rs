@@ -35,7 +35,8 @@ impl AttemptTask {
     ) -> Option<Settlement> {
         let attempt = self.attempt();
         let usage = finish.usage.clone().map(|usage| self.with_price(usage));
-        // The program may have observed the limit that cowhand passed to it, or an earlier daemon stopped it.
+        // The program may have stopped by itself at the limit that cowhand passed to it, or an earlier daemon may have
+        // stopped it.
         let is_budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let is_budget_stop = matches!(&finish.outcome, Outcome::Failed { error, .. } if is_budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());

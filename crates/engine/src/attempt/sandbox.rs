@@ -112,7 +112,8 @@ fn git_config(plan: &SandboxPlan, environment: &HashMap<String, String>) -> Opti
     (!closed.is_empty()).then(|| file.to_string_lossy().into_owned())
 }
 
-/// Sets the proxy variables. Loopback is inside the sandbox, unless the config allows the loopback outside.
+/// Sets the proxy variables. Requests to loopback do not use the proxy, so they stay inside the sandbox. But if the
+/// config allows a host on the loopback of this machine, they use the proxy, which reaches that host.
 fn set_proxy_variables(plan: &SandboxPlan, environment: &mut HashMap<String, String>) {
     let reaches_loopback = match &plan.network {
         NetworkAccess::Hosts(hosts) => hosts.iter().any(|host| {

@@ -55,8 +55,9 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the timeout that the attempt has exceeded. Time in which it requests the answer of a person does not count
-    /// for either timeout. If the store is not available and the agent may be waiting for an answer, the attempt is not ended.
+    /// Returns the timeout that the attempt has exceeded: of its duration, or of its silence. The time of an answer
+    /// wait does not count for either timeout. If the store is not available and the agent may be waiting for an
+    /// answer, returns `None`, so that the attempt is not ended.
     async fn exceeded_timeout(
         &self,
         rules: &Rules,
@@ -224,7 +225,7 @@ impl AttemptTask {
                 StopReason::SilentTooLong(SignedDuration::from_millis(limit_ms))
             }
             Stopped::Unpriced => StopReason::OverBudget(Breach::Unpriced),
-            // The final spending decides this.
+            // The final spending shows which budget was exceeded.
             Stopped::OverBudget => return None,
         })
     }

@@ -70,7 +70,7 @@ pub(super) async fn work_dir(
         let is_complete = stored.state != WorkspaceState::Making;
         match workspace::working_directory(&stored.workspace, &ground.below) {
             Ok(directory) if is_complete => return Ok(WorkDir { directory, needs_setup: true }),
-            // It may be intact.
+            // The workspace cannot be read now, but it may be intact, so it is not removed.
             Err(why @ WorkspaceError::NotUsable { error: NotOpened::Io(_), .. }) if is_complete => {
                 return Err(WorkspacesError::from(why).into());
             }
@@ -149,8 +149,8 @@ async fn make(
     Ok(WorkDir { directory, needs_setup: true })
 }
 
-/// Prevents that two worktrees are made or removed at the same time. git then reads the records of all worktrees, and
-/// fails if a record is incomplete.
+/// Prevents that two worktrees are made or removed at the same time. To make or remove a worktree, git reads the
+/// records of all worktrees, and fails if a record is incomplete.
 async fn git_guard(engine: &Engine, kind: IsolationKind) -> Option<MutexGuard<'_, ()>> {
     match kind {
         IsolationKind::Worktree => Some(engine.workspaces.lock().await),
@@ -287,7 +287,7 @@ fn look_later(engine: &Engine, job: &JobId, error: StoreError) {
 fn note(engine: &Engine, job: &JobId, result: Result<(), WorkspacesError>) {
     let Err(why) = result else { return engine.unfinished.finish(job) };
     let reason = redactor_over(&engine.loaded(), None).redact(&why.to_string()).into_owned();
-    // It is tried often.
+    // There are many tries, so a reason is logged only if it is new.
     if engine.unfinished.keep(job, reason.clone()) {
         warn!(%job, "its workspace is kept, and looked at again later: {reason}");
     }

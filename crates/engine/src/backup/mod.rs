@@ -126,7 +126,7 @@ fn is_output(name: &str) -> bool {
         .is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && BACKED_UP_EXTENSIONS.contains(&kind))
 }
 
-/// Checks that a file is a complete backup or a complete store, and returns its contents.
+/// Checks that a file is a complete backup or a complete store, and returns the number of jobs and outputs in it.
 pub async fn inspect(path: &Path) -> anyhow::Result<BackupCounts> {
     if fs::metadata(path)?.len() == 0 {
         bail!("it is empty");

@@ -73,7 +73,8 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Links the old file into the folder for replaced files, and renames the new file to the old name.
+    /// Links the old file into the folder for replaced files, and renames the new file to the old name. Without a new
+    /// file, only removes the old name.
     fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
         if let (Some(replaced), Some(name), true) = (&self.replaced, path.file_name(), path.exists()) {
             fs::create_dir_all(replaced)?;

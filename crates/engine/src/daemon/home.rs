@@ -1,5 +1,6 @@
 //! Checks that the state folder still belongs to this daemon. If somebody removes or moves the folder, nothing can be
-//! written, and another daemon can start at the same path. A lock file that was removed alone is made again.
+//! written, and another daemon can start at the same path. A removed lock file or folder `attempts` is made
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;

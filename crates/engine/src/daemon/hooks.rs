@@ -1,5 +1,5 @@
-//! Runs the hooks of ended jobs, which are in the store. The loop can be stopped and started again at any time. A hook
-//! uses no place of an agent and delays no schedule.
+//! Runs the hooks of ended jobs. The hook runs are in the store, so the loop can be stopped and started again at any
+//! time. A hook uses no place of an agent and delays no schedule.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,13 +18,15 @@ use cowhand_store::{HookEnd, StoreError, TakenHook};
 use cowhand_system::fault;
 use cowhand_system::panic::{self, caught};
 
-/// Time for which the lease of a hook run is valid without a renewal, and the interval of the renewals.
+/// Time for which the lease of a hook run is valid without a renewal.
 const HOOK_LEASE: SignedDuration = SignedDuration::from_mins(2);
+/// Time between two renewals of a lease.
 const HOOK_RENEWAL: Duration = Duration::from_secs(30);
 /// Number of hooks that run at the same time, each of a different job.
 const PARALLEL_HOOKS: usize = 16;
-/// Longest and shortest time between two looks, unless something wakes the loop.
+/// Longest time between two searches for due hooks.
 const MAX_POLL_WAIT: SignedDuration = SignedDuration::from_mins(1);
+/// Shortest time between two searches for due hooks, unless something wakes the loop.
 const MIN_POLL_WAIT: SignedDuration = SignedDuration::from_secs(1);
 const HOOK_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(5);
 /// Number of tries to write the end of a hook run; after that, the next node that takes the run writes it.
@@ -61,7 +63,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
     }
 }
 
-/// Starts the hooks that are due, and returns the time of the next look.
+/// Starts the hooks that are due, and returns the time of the next call.
 async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Timestamp, StoreError> {
     while running.len() < PARALLEL_HOOKS {
         let lease = in_future(engine, HOOK_LEASE);

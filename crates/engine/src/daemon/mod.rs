@@ -335,8 +335,9 @@ impl Daemon {
     }
 }
 
-/// Locks the state folder. Commands hold its lock for a moment when they check it, so a few tries are made. A daemon that
-/// answers on the socket uses the folder, even if somebody removed its lock file: older versions lock nothing else.
+/// Locks the state folder. Commands hold its lock for a moment when they check it, so a few tries are made. A daemon
+/// that answers on the socket uses the folder, even if the lock is free: an older version locks only the lock file,
+/// which somebody may have removed.
 async fn lock(state: &StateFolder) -> io::Result<Option<StateLock>> {
     for pause in LOCK_PAUSES {
         tokio::time::sleep(pause).await;

@@ -26,7 +26,7 @@ const DELIVERY_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// Time after which a source that does not answer counts as failed. Shorter than the lease.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
 const MAX_DELIVERY_PAUSE: SignedDuration = SignedDuration::from_mins(10);
-/// Longest time between two looks while an item is held.
+/// Longest time between two searches for due deliveries and renewals while an item is held.
 const POLL_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// Number of deliveries at the same time.
 const PARALLEL_DELIVERIES: usize = 8;
@@ -54,7 +54,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Delivers everything that is due. Returns the time of the next look, if there are items left.
+    /// Delivers everything that is due, and renews claims. Returns the time of the next call, if there are items left.
     async fn deliver_due(&self) -> Result<Option<Timestamp>, StoreError> {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
@@ -212,7 +212,7 @@ impl Outbox {
             }
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
-                // The renewal is tried again at the next look.
+                // The next call of `deliver_due` tries the renewal again.
                 Ok(())
             }
         }

@@ -56,8 +56,8 @@ pub async fn find_item(
 
 /// Returns the names that select one of several queues.
 fn selecting_names(queue: Queue, scope: ItemPlace<'_>) -> NeededNames {
-    // If the request names an agent already, only the queue can select one. No name is needed if the other item is in a
-    // queue that was removed.
+    // If the request names an agent already, only the name of the queue can select one. `needed` is empty if the other
+    // item is in a queue that was removed from the config; then the name of the queue is necessary, too.
     if scope.agent.is_some() || queue.needed.is_empty() {
         return NeededNames { agent_needed: None, queue_needed: Some(queue.name) };
     }

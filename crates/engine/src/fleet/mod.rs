@@ -214,7 +214,7 @@ impl Fleet {
     }
 
     /// Returns the store, for operations that `Fleet` does not have. The daemon notices such writes only at its next
-    /// look.
+    /// tick.
     pub fn store(&self) -> &Store {
         &self.engine.store
     }
@@ -371,7 +371,8 @@ impl Fleet {
         }
     }
 
-    /// Returns when and why the config on disk was refused; `None` if the last read accepted it.
+    /// Returns when the config on disk was refused, and whether its root file was missing; `None` if the last read
+    /// accepted it.
     pub fn config_refused(&self) -> Option<RefusedConfig> {
         *self.config_refused.borrow()
     }
@@ -382,7 +383,7 @@ impl Fleet {
     }
 
     /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
-    /// Returns what is to be said about it.
+    /// Returns notes for the caller: each `adopt` that names a schedule that the store does not know.
     async fn apply(
         &self,
         contents: ConfigContents,
@@ -429,8 +430,8 @@ impl Fleet {
         })
     }
 
-    /// Forgets the sessions of the agent, and records the event `agent:cleared`, which fires the schedules that follow
-    /// it.
+    /// Forgets the sessions of the agent, and records the event `agent:cleared`, which fires the schedules that have
+    /// this event as their trigger.
     pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
         let roster = self.roster();
         if roster.agent(agent).is_none() {
@@ -522,7 +523,8 @@ impl SourceInputs {
 
 /// Masks secrets in the names of hooks. Events and jobs show these names, and nothing refers to them.
 fn mask_hook_names(loaded: &mut Loaded) {
-    // Not the kept redactor of the config: its earlier secrets are added later.
+    // `secrets::redactor` must not be called yet: it stores its redactor in `loaded`, and `earlier_secrets`, which are
+    // added later, would be missing in it.
     let redactor = secrets::redactor_over(loaded, None);
     for agent in &mut Arc::make_mut(&mut loaded.roster).agents {
         for name in agent

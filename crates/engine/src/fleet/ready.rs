@@ -45,9 +45,9 @@ impl Fleet {
     }
 
     /// Returns an error if new work cannot be accepted, because the fleet stops or the state folder cannot be written.
-    /// The last result of the readiness check decides, so that no test write is made without a failure, and no caller
-    /// waits for a check in progress. After a failure the check is repeated. Errors of the store are ignored here,
-    /// because the write that follows fails with a more precise error.
+    /// The readiness check is repeated only if its last result is that the folder could not be written, and no check is
+    /// in progress. Otherwise nothing is written here, and the caller does not wait. Errors of the store are ignored
+    /// here, because the write that follows fails with a more precise error.
     pub(super) async fn accept(&self) -> Result<(), FleetError> {
         if !self.is_running() {
             return Err(FleetError::Stopping);

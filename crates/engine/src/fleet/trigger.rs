@@ -54,7 +54,8 @@ impl Trigger {
 }
 
 impl Fleet {
-    /// Makes a job now and returns it; with a work source, after its item is known.
+    /// Makes a job now and returns it. If the firing has to be prepared, for example because the schedule has a work
+    /// source, waits for the end of the preparation.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.accept().await?;
         let key_bytes = trigger.idempotency_key.as_ref().map(String::len);

@@ -250,7 +250,7 @@ pub async fn items(
             continue;
         }
         if let Some(held) = rows.held.iter().find(|held| held.item.id == failed.id) {
-            // Until the result is delivered to the source, only the store has the item as given up.
+            // Until the source has received the result, only the store knows that the item is given up.
             if matches!(held.state, ItemState::Closing { .. }) {
                 let item = queue.source.get_work(&failed.id).await.ok().flatten();
                 let item = item.unwrap_or_else(|| held.item.clone());

@@ -114,7 +114,8 @@ impl ScheduleView {
         }
     }
 
-    /// Adds the key of the calendar that prevents the schedule from firing. A person can still trigger the schedule.
+    /// Adds a note about the key of the calendar that prevents the schedule from firing. A person can still trigger the
+    /// schedule.
     fn with_calendar(mut self, schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
         if let Some(calendar_skip_note) = self.calendar_skip_note(schedule, now) {
@@ -293,8 +294,9 @@ pub fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Explains why a firing ran or did not run. Only its row is used, because the config may have changed since then. Only
-/// a firing that is being prepared uses `prepared_by`, the checks and the work source of its schedule now.
+/// Explains why a firing ran or did not run. The row of an ended firing is sufficient, and the config may have changed
+/// since then. The other arguments are about the present, and are used only for a firing that still has to be prepared:
+/// `record` is the state of its schedule, `prepared_by` lists the checks and the work source of its schedule.
 pub fn why_of(
     row: &LedgerRow,
     record: Option<&ScheduleRecord>,
@@ -339,7 +341,7 @@ pub fn why_of(
     }
 }
 
-/// Part of the note of a schedule that follows the failure of a job whose retry is due.
+/// Text in the note about a job whose retry is due. It comes directly after the failure of the last attempt.
 pub const RETRY_DUE: &str = "; the retry has been due";
 
 /// Start of the note of a firing that replaces a missed firing.

@@ -12,7 +12,7 @@ use cowhand_run::redact::Redactor;
 
 /// The texts that a process gets.
 pub(crate) struct GivenTexts<'a> {
-    /// The config can put a variable into an argument.
+    /// Arguments of the process. They can contain a secret, because the config can put a variable into an argument.
     pub(crate) arguments: &'a [String],
     pub(crate) environment: &'a [(String, String)],
     pub(crate) files: &'a [(String, String)],

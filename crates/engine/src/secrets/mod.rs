@@ -19,7 +19,7 @@ use cowhand_run::redact::Redactor;
 use cowhand_work::SourceContext;
 
 /// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
-/// config names as secrets, or that have a name of a secret; passwords in addresses; the keys that sign deliveries; and
+/// config names as secrets, or that have a secret name; passwords in addresses; the keys that sign deliveries; and
 /// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is an additional agent, which need
 /// not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {

@@ -18,7 +18,7 @@ pub struct PollingStrategy {
     consecutive_errors: u32,
     retry_after: Option<Duration>,
     wake: Option<watch::Receiver<()>>,
-    /// True if the last poll was out of turn.
+    /// True if a wake caused the last poll, so that a second poll follows soon.
     looks_again: bool,
 }
 
@@ -54,7 +54,7 @@ impl PollingStrategy {
         }
     }
 
-    /// Makes the strategy poll out of turn after each signal.
+    /// Sets the signal that makes the strategy poll before its next poll is due.
     #[must_use]
     pub fn woken_by(self, wake: watch::Receiver<()>) -> Self {
         Self { wake: Some(wake), ..self }
@@ -71,8 +71,9 @@ impl PollingStrategy {
         Self { fetch_timeout, ..self }
     }
 
-    /// Returns the wait before the next fetch: the interval and two seconds for each error in a row, at most thirty; or
-    /// the wait that the source asked for.
+    /// Returns the wait before the next fetch: the interval plus a backoff of two seconds for each error in a row, at
+    /// most thirty seconds. A wait that the source asked for replaces both. The first poll can be immediate, and the
+    /// second poll after a wake follows soon.
     fn delay(&self) -> Duration {
         let backoff = Duration::from_secs(self.consecutive_errors.saturating_mul(2).min(30).into());
         match self.retry_after {

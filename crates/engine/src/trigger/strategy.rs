@@ -57,12 +57,12 @@ pub struct FatalTriggerError(pub String);
 #[error("asked to wait {}s", .0.as_secs())]
 pub struct RetryAfter(pub Duration);
 
-/// Returns a marker of an error: its context, or one of its causes.
+/// Returns the `T` that an error has as its context or as one of its causes, for example a [`RetryAfter`].
 pub fn marker<T: std::error::Error + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&T> {
     error.downcast_ref().or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
 }
 
-/// Marker of an error of a strategy that waits by itself before the next try, so that the runner does not wait.
+/// Context of an error of a strategy that waits by itself before the next try, so that the runner does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch")]
 pub struct Paced;

@@ -1,5 +1,5 @@
-//! Strategies for triggers that the clock fires, and for triggers that only a person or a delivery fires. Core computes
-//! the due times, and the clock waits for them.
+//! The strategy for triggers that the clock fires: core computes the due times, and the strategy waits for them. It
+//! also accepts triggers that only a person or a delivery fires; for them it returns no task.
 //!
 //! A fleet does not use this strategy for its schedules, because the plan handles all of them in one place. The
 //! strategy is for programs that have a trigger and no fleet.

@@ -44,7 +44,8 @@ impl Preparer<'_> {
             return Ok(());
         }
         let Some(mut claim) = self.item_claim(firing, item)? else { return Ok(()) };
-        // The other fleet took the item from its queue, so a person must have offered it again after it was given up.
+        // This fleet may have given up the item. But another fleet took it from the queue later, so a person must have
+        // offered it again.
         claim.unless.given_up = false;
         // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still
         // run.

@@ -1,5 +1,5 @@
-//! Takes items from a work source: first the rows in the store, then the claims at the source, then the jobs, with the
-//! ids of the rows.
+//! Takes items from a work source, in three steps. First, each item gets a row in the store with the id of its future
+//! job. Then the items are claimed at the source. Then the jobs are made, with these ids.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use cowhand_work::{
 /// Largest number of items that are claimed together, because a claim that is not finished in time is undone.
 const MAX_CLAIMS_TOGETHER: usize = 8;
 
-/// An item for which this firing has the row.
+/// An item that has a row in the store, made by this firing. The row names its future job as the holder.
 struct Picked {
     holder: cowhand_core::id::JobId,
     item: WorkItem,
@@ -169,7 +169,7 @@ impl Preparer<'_> {
         None
     }
 
-    /// Takes the item's row, and returns the id of its future job if that succeeds.
+    /// Makes a row for the item, and returns the id of its future job; `None` if the item may not be taken.
     async fn take(
         &self,
         firing: &PreparedFiring<'_>,

@@ -29,7 +29,7 @@ impl Pace {
         floor.saturating_sub(took)
     }
 
-    /// Returns the pause after an error: two seconds for each error in a row, at most thirty.
+    /// Returns the pause after an error: two seconds for each error in a row, at most thirty seconds.
     pub(super) fn after_error(&mut self) -> Duration {
         self.empties = 0;
         self.errors = self.errors.saturating_add(1);
