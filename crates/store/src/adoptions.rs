@@ -1,5 +1,5 @@
 //! Adoptions: the history of a schedule's former name moves to its new name, so that a renamed schedule does not fire
-//! again.
+//! again for occurrences that have fired under the former name.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -52,8 +52,8 @@ impl Store {
             .await
     }
 
-    /// Returns the schedules of the roster that should adopt another one, did not before, and cannot now. In a new store
-    /// no schedule has a history, so nothing is missing.
+    /// Returns the schedules of the roster whose former schedule is not in the store, unless they adopted it earlier. A
+    /// store without schedules is new and has no history, so the result is empty.
     pub async fn empty_adoptions(&self, roster: &Roster) -> Result<Vec<EmptyAdoption>, StoreError> {
         if roster.agents.iter().flat_map(|agent| &agent.schedules).all(|schedule| schedule.adopts.is_none()) {
             return Ok(Vec::new());
@@ -176,8 +176,9 @@ async fn adopt(
     Ok(())
 }
 
-/// Removes a job from a schedule of another agent, which adopted the job's schedule while the job ran. Its attempt ended
-/// at `ended`, and it waits for the next one under its old name, perhaps forever. Called with the job locked.
+/// Removes a job from a schedule of another agent. That schedule adopted the job's own schedule while the job ran. The
+/// attempt of the job ended at `ended`. The job may wait for its next attempt forever, and the schedule must not wait
+/// for it. The caller holds the lock of the job.
 pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) -> Result<(), StoreError> {
     let Some(row) = jobs::stored_columns(tx, job.id()).await? else { return Ok(()) };
     let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };

@@ -138,7 +138,7 @@ pub(super) async fn end(
     let usage = budget::assume(usage, silent, reserved);
     match (&usage, outcome) {
         (Some(usage), _) => save_usage(tx, job, usage).await?,
-        // With this row, a command that uses no model gets no reservation the next time.
+        // The attempt counts with a cost of 0, so that a command that uses no model gets no reservation the next time.
         (None, Outcome::Completed { .. }) => {
             tx.execute(SET_NO_USAGE, args![job.id().as_str(), job.attempts()]).await?;
         }

@@ -25,11 +25,12 @@ use super::{
 };
 
 statements! {
-    // These statements repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes:
-    // the places of running jobs (`AgentPlaces`), and the places that are taken before a new job (`ReadyJobs`). The
-    // second count includes jobs with a hold on their schedule, which the planner does not count. In that case the new
-    // job waits for the next plan.
-    // A job that ran when a schedule of this agent adopted its schedule takes a place here, too.
+    // These statements repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes.
+    // `RUNNING_OF_AGENT` counts running jobs (`AgentPlaces`). `IN_FRONT` and `REQUEUED_AND_WAITING` count the jobs that
+    // come before a new job (`ReadyJobs`). They also count jobs with a hold on their schedule, which the planner does
+    // not count. If such jobs take the last free place, the new job stays pending until the next plan.
+    // The first two statements also count a job of another agent, if a schedule of this agent adopted the job's
+    // schedule while the job ran.
     RUNNING_OF_AGENT = same "select count(*) as taken from jobs where status = 'running' \
         and (agent = $1 or schedule_id in (select id from schedules where agent = $1))";
     IN_FRONT = same "select count(*) as taken from jobs where status in ('pending', 'running') \
@@ -62,7 +63,7 @@ statements! {
 pub enum Claim {
     /// The job is claimed until the lease expires.
     Claimed { job: Job, epoch: i64 },
-    /// Another node has the job, or it has ended.
+    /// Another node has the job, the job has ended, or its backoff has not ended.
     Taken,
     /// The agent has no free place.
     AtCapacity,
@@ -106,9 +107,10 @@ pub struct HeldLease {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settled {
-    /// The job has ended, or is pending again if another attempt follows.
+    /// The job after the write. After the end of an attempt, the job has ended, or is pending if another attempt
+    /// follows.
     Done(Job),
-    /// Another node holds the lease; nothing was written.
+    /// The epoch is no longer the epoch of a running attempt, or the lease has not expired; nothing was written.
     Fenced,
 }
 
@@ -116,7 +118,7 @@ pub enum Settled {
 pub enum RequeueOutcome {
     /// The job is pending again.
     Done(Job),
-    /// Another node holds the lease; nothing was written.
+    /// The epoch is no longer the epoch of a running attempt; nothing was written.
     Fenced,
     /// The attempt has reported usage or a result, so it did begin; nothing was written.
     Began,
@@ -492,8 +494,8 @@ async fn is_cancel_requested(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreEr
     Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
-/// Updates everything that depends on the end of a job: its work item, its hooks and its schedule. `ended` is the end from
-/// which the schedule counts.
+/// Updates everything that depends on the end of a job: its work item, its hooks and its schedule. `ended` is the time
+/// from which the interval of the schedule counts.
 pub(super) async fn apply_job_end(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -507,8 +509,8 @@ pub(super) async fn apply_job_end(
     update_schedule(tx, job, outcome, breaker, (ended, now)).await
 }
 
-/// Updates the schedule after the end of a job. A job by hand changes only the `fill` of the schedule, and ends its
-/// pause if the job completed.
+/// Updates the schedule after the end of a job. A job by hand changes less: a job with a work item requests a `fill`,
+/// and a completed job ends a pause.
 async fn update_schedule(
     tx: &mut Tx<'_>,
     job: &Job,

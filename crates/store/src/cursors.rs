@@ -37,7 +37,8 @@ impl Store {
         self.write(move |tx| Box::pin(advance(tx, schedule, seq))).await
     }
 
-    /// Returns the number of event firings that led to this job one after another, at most `limit`.
+    /// Counts the event firings that led to this job: the firing that made it, the firing that made the job of that
+    /// firing's event, and so on. Stops at `limit`.
     pub async fn triggered_in_a_row(&self, job: JobId, limit: u32) -> Result<u32, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

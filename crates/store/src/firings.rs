@@ -40,7 +40,9 @@ statements! {
             where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
         postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where schedule_id = $1 and firing_key in (select json_array_elements_text(($2::text)::json)) order by number";
-    // Jobs that stayed with their agent after an adoption: the first of each firing, and the others with its names and key.
+    // After a schedule of another agent adopted a schedule, the ended and waiting jobs stay with their former agent and
+    // have no `schedule_id`. This finds the first job of each firing by its id, and the other jobs of the firing by the
+    // agent, schedule name and firing key of the first job.
     JOBS_OF_FORMER_AGENT =
         sqlite "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
             job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
@@ -158,7 +160,7 @@ pub enum TakePreparing {
     Elsewhere,
 }
 
-/// Number of failed tries after which a firing no longer blocks later firings.
+/// A firing that was taken for preparation this many times no longer blocks later firings.
 pub const MAX_BLOCKING_TRIES: u32 = 5;
 
 impl Store {
@@ -325,7 +327,8 @@ async fn take_preparing(
     until: Timestamp,
     now: Timestamp,
 ) -> Result<TakePreparing, StoreError> {
-    // Two nodes that take firings of one schedule see each other's choice.
+    // With this lock, two nodes take firings of one schedule one after the other, and the second node sees which firing
+    // the first node took.
     schedules::lock(tx, schedule).await?;
     let Some(row) = tx.one(LOCK_PREPARING, args![schedule, key.as_str()]).await? else {
         return Ok(TakePreparing::Done);

@@ -63,7 +63,7 @@ pub struct NewItemClaim {
 /// Conditions under which an offered item is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakeConditions {
-    /// Time after which a job must not have released the item.
+    /// The item is not taken if a job released it after this time.
     pub released_since: Option<Timestamp>,
     /// True if an item that was given up or withdrawn is not taken. False if the caller knows that a person offered the
     /// item again; its failures are then reset.
@@ -72,7 +72,7 @@ pub struct TakeConditions {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakeResult {
-    /// The item is taken, for the job that will have this id.
+    /// The item is taken for the job that will have this id. If a person takes the item, the id is not used.
     Ours(JobId),
     /// Another holder in this store has the item.
     Held,
@@ -192,7 +192,7 @@ impl Store {
     }
 
     /// Creates the job after the claim in the outside queue succeeded, with the id that the claim names. Returns `None`
-    /// if the claim was given up or the firing was cancelled meanwhile; then the claim is undone.
+    /// if the claim was given up or the firing was cancelled meanwhile. The outbox then releases the item.
     pub async fn hold_item(
         &self,
         holder: JobId,

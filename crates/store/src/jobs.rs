@@ -16,8 +16,8 @@ use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
 use super::{Store, StoreError};
 
-/// List query with different index conditions, so that a few jobs among a million are found without reading all of
-/// them.
+/// Query that lists jobs. `$by` has the conditions on agent and status. Its form decides which index the database uses,
+/// so that a few jobs among a million are found without reading all of them.
 macro_rules! list_query {
     ($by:literal) => {
         concat!(
@@ -108,7 +108,7 @@ impl Store {
         self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
     }
 
-    /// Lists jobs, the newest first. A list cannot continue after a job that does not exist.
+    /// Lists jobs, the newest first. It is an error if the job `after` of the filter does not exist.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
         let JobFilter { agent, schedule, status, since, until, trigger_type, search, with_item, after } =
             filter;

@@ -208,19 +208,19 @@ impl Store {
     }
 
     /// Limits all waits because the daemon ends. From now on, all calls together wait at most
-    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. [`Self::silence`] returns the time without an
-    /// answer, or without a successful write to the file.
+    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. [`Self::unanswered_time`] returns the time without
+    /// an answer, or without a successful write to the file.
     pub fn limit_waits(&self) {
         self.shutdown_limit.begin();
     }
 
-    /// Returns for how long the server has not answered, or the file could not be written, since [`Self::hurry`].
-    /// Returns `None` if the last call succeeded.
+    /// Returns for how long the server has not answered, or the file could not be written, since
+    /// [`Self::limit_waits`]. Returns `None` if the last call succeeded and no call waits.
     pub fn unanswered_time(&self) -> Option<Duration> {
         self.shutdown_limit.unanswered_time()
     }
 
-    /// Returns whether [`Self::hurry`] was called.
+    /// Returns whether [`Self::limit_waits`] was called.
     pub fn is_hurried(&self) -> bool {
         self.shutdown_limit.has_begun()
     }
@@ -283,7 +283,7 @@ impl Store {
     pub async fn close(self) {
         match self.database {
             Database::Sqlite { readers, writer, .. } => {
-                // The writer is closed last, because only the writer can checkpoint the log into the file.
+                // The writer is closed last, because only the writer can copy SQLite's write-ahead log into the file.
                 readers.close().await;
                 writer.close().await;
             }

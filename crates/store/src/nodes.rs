@@ -45,7 +45,8 @@ pub struct BusyNode {
 /// Result of the start of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeJoined {
-    /// Step of the wall clock since the last daemon of the node.
+    /// Amount by which the wall clock was set since the last daemon of the node; `None` if it was not set, or only by a
+    /// small amount.
     pub step: Option<SignedDuration>,
     /// Start of the oldest other running daemon.
     pub others_since: Option<Moment>,
@@ -68,8 +69,8 @@ impl NodePresence {
 }
 
 impl Store {
-    /// Records the start of a daemon, and returns a step of the wall clock that happened while no daemon of the node
-    /// ran.
+    /// Records the start of a daemon. Also records, and returns, the amount by which the wall clock was set while no
+    /// daemon of the node ran.
     pub async fn join(&self, node: String, now: Timestamp) -> Result<NodeJoined, StoreError> {
         let others_since = self.others_since(node.clone()).await?;
         self.write(move |tx| {

@@ -26,7 +26,7 @@ statements! {
     TRY_NOW = same "update items set not_before = $3 where holder = $1 and node = $2 and state = 'closing' \
         and last_error is not null and not_before > $3";
     RESUME_ENTRIES = same "update items set not_before = $2 where state = 'closing' and node = $1";
-    // This limits the lease of an entry and the wait for its next try.
+    // `not_before` is the end of the lease of an entry, or the time of its next try. This moves it to an earlier time.
     CAP_ENTRY_WAITS = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
     // Claims in outside queues expire by other clocks, so they are renewed now.
     CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
@@ -234,7 +234,7 @@ impl Store {
     }
 }
 
-/// Limits waits after the clock was set back.
+/// Moves times of this node's items that are too far in the future, because the node's clock was set back.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
     let latest = now.checked_add(OUTBOX_LEASE).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_ENTRY_WAITS, args![node, latest]).await?;

@@ -36,7 +36,7 @@ statements! {
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
-/// An ended job that no live job or hook needs.
+/// An ended job that no hook needs, and no job that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedJob {
     pub id: JobId,
@@ -70,8 +70,8 @@ pub enum Pruned {
 }
 
 impl Store {
-    /// Returns every job that may be pruned, in the order of their creation. Excluded are jobs from which a live
-    /// job began, because a fork needs the parent's session, and jobs whose hooks have not run.
+    /// Returns every job that may be pruned, in the order of their creation. A job is left out if one of its hooks has
+    /// not run to its end, or if a fork or retry of it has not ended, because a fork needs the session of its parent.
     pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<EndedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

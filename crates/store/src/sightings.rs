@@ -29,9 +29,9 @@ struct Sighting {
 }
 
 impl Store {
-    /// Records the items of a polled list, each by its first key, and returns the keys that have not fired, in the
-    /// order of the list: new items, items that came back, and items that were seen but not fired. An unchanged list
-    /// writes nothing.
+    /// Records the items of a polled list. `list` has the key of each item in its first generation. Returns the keys in
+    /// their current generation that have not fired, each with its position in the list: those of new items, of items
+    /// that came back, and of items that were seen earlier and have not fired. An unchanged list writes nothing.
     pub async fn record_sightings(
         &self,
         schedule: ScheduleId,

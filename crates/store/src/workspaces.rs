@@ -39,7 +39,8 @@ pub enum WorkspaceState {
     /// The directory may be incomplete.
     Making,
     Used,
-    /// Its job has ended. With a time, the workspace is kept until then for a session that may continue.
+    /// Its job has ended. With `until`, the workspace is kept until that time, because its session may continue.
+    /// Without `until`, it is kept because of the rule `cleanup` of the config.
     Kept {
         until: Option<Timestamp>,
     },

@@ -109,7 +109,8 @@ impl Clock {
         }
     }
 
-    /// Waits until `at` or a little earlier: the caller reads the clock again.
+    /// Waits until `at`, but at most for `MAX_SLEEP`; with a test clock, waits until the clock is changed. The caller
+    /// has to read the clock again.
     pub async fn wait_until(&self, at: Option<Timestamp>) {
         match self {
             Self::System => {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Restores the mode of a folder or file of this user. Returns the mode that it had, or none if it was right. Links and
-/// files of other owners are not changed.
+/// Restores the mode of a folder or file of this user. Returns the mode that it had; `None` if nothing was changed.
+/// Links and files of other owners are not changed.
 pub fn restore_mode(path: &Path) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
     let user = rustix::process::geteuid().as_raw();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-/// About as large as what a job writes at least.
+/// Size of the test file: about the smallest amount that a job writes.
 const TEST_WRITE_SIZE: usize = 64 << 10;
 
 /// Reason why no file on a disk can be written.
@@ -59,7 +59,7 @@ impl DiskProblem {
     }
 }
 
-/// Writes and syncs a file without a name in a folder, which the system removes.
+/// Writes and syncs a test file in a folder. The file has no name, so the system removes it when it is closed.
 pub fn test_write_in(folder: &Path) -> io::Result<()> {
     let mut file = tempfile::tempfile_in(folder)?;
     file.write_all(&vec![0; TEST_WRITE_SIZE])?;

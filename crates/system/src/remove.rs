@@ -22,12 +22,12 @@ pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Time in which a folder has to become empty in which other processes still write.
+/// Time for which the removal of a folder is repeated while other processes still write in it.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 const REMOVE_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Removes a file, or a folder with everything in it, without following links. Another thread or an ending process may
-/// create a file meanwhile; that is removed as well. Folders of this user that were closed are opened.
+/// create a file meanwhile; that is removed as well. If the mode of a folder of this user denies access, it is changed.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
     let started = Instant::now();
     loop {
@@ -48,7 +48,7 @@ fn remove_once(folder: &Path) -> io::Result<()> {
     let walked = tree::walk(folder, &mut |step| {
         let removed = match step {
             TreeStep::Folder(found) => {
-                // If the folder stays closed, the next step reports that.
+                // If the folder stays inaccessible, the next step is `TreeStep::Closed`.
                 found.make_accessible(Purpose::Remove).ok();
                 Ok(())
             }

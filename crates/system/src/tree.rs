@@ -1,6 +1,6 @@
-//! Everything in a folder that somebody else may have filled: deep folders whose path is longer than the kernel accepts,
-//! closed folders, links. Folders are opened one below the other, with one descriptor at a time, and links are not
-//! followed.
+//! Walks through a folder that somebody else may have filled. It can contain links, folders without access, and folders
+//! so deep that the kernel does not accept their paths. So each folder is opened from the folder above it, with one
+//! descriptor at a time, and links are not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -30,7 +30,7 @@ pub enum TreeStep<'a> {
     File(TreeEntry<'a>),
     /// A folder, before it is opened.
     Folder(TreeEntry<'a>),
-    /// A folder after everything in it.
+    /// A folder, after everything in it was visited.
     Left(TreeEntry<'a>),
     /// A folder that cannot be opened or listed.
     Closed(TreeEntry<'a>, io::Error),
@@ -51,7 +51,7 @@ pub enum Next {
 pub enum Purpose {
     /// Read a file, or list and search a folder.
     Read,
-    /// Remove what is in a folder, too.
+    /// Remove a file, or a folder with everything in it.
     Remove,
 }
 
@@ -91,7 +91,7 @@ impl TreeEntry<'_> {
         if about.st_mode & required == required && is_own(&about) {
             return Ok(true);
         }
-        // Another user owns it and has opened it, or modes do not apply to this user.
+        // Another user owns it and its mode allows access, or modes do not apply to this user, for example to root.
         if rustix::fs::accessat(self.folder, self.name(), access, AtFlags::EACCESS).is_ok() {
             return Ok(true);
         }
@@ -109,7 +109,7 @@ impl TreeEntry<'_> {
         if identity(&rustix::fs::fstat(&opened)?) != identity(&about) {
             return Err(io::Error::other("it was replaced"));
         }
-        // The mode of a descriptor without access can be changed only by this path.
+        // `fchmod` does not accept a descriptor that was opened with `O_PATH`, so the mode is changed by this path.
         let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
         fs::set_permissions(path, Permissions::from_mode((about.st_mode & 0o7777) | bits))
     }
@@ -205,7 +205,7 @@ impl Walk {
             opened => opened?,
         };
         let identity = identity(&rustix::fs::fstat(&opened)?);
-        // Without the right to search it, there is no way back from it.
+        // Without the right to search the folder, `leave` could not open `..` in it.
         rustix::fs::statat(&opened, ".", AtFlags::empty())?;
         let entries = entries(&opened)?.into_iter();
         self.levels.push(Level { entries, identity });

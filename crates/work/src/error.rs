@@ -72,7 +72,8 @@ impl WorkSourceError {
         }
     }
 
-    /// Returns true if there is nothing to report, because the item belongs to another claimant.
+    /// Returns true if another try of the report is useless: the claimant no longer holds the item, or the source
+    /// refused to release it.
     pub fn is_claim_lost(&self) -> bool {
         matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }

@@ -11,7 +11,7 @@ pub struct Quota {
     /// Main rate limit, as the last answer stated it.
     pub rate_limit: Option<RateLimitInfo>,
     pub requests: u64,
-    /// Number of answers that nothing had changed. They do not count against the limit.
+    /// Number of answers with the status 304, which says that nothing has changed. They do not count against the limit.
     pub conditional_hits: u64,
     /// Number and length of waits before a retry.
     pub waits: u64,

@@ -37,7 +37,8 @@ impl SourceRegistry {
         self.factories.entry(name.to_owned()).or_insert(factory);
     }
 
-    /// Registers a source under the name that `{type: custom, name: …}` uses and with which the ids of its items begin.
+    /// Registers a source under a name. The config names the source with `{type: custom, name: …}`, and the ids of its
+    /// items begin with the name.
     pub fn register(
         &mut self,
         name: &str,

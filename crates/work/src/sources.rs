@@ -40,7 +40,8 @@ struct CreatedSource {
 #[derive(Debug, Clone, Copy)]
 pub struct SourceOwner<'a> {
     pub agent: &'a Agent,
-    /// Schedule, whose own source takes precedence over the agent's.
+    /// Schedule. If it is set, only its source counts; the loader has already copied the agent's source to schedules
+    /// that have none.
     pub schedule: Option<&'a Schedule>,
 }
 

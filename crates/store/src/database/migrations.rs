@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// The migrators have every file, with the number, the description and the checksum that sqlx reads from the folder.
+    /// The lists contain every file, with the number, the description and the checksum that sqlx reads from the folder.
     #[tokio::test]
     async fn the_migration_list_matches_the_folders() {
         for (folder, migrator) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {

@@ -72,7 +72,8 @@ impl Store {
             .min_connections(SQLITE_READERS)
             .max_lifetime(None)
             .idle_timeout(None)
-            // A connection to a file cannot be lost, and a test would cost each read a round trip to its thread.
+            // A connection to a file cannot be lost. Each connection has its own thread, and a test before each read
+            // would have to wait for an answer of that thread.
             .test_before_acquire(false)
             .connect_with(options.read_only(true))
             .await
@@ -92,7 +93,7 @@ impl Store {
             location: location.clone(),
             why: why.to_string(),
         };
-        // The pool would retry a refused connection for half a minute.
+        // The first connection is opened without the pool, which would retry a refused connection until its timeout.
         let (mut connection, applied) = connect(&options).await?;
         let migrate = async {
             POSTGRES.run(&mut connection).await.map_err(|error| migration_error(&location, &POSTGRES, &error))

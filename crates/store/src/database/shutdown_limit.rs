@@ -101,7 +101,8 @@ impl ShutdownLimit {
         self.ending_since.borrow().is_some()
     }
 
-    /// Returns for how long the server has not answered during the shutdown, or none if it has answered.
+    /// Returns for how long the server has not answered during the shutdown; `None` if no call has waited or failed
+    /// since the last answer.
     pub(crate) fn unanswered_time(&self) -> Option<Duration> {
         Some(self.lock().length()).filter(|length| !length.is_zero())
     }

@@ -12,7 +12,8 @@ use super::transitions::ItemError;
 use super::{Inner, NAME};
 use crate::WorkSourceError;
 
-/// Age of a change after which a later change certainly has a different time. The times of files advance in steps.
+/// A result is remembered only if the last change of the file is older than this. The times of files advance in steps,
+/// so a change soon after another change can have the same time and would not be noticed.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
 /// Files by name, each with its version and with true if that version is not an item.

@@ -80,14 +80,14 @@ impl GitHubWorkSource {
             Listing::Ready => {
                 issue.has_label(&self.settings.ready) && (options.include_claimed || !is_claimed)
             }
-            // Issues with both labels were listed as ready.
+            // Issues with both labels are already in the list `Ready`.
             Listing::Claimed => is_claimed && !issue.has_label(&self.settings.ready),
         };
         belongs && self.is_offered(issue)
     }
 
-    /// Returns the queue state from the issue itself and not from a list. An issue that is being released loses its
-    /// label before its marker.
+    /// Returns the queue state from the issue itself and not from a list. A release removes the label of the claim
+    /// before the marker, so an issue without labels is still claimed while a marker on it has not expired.
     async fn state_of(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {

@@ -33,7 +33,7 @@ type Outcome<T> = Result<Result<T, Refusal>, GitHubApiError>;
 
 impl GitHubWorkSource {
     /// Claims several issues: writes the markers one after another, waits once, and then reads which marker is first on
-    /// each issue. After an error that would also prevent the following claims, these are not tried.
+    /// each issue. After an error that would also prevent the following claims, the following claims are not tried.
     pub(super) async fn claim_issues(
         &self,
         claims: &[(u64, &Claimant)],
@@ -78,7 +78,8 @@ impl GitHubWorkSource {
         if let Err(refusal) = self.is_free(&before, marks.as_ref(), by) {
             return Ok(Err(refusal));
         }
-        // A live marker that does not belong to a rival is ours.
+        // `is_free` has found no claim of another claimant. So if the issue has a holder, the claim is our own, and it
+        // needs no second marker.
         let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
             return Ok(Ok(BegunClaim { before, marker: None }));
         };

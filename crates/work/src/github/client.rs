@@ -37,7 +37,7 @@ pub struct GitHubClient {
     pub(super) auth: ApiAuth,
     /// Description of the source of the credentials.
     pub(super) origin: String,
-    /// Repository for whose installation an App requests its token.
+    /// Repository in which a GitHub App is installed. The App requests its token for this installation.
     pub(super) repo: String,
     pub(super) retry: RetryOptions,
     meter: Meter,
@@ -152,14 +152,14 @@ impl GitHubClient {
             };
             debug!(%error, ?delay, "GitHub: trying again");
             attempt += 1;
-            // A rate limit is waited for at the start of the loop, as for all other calls.
+            // If GitHub stated the wait, `wait_while_blocked` waits at the start of the loop, as for all other calls.
             if !matches!(error.kind, ApiFailure::RateLimit { wait: Some(_), .. }) {
                 self.wait(delay).await;
             }
         }
     }
 
-    /// Waits before a request that must not be repeated without a check.
+    /// Waits after a failed request, before the caller checks whether GitHub carried it out (`Repeat::CheckFirst`).
     pub(super) async fn back_off(&self, attempt: u32) {
         self.wait(calculate_backoff_delay(attempt, &self.retry, fastrand::f64())).await;
     }

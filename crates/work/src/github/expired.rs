@@ -65,7 +65,7 @@ impl GitHubWorkSource {
     }
 }
 
-/// Returns the latest expired claim, if there is no live claim.
+/// Returns the latest expired claim, if all claims have expired.
 fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;

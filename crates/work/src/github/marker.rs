@@ -11,8 +11,8 @@ use crate::Claimant;
 /// forged marker cannot hold an issue forever.
 pub(super) const MAX_CLAIM_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Time after the end of a claim at which it expires, for its holder and for all others. GitHub has more than one
-/// clock.
+/// Time that is added to the end of a claim, because GitHub has more than one clock. The claim expires only after this
+/// time, both for its holder and for all others.
 const CLAIM_CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Maximum length of a marker line. The marker lines that cowhand writes are much shorter.
@@ -81,7 +81,7 @@ impl ClaimMarker {
         self.fleet == by.fleet && self.holder == by.holder
     }
 
-    /// Returns true if GitHub wrote the renewal at `at` before another claimant could take over.
+    /// Returns true if a renewal that GitHub wrote at `at` was in time: no other claimant could take over before it.
     pub(super) fn was_renewed_in_time(&self, at: Timestamp) -> bool {
         at <= saturating_after(self.until, CLAIM_CLOCK_MARGIN)
     }
@@ -92,8 +92,8 @@ impl ResultMarker {
         Self { fleet: by.fleet.clone(), holder: by.holder.clone(), claim }
     }
 
-    /// Returns true if `other` reports the same result. Without the number of the claim, any result of the same holder
-    /// matches.
+    /// Returns true if `other` reports the same result. If one of the two does not name its claim, any result of the
+    /// same holder matches.
     fn is_reported_by(&self, other: &Self) -> bool {
         let same_claim = self.claim.is_none() || other.claim.is_none() || self.claim == other.claim;
         self.fleet == other.fleet && self.holder == other.holder && same_claim
@@ -101,7 +101,7 @@ impl ResultMarker {
 }
 
 impl Marker {
-    /// Writes the marker as one line that its content cannot close.
+    /// Writes the marker as an HTML comment in one line. Its content is escaped, so that it cannot end the comment.
     pub(super) fn line(&self) -> String {
         let (kind, json) = match self {
             Self::Claim(claim) => ("claim", serde_json::to_string(claim)),
@@ -186,8 +186,8 @@ impl Marks {
         self.holder().map(|(marked, claim)| claim_end(marked, claim))
     }
 
-    /// Returns the earliest live claim. Of several claims in one second, the one with the lowest number is the
-    /// earliest.
+    /// Returns the earliest claim that has not expired. Of several claims in one second, the claim whose comment has
+    /// the lowest id is the earliest.
     pub(super) fn holder(&self) -> Option<(&Marked, &ClaimMarker)> {
         let live =
             self.claims().filter(|(marked, claim)| self.claim_state(marked, claim) == ClaimState::Live);

@@ -2,8 +2,9 @@
 //!
 //! `adapter` is the source; `claim` and `finish` change an issue, `expired` finds expired claims, and `marker` has the
 //! rules of claims. Below them, `issues` has the requests and `client` sends them, with `retry`, `limits`, `quota`,
-//! `pages` and `cache`. `people` reads the permissions of authors; `auth`, `app`, `identity` and `scopes` are about
-//! credentials; `advice` states what to check after a refusal; `check` has the findings for `doctor`.
+//! `pages` and `cache`. `listing` reads whole lists for triggers; `author_permissions` reads the permissions of
+//! authors; `auth`, `app`, `identity` and `scopes` are about credentials; `advice` states what to check after a
+//! refusal; `check` has the findings for `doctor`.
 
 mod adapter;
 mod advice;
