@@ -1,5 +1,5 @@
-//! Addresses that a hook may reach. Otherwise a config, or a server that redirects, could make cowhand send requests to
-//! this machine or its private network.
+//! Addresses that hooks and sandboxed agents may reach. Without this check a config, or a server that redirects, could
+//! make cowhand send requests to this machine or its private network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -74,12 +74,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast())
 }
 
-/// Returns true for assigned addresses (`2000::/3`) that do not embed an IPv4 address.
+/// Returns true for assigned addresses (`2000::/3`) outside the special ranges. An address that is mapped from IPv4, or
+/// that is of NAT64, is public if its IPv4 address is public.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = address.to_ipv4_mapped() {
         return is_public_v4(inner);
     }
-    // NAT64 addresses, which embed an IPv4 address.
+    // A NAT64 address ends with an IPv4 address.
     if let [0x64, 0xff9b, 0, 0, 0, 0, ..] = address.segments() {
         let [.., a, b, c, d] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));

@@ -31,10 +31,10 @@ pub struct Attempt {
 pub(super) const KEEPER_FILE: &str = "keeper.json";
 pub(super) const AGENT_FILE: &str = "agent.json";
 const ENDING_FILE: &str = "ending.json";
-/// Space that becomes the ending.
+/// File that reserves disk space for the ending. The ending is written into it, and it is renamed to `ending.json`.
 const RESERVED_FILE: &str = "ending.reserved";
 const RESERVED_BYTES: usize = 4096;
-/// Command of the keeper.
+/// What the keeper starts: command, sandbox plan and limits.
 const START_FILE: &str = "start.json";
 /// Standard input of the agent.
 pub(super) const PROMPT_FILE: &str = "prompt";
@@ -179,10 +179,10 @@ impl Attempt {
         Ok(self.read(SECRETS_FILE)?.unwrap_or_default())
     }
 
-    /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. The
-    /// checkpoints are removed too, because text that was held back may be a part of a secret, and the command, because
-    /// the config can put a secret into an argument. The secrets are removed last, because they are needed as long as
-    /// there is output.
+    /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. Other files
+    /// that may contain a secret are removed too: the prompt; the checkpoints, which contain text that was held back;
+    /// `start.json`, because the config can put a secret into an argument. The known secrets are removed last, because
+    /// they are needed as long as there is output.
     pub fn remove_output(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
         absent_is_ok(fs::remove_file(self.folder.join("index")))?;

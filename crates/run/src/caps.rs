@@ -1,7 +1,7 @@
-//! Resource limits of an attempt: control groups with limits, in whichever version has the controller.
+//! Resource limits of an attempt, set by control groups. Each limit needs a controller of the kernel.
 //!
-//! A machine may have both versions, each with some of the controllers. Version 2 has one group for all its
-//! controllers; in version 1 each controller has its own hierarchy.
+//! A machine may have control groups of version 1 and of version 2, each with some of the controllers. Version 2 has
+//! one group for all its controllers; in version 1 each controller has its own hierarchy.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -113,7 +113,8 @@ impl Groups {
         }
     }
 
-    /// Creates the group of version 2, if it has these controllers.
+    /// Creates the group of version 2 with limits for these controllers. Without controllers the group is optional and
+    /// has no limits.
     fn make_tree(&mut self, name: &str, controllers: &[Controller]) -> Result<(), CapsError> {
         if controllers.is_empty() {
             self.tree = Cgroup::make(name).ok();
@@ -137,7 +138,7 @@ impl Groups {
     fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), CapsError> {
         let path = home.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path).map_err(|error| CapsError::NoGroup { parent: home.clone(), error })?;
-        // Several controllers may share a hierarchy, and then a group.
+        // The group is added before its limit is set, so that it is removed if that fails.
         self.limits.push(Group { path: path.clone(), home });
         set_limit_v1(&path, controller, &self.caps)
     }
@@ -267,7 +268,8 @@ fn read_counter(file: &Path, word: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
 }
 
-/// Returns the folder of this process's group in the version 1 hierarchy of a controller.
+/// Returns the folder of a process's group in the version 1 hierarchy of a controller. `groups` is the process's file
+/// `/proc/PID/cgroup`.
 fn v1_group(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
     let named = |list: &str| list.split(',').any(|word| word == controller.name());
     let (root, mount) = mounts.lines().find_map(|line| {

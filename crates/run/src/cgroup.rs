@@ -69,10 +69,10 @@ impl Cgroup {
     }
 }
 
-/// Triggers the kernel's grace period for changing groups ahead of time. The kernel waits about ten milliseconds for
-/// all processors before a process can change groups, unless that has just happened. The daemon calls this when a
-/// keeper is about to start, so that the wait overlaps other work. This process moves to its own group, which changes
-/// nothing.
+/// Makes the kernel wait now, so that the next change of groups is quick. Before a process can change groups, the
+/// kernel waits about ten milliseconds for all processors, unless it has just done so. (The kernel calls this wait an
+/// RCU grace period; it is not the grace period of an attempt.) The daemon calls this function when a keeper is about
+/// to start, so that the wait overlaps other work. This process moves to its own group, which changes nothing.
 pub fn trigger_grace_period() {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if !WAITING.swap(true, Ordering::AcqRel) {

@@ -1,5 +1,5 @@
-//! A helper program with a timeout and a limit on its kept output. Its process group is ended with it or, under a
-//! minder, all its descendants.
+//! A helper program with a timeout and a limit on its kept output. When it ends or is stopped, the remaining processes
+//! of its process group are killed. Under a minder, all its descendants are ended.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -46,7 +46,7 @@ pub(crate) struct Bounds<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Runs a program that ends soon and starts nothing that outlives it.
+/// Runs a program without a minder. Only for programs that end soon and leave no processes behind.
 pub(crate) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
     run_by(command.stdin(Stdio::null()), None, bounds)
 }

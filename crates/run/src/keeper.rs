@@ -49,7 +49,8 @@ pub fn keep(folder: &Path) -> ExitCode {
     match keep_attempt(folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Only the attempt's own folder is opened before the agent is started.
+            // Before the agent is started, the keeper opens only the attempt's folder, so this error is about that
+            // folder.
             let closed = error.kind() == io::ErrorKind::PermissionDenied;
             log_error(
                 folder,
@@ -84,8 +85,9 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the ending. Nothing else knows it, so this waits while the folder is closed, or the disk is full and does not
-/// write in place. If the agent was not started, another attempt can start it, and there is no wait.
+/// Writes the ending. Only the keeper knows it, so a write that fails because the folder is not accessible or because
+/// of a shortage is tried again until it succeeds. If the agent was not started, a failed write is not tried again: the
+/// record of the keeper is removed, and the agent can be started again.
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
         let Err(error) = attempt.write_ending(ending) else { return Ok(()) };
@@ -208,7 +210,7 @@ fn prepare_groups(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Gro
     groups
 }
 
-/// Ends the container. It is not a child of the keeper, so it may still run after the client process was killed.
+/// Ends the container. It is not a child of the keeper, so it may still run after `cowhand contain` was killed.
 async fn end_container(attempt: &Attempt) -> io::Result<()> {
     let Err(why) = leftover::end_container_of(attempt).await else { return Ok(()) };
     // If the engine does not answer, the processes of the container can still be found and killed.

@@ -137,8 +137,8 @@ pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
         || INHERITED_PREFIXES.iter().any(|start| name.starts_with(start))
 }
 
-/// Prefix of the variables that the daemon reads or sets. An agent that inherits the whole environment gets only the
-/// variables of its own job.
+/// Prefix of the variables that the daemon reads or sets. An agent that inherits the daemon's environment does not
+/// inherit these. It gets only those that are set for its own job.
 const OWN_VARIABLE_PREFIX: &str = "COWHAND_";
 
 /// Builds the environment of an agent's process. Later sources win: the daemon's own variables over those of `.env`,

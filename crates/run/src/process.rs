@@ -78,7 +78,7 @@ struct Stat {
     parent: i32,
     group: i32,
     start_ticks: u64,
-    /// The process is a zombie: only its parent can still see it.
+    /// Set if all threads of the process have ended and its parent has not reaped it yet.
     has_ended: bool,
 }
 
@@ -96,7 +96,8 @@ impl Stat {
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
-            // The first thread is a zombie until the last one has ended, and the others may work for hours.
+            // If only the first thread has ended, the kernel shows the process as a zombie, although its other threads
+            // may work for hours.
             has_ended: matches!(*fields.first()?, "Z" | "X") && threads <= 1,
         })
     }

@@ -206,7 +206,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts a line of output after the line before it, with which a secret of several lines may have begun.
+    /// Redacts the next line of a stream. `open` states whether the line before it ended with a line of a secret, so
+    /// that this line may continue the secret.
     pub fn redact_next_line<'a>(&self, line: &'a str, open: &mut OpenSecret) -> Cow<'a, str> {
         match self.following.next(line, open) {
             Some(Range { start, end }) => {

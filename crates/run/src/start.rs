@@ -1,4 +1,4 @@
-//! `start.json`: the command of the keeper and its sandbox.
+//! `start.json`: the command that the keeper starts, and its sandbox plan.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

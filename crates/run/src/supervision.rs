@@ -29,7 +29,7 @@ pub enum StopOutcome {
 pub enum AttemptState {
     /// A keeper supervises the attempt.
     Kept,
-    /// The keeper has ended but the agent runs.
+    /// The keeper has ended, but the agent or another process of the attempt lives.
     Unkept,
     /// The attempt has ended, and the keeper recorded how.
     Ended(Ending),
@@ -128,7 +128,7 @@ impl Attempt {
     /// Kills the attempt with its keeper at once. Processes that remain are found when the caller checks again.
     pub fn kill(&self) -> io::Result<()> {
         self.kill_marked_processes()?;
-        // Without a keeper the control group is removed as well.
+        // If the keeper is dead by now, this also kills the control group and ends the container.
         self.stop().map(drop)
     }
 

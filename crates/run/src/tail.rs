@@ -1,7 +1,7 @@
 //! The tailer: follows the output of an attempt's process and writes its messages.
 //!
 //! ```text
-//! stdout ──▶ lines ──┐                                 ┌──▶ the job's JSONL, capped
+//! stdout ──▶ lines ──┐                                 ┌──▶ the job's JSONL, with long lines cut
 //!                    ├──▶ redactor ──▶ reader ──▶ batch┼──▶ the index: a checkpoint
 //! stderr ──▶ lines ──┘                                 └──▶ listeners
 //! ```
@@ -11,8 +11,9 @@
 //! and the raw files, which are authoritative, are read from there. So no line is lost, split, repeated or moved. Lines
 //! of the two raw files are in the order in which they were read.
 //!
-//! Nothing is synced: a killed process loses no write. After a power failure the JSONL may be shorter than the position
-//! in the last checkpoint. Then an older checkpoint is used, at worst the first.
+//! Nothing is synced, because data that a process has written is not lost when the process is killed. Only after a
+//! power failure may the JSONL be shorter than the position in the last checkpoint. Then an older checkpoint is used,
+//! at worst the first.
 
 mod index;
 mod stream;
@@ -68,14 +69,14 @@ pub struct Appended<'a> {
 #[derive(Debug)]
 pub struct Tailer {
     files: TailFiles,
-    /// Initial state of the reader, for a restart.
+    /// Initial state of the reader. It is needed if the files have to be opened again.
     initial_reader: Reader,
     reader: Reader,
     /// Redactor of every line, before it is read.
     redactor: Redactor,
     stdout: Stream,
     stderr: Stream,
-    /// What the last line of each stream has of a secret of several lines.
+    /// For each stream, the line of a secret of several lines with which its last line ended.
     open_secrets: OpenSecrets,
     jsonl: File,
     index: Index,
@@ -336,7 +337,7 @@ impl Tailer {
         Ok(count)
     }
 
-    /// Skips an unwritten gap, which ends the line before it.
+    /// Skips a gap: a part of the file that was never written. The line before the gap counts as complete.
     fn skip_gap(&mut self, source: Source, end: u64, now: Timestamp) -> anyhow::Result<()> {
         let gap = self.stream(source).gap(end);
         if gap == 0 {

@@ -98,7 +98,7 @@ async fn converse(
     })?;
     let mut command = Command::new(program);
     command.args(arguments);
-    // Signals are caught before the agent starts, so that the client cannot be stopped without it.
+    // Signals are caught before the agent starts, so that no signal ends the client while the agent still runs.
     let signals = Conversation::signals()?;
     let agent = AgentProcess::start(command).map_err(|error| {
         let why = match error.kind() {

@@ -1,4 +1,6 @@
-//! Permissions of an agent by its config. A tool that no rule allows is refused.
+//! Decides by the agent's config whether the agent may use a tool. A tool that neither `allowed_tools` nor the
+//! permission mode allows is refused. In the mode `ask`, the rules of the fleet or a person decide about every tool
+//! that the config does not forbid.
 
 use std::collections::VecDeque;
 

@@ -8,18 +8,19 @@ use std::ops::Range;
 
 use super::MIN_SECRET_BYTES;
 
-/// Length from which a line is specific whatever it contains.
+/// Length from which a line is specific, unless it is a heading.
 const SPECIFIC_LINE_BYTES: usize = 16;
 /// Marks before a line, for example in a diff or in a quotation.
 const LINE_MARKS: &[u8] = b" \t+->|";
 /// Maximum number of these marks.
 const MAX_LINE_MARKS: usize = 8;
 
-/// The line of a secret with which a line of output ended: the next line of output may be the next line of the secret.
+/// The line of a secret with which the last line of output ended, if it did. The next line of output may then be the
+/// next line of that secret.
 #[derive(Debug, Clone, Default)]
 pub struct OpenSecret(Option<String>);
 
-/// The lines that are masked only after the line before them.
+/// For lines of secrets, the lines that can follow them and that are masked only there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Following(BTreeMap<String, BTreeSet<String>>);
 
@@ -35,8 +36,9 @@ fn secret_lines(secret: &str) -> impl Iterator<Item = &str> {
     lines.filter(move |line| line.len() < secret.len())
 }
 
-/// Returns whether a line is hardly ever part of other text. A shorter line is, if it consists of letters with digits,
-/// signs or irregular capitals between them; spaces and signs at its ends are the syntax of a file.
+/// Returns true if a line is so unusual that other text hardly ever contains it. That is a long line, or a single word
+/// with letters and with digits, signs or irregular capitals between them. Spaces and signs at the ends of a line do
+/// not count, because they may belong to the syntax of a file.
 fn is_specific(line: &str) -> bool {
     if is_heading(line) {
         return false;

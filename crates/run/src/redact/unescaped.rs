@@ -34,7 +34,7 @@ impl Unescaped {
         self.0.iter().enumerate().map(|(depth, level)| (depth, level.text.as_slice()))
     }
 
-    /// Returns the range in the whole text of a range in the text of this depth.
+    /// Converts a range in the text of this depth to the range in the original text.
     pub(super) fn range(&self, depth: usize, part: Range<usize>) -> Range<usize> {
         self.0.iter().take(depth + 1).rev().fold(part, |part, level| level.range(&part))
     }

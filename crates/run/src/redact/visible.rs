@@ -30,7 +30,7 @@ impl Visible {
         (text.len() < whole.len()).then_some(Self { text, positions })
     }
 
-    /// Returns the range in the whole text of a range in the visible text.
+    /// Converts a range in the visible text to the range in the whole text.
     pub(super) fn range(&self, part: &Range<usize>) -> Range<usize> {
         let first = self.positions.get(part.start).copied().unwrap_or_default();
         let last = part.end.checked_sub(1).and_then(|last| self.positions.get(last).copied());

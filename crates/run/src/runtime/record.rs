@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use cowhand_system::beneath::Root;
 
-/// Maximum size that is read at once, from the end of a record.
+/// Maximum number of bytes of a record that are read at once.
 pub(super) const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// Maximum length of a line.
 pub(super) const MAX_RECORD_LINE_BYTES: u64 = 8 << 20;
@@ -66,7 +66,8 @@ fn is_named(name: &OsStr, ending: &str) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(ending))
 }
 
-/// Returns the value of the last line that contains `pattern` and that `read` accepts.
+/// Returns the value of the last line that contains `pattern` and that `read` accepts. Of a large record, only the end
+/// is read.
 pub(super) fn last_value<T>(
     mut record: File,
     pattern: &str,

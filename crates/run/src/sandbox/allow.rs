@@ -205,8 +205,9 @@ fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError>
     })
 }
 
-/// Returns the paths that the agent must not change: config files, and names of missing files that cowhand would read.
-/// Landlock cannot protect a name in a writable folder, so such an agent is not started.
+/// Returns the paths that the agent must not change: files that cowhand reads, even if they do not exist yet, and a
+/// folder of the shared repository. Landlock cannot protect a path in a writable folder; `refuse_hidden_parts` then
+/// refuses the plan.
 fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
     for file in input.files {
@@ -233,7 +234,8 @@ fn refuse_links(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), Sandb
     files.chain([input.state, input.directory]).try_for_each(|file| protected::refuse_link(file, write))
 }
 
-/// Refuses a plan that hides a part of a granted folder, which Landlock cannot do.
+/// Refuses a plan in which a writable folder contains a hidden or read-only path, because Landlock cannot exclude a
+/// part of a writable folder.
 fn refuse_hidden_parts(sandbox: &SandboxPlan) -> Result<(), SandboxError> {
     let kept = sandbox.hidden.iter().chain(&sandbox.read_only);
     let held = kept.flat_map(|kept| sandbox.write.iter().map(move |write| (write, kept)));

@@ -62,8 +62,8 @@ fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), ConfineError> {
     Ok((start, sandbox))
 }
 
-/// Drops all capabilities. Without capabilities, root has only the rights of the owner of its files. Other users
-/// usually have no capabilities.
+/// Drops all capabilities. Without them, root has special rights only for files that it owns, like any other user.
+/// Other users usually have no capabilities.
 fn give_up_capabilities() -> rustix::io::Result<()> {
     let own = capabilities(None)?;
     if own.effective.contains(CapabilitySet::SETPCAP) {

@@ -44,7 +44,8 @@ impl Worktree {
         real.map(|part| self.common.join(part)).collect()
     }
 
-    /// Returns the part of these paths that must not be written, or none if it does not exist or is a link.
+    /// Returns the folder that must not be written, although it is inside a path of [`Self::written`]. Returns none if
+    /// the folder does not exist or is a link.
     pub(super) fn kept(&self) -> Option<PathBuf> {
         let root = Root::open(&self.common).ok()?;
         root.directory(Path::new(ALTERNATES_FOLDER)).is_ok().then(|| self.common.join(ALTERNATES_FOLDER))

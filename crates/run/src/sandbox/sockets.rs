@@ -54,8 +54,8 @@ pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, Backe
     Ok(rules)
 }
 
-/// Returns rules for a separate network: sockets that ignore network namespaces, or that reach the kernel. On some of
-/// them the host of a virtual machine may listen.
+/// Returns rules for refused sockets in a sandbox with its own network: sockets that ignore network namespaces, or that
+/// reach the kernel. With some of them, a process in a virtual machine could reach the host of that machine.
 pub(super) fn of_own_network() -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, Ne};
     let (domain, protocol) = (0, 2);

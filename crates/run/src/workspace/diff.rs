@@ -82,8 +82,9 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
     Ok(notes.collect::<String>().into_bytes().into_iter().chain(text).collect())
 }
 
-/// Compares the files of the workspace with its base, using the original repository and a separate index. Changes of
-/// the agent to `.git` and its index have no effect.
+/// Compares the files of the workspace with its base, using the original repository and a separate index, so that
+/// changes of the agent to `.git` have no effect. The separate index is new or, if a new index would show wrong
+/// changes, a copy of the agent's index.
 fn compare_tree(
     workspace: &Workspace,
     scratch: &Path,
@@ -105,14 +106,14 @@ fn compare_tree(
         known => known,
     };
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
-    // With a new index, every file with a filter would look changed, and every file outside a sparse checkout would
-    // look deleted.
+    // The agent's index is replaced by a new one, unless a filter is disabled or the checkout is sparse: with a new
+    // index, every file with the filter would look changed, and every file outside the checkout would look deleted.
     if known.is_err() || !(git.has_disabled_filters() || is_sparse(&git)) {
         absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
     }
     let new = new_files(&git, &added)?;
-    // Before they are added to the index, where none of them is new.
+    // This precedes `add_to_index`, because a file in the index no longer counts as new.
     let unseen = hidden::new_files(&git, &workspace.base, &new, &scratch.with_extension("rules"))?;
     let shown = unreadable.without(&new);
     add_to_index(&git, &shown, &scratch.with_extension("names"))?;
@@ -179,11 +180,12 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
     listed
 }
 
-/// Returns new files that are not ignored, and those of the agent's index, without other repositories.
+/// Returns the names of new files that are not ignored, and of the files of `added` that still exist. Nested
+/// repositories are left out.
 fn new_files(git: &Git, added: &[u8]) -> Result<Vec<u8>, WorkspaceError> {
     let others = git.run_limited(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
     let mut listed = whole_names(others);
-    // Git refuses the whole list if the agent has removed one of them again.
+    // Git refuses the whole list of names if one of the files does not exist any more.
     let exists = |name: &&[u8]| {
         let path = git.tree().zip(name.strip_suffix(b"\0"));
         path.is_some_and(|(tree, name)| fs::symlink_metadata(tree.join(OsStr::from_bytes(name))).is_ok())

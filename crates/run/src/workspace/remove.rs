@@ -95,7 +95,8 @@ fn has_commits(workspace: &Workspace) -> Result<bool, WorkspaceError> {
     };
     let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
     let own = [own.as_slice(), &["--not", &workspace.base, "--remotes", "--tags"]].concat();
-    // If the agent removed its base, the fetch finds out.
+    // If git cannot count them, for example because the agent removed the base commit, the clone may have commits. The
+    // fetch then copies them or fails.
     Ok(!clone.run(&own).is_ok_and(|own| own == "0"))
 }
 
@@ -138,7 +139,7 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
     for file in alternates {
         match git.file(Path::new(file)) {
             Err(NotOpened::Missing) => {}
-            // It may be missing.
+            // After such an error nobody knows whether the file exists.
             Err(error @ NotOpened::Io(_)) => return Err(error),
             Ok(_) | Err(_) => return Ok(Some(format!(".git/{file}"))),
         }
@@ -187,8 +188,8 @@ fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
     remove_incomplete_record(workspace)
 }
 
-/// Removes the record of a worktree that git was ended in the middle of writing. Git does not list it, and does not
-/// prune it either, because it is locked.
+/// Removes the incomplete record of a worktree, which remains if git is ended while it writes the record. Git does not
+/// list such a record, and does not prune it either, because it is locked.
 fn remove_incomplete_record(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let Some(name) = workspace.path.file_name() else { return Ok(()) };
     let record = common(&Git::at(&workspace.repository))?.join("worktrees").join(name);

@@ -117,7 +117,7 @@ impl UnreadablePaths {
         }
         let tracked = list(git, &[])?.0;
         let tracked = tracked.split(|byte| *byte == 0).filter(|name| self.files.contains(*name));
-        // A name that is not in UTF-8 cannot be an argument here, and git reports it.
+        // A name that is not UTF-8 cannot be an argument here. Git then ends with an error at that file.
         let tracked: Vec<&str> = tracked.filter_map(|name| std::str::from_utf8(name).ok()).collect();
         for some in tracked.chunks(MAX_ARGUMENTS) {
             git.run(&[["update-index", "--skip-worktree", "--"].as_slice(), some].concat())?;
@@ -143,12 +143,13 @@ fn absent_is_true(error: io::Error) -> io::Result<bool> {
     }
 }
 
-/// Lists files of the index, or with an option others; also returns whether the list was cut.
+/// Lists the files of the index or, with the option `--others`, the files that are not in it. Also returns whether the
+/// list was cut.
 fn list(git: &Git, options: &[&str]) -> Result<(Vec<u8>, bool), WorkspaceError> {
     git.run_limited(&[["ls-files", "-z"].as_slice(), options].concat(), MAX_BASE_BYTES)
 }
 
-/// Returns the name for git's lists, which have no path that is longer than the kernel accepts.
+/// Returns the name of a file as git lists it, or none if it is too long for git to list it.
 fn listed_name<'a>(found: &TreeEntry<'a>) -> Option<&'a [u8]> {
     Some(below_top(found).as_os_str().as_bytes()).filter(|name| name.len() < MAX_LISTED_BYTES)
 }
@@ -159,8 +160,9 @@ fn below_top<'a>(found: &TreeEntry<'a>) -> &'a Path {
     parts.as_path()
 }
 
-/// Describes files that are neither in the index, which has everything that is compared, nor in git's list of other
-/// files. `new` has the new files that were to be added to the index, each with a NUL at its end.
+/// Describes the files that git neither compares nor shows as other files. The index has the files that are compared.
+/// `new` has the new files that were to be added to the index, each with a NUL at its end; if one of them is not in the
+/// index, git has refused it, and it is described too.
 pub(super) fn note(git: &Git, workspace: &Path, new: &[u8]) -> Result<Option<String>, WorkspaceError> {
     let ((compared, is_cut), (others, are_cut)) = (list(git, &[])?, list(git, &["--others"])?);
     if is_cut || are_cut {

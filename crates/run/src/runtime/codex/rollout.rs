@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::super::record;
 use super::Tokens;
 
-/// Returns when the exhausted usage windows reset, as last recorded in the thread.
+/// Returns when the usage limits that are reached end, by the last record of them in the thread.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
     record::last_value(record, "\"rate_limits\"", |line| {

@@ -14,8 +14,9 @@ use super::DockerError;
 
 /// Files of Podman's filter. The first existing file is used.
 const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
-/// System calls that are removed from the filter. 32-bit programs can create any socket with `socketcall`, and the mode
-/// of `openat2` is in memory, which a filter cannot read. Programs use other calls if these are missing.
+/// System calls that the filter no longer allows; `socket` is then allowed again for some kinds of sockets. 32-bit
+/// programs can create any socket with `socketcall`, and the mode of `openat2` is in memory, which a filter cannot
+/// read. Programs use other calls if these two are missing.
 const CLOSED_SYSCALLS: [&str; 6] = ["keyctl", "add_key", "request_key", "socket", "socketcall", "openat2"];
 /// Calls that set a mode, and the index of the mode argument.
 const MODE_SYSCALLS: [(&str, u32); 7] = [
@@ -44,7 +45,8 @@ pub(super) fn write(folder: &Path) -> Result<PathBuf, DockerError> {
     }
 }
 
-/// Returns the filter without calls for the kernel's keys, and only with sockets of IP, Unix and netlink routes.
+/// Makes the filter stricter: no calls for the kernel's keyring, only sockets of IP, Unix and netlink routes, and no
+/// set-user-id and set-group-id bits in file modes.
 fn narrowed(filter: &[u8]) -> Result<Value, DockerError> {
     let strange = || DockerError::UnknownFilter;
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;

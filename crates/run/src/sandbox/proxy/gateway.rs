@@ -100,10 +100,10 @@ impl Gateway {
 }
 
 /// Returns whether a path has a segment `.` or `..`, in any form that a server may read as one: encoded, also several
-/// times, after a backslash, or with parameters. Such a path leaves the folder of the provider's address, where the key
-/// is not meant to go.
+/// times, after a backslash, or with parameters. Such a path can lead out of the folder of the provider's address, and
+/// the key is meant only for paths in that folder.
 fn has_dot_segment(path: &str) -> bool {
-    /// More layers of encoding have no honest use.
+    /// A path with more layers of encoding is refused; no honest program needs so many.
     const MAX_LAYERS: usize = 4;
     let mut path = Cow::Borrowed(path);
     for _ in 0..MAX_LAYERS {
