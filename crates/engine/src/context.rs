@@ -133,6 +133,11 @@ impl Home {
         self.held_lock().lock_again(&self.state)
     }
 
+    /// Records in the lock file that this process answers on the owner's socket.
+    pub(crate) fn write_pid(&self) {
+        self.held_lock().write_pid();
+    }
+
     fn held_lock(&self) -> MutexGuard<'_, StateLock> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -346,7 +346,7 @@ async fn lock(state: &StateFolder) -> io::Result<Option<StateLock>> {
             if UnixStream::connect(socket).is_ok() {
                 return Ok(None);
             }
-            lock.write_pid();
+            lock.clear_pid();
             return Ok(Some(lock));
         }
     }

@@ -490,6 +490,11 @@ impl Fleet {
         }
     }
 
+    /// Records that this fleet answers on the owner's socket. Verbs then name its process if the socket does not answer.
+    pub fn record_socket(&self) {
+        self.engine.home.write_pid();
+    }
+
     /// Returns whether the state folder still belongs to this fleet.
     pub fn holds_state_folder(&self) -> bool {
         !self.engine.is_state_folder_lost() && self.engine.home.lock_state() == LockState::Held

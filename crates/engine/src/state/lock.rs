@@ -22,6 +22,8 @@ pub struct StateLock {
     file: File,
     /// None if there is no such folder.
     attempts: Option<File>,
+    /// True if the lock file contains the pid.
+    has_pid: bool,
 }
 
 /// What has become of a locked state folder.
@@ -50,7 +52,7 @@ impl StateFolder {
             AttemptsLock::NoFolder => None,
             AttemptsLock::HeldByOther => return Ok(None),
         };
-        Ok(Some(StateLock { folder: File::open(&self.0)?, file, attempts }))
+        Ok(Some(StateLock { folder: File::open(&self.0)?, file, attempts, has_pid: false }))
     }
 
     /// Locks the folder of the attempts.
@@ -90,8 +92,8 @@ impl StateFolder {
         }
     }
 
-    /// Returns the process that holds the lock. None if the process did not write its pid, as older versions do, or has
-    /// ended.
+    /// Returns the daemon that holds the lock and answers on the owner's socket. None for a fleet without this socket,
+    /// as in a program that uses the library, for an older version, and if the process has ended.
     pub fn lock_holder(&self) -> Option<u32> {
         let pid = fs::read_to_string(self.lock_file()).ok()?.trim().parse().ok()?;
         fs::exists(format!("/proc/{pid}")).unwrap_or_default().then_some(pid)
@@ -99,9 +101,15 @@ impl StateFolder {
 }
 
 impl StateLock {
-    /// Writes the pid of this process into the lock file, for people. It is not needed for the lock, so errors, for
-    /// example of a full disk, are ignored.
-    pub(crate) fn write_pid(&self) {
+    /// Removes the pid of an earlier daemon from the lock file.
+    pub(crate) fn clear_pid(&self) {
+        let _ = self.file.set_len(0);
+    }
+
+    /// Writes the pid of this process into the lock file. It is not needed for the lock, so errors, for example of a full
+    /// disk, are ignored.
+    pub(crate) fn write_pid(&mut self) {
+        self.has_pid = true;
         let _ = self.file.set_len(0).and_then(|()| writeln!(&self.file, "{}", std::process::id()));
     }
 
@@ -125,7 +133,9 @@ impl StateLock {
         if !is_same(&self.file, fs::symlink_metadata(state.lock_file())) {
             let Some(file) = state.try_lock_file()? else { return Ok(false) };
             self.file = file;
-            self.write_pid();
+            if self.has_pid {
+                self.write_pid();
+            }
         }
         let attempts = state.attempts();
         if !self.attempts.as_ref().is_some_and(|held| is_same(held, fs::metadata(&attempts))) {

@@ -55,7 +55,8 @@ impl Client {
         let deadline = Instant::now() + SOCKET_TIMEOUT;
         loop {
             let client = Self::of_answering_daemon(state).await?;
-            if client.is_some() || !state.is_locked() {
+            // A fleet in another program has a lock and no socket. Its store can be read.
+            if client.is_some() || !state.is_locked() || state.lock_holder().is_none() {
                 return Ok(client);
             }
             if Instant::now() >= deadline {

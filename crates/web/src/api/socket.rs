@@ -47,6 +47,9 @@ impl Socket {
         let listener = KeptListener::bind(api.clone(), find_path);
         let listener = listener.map_err(|source| SocketError { path: api.state.socket(), source })?;
         let path = listener.path().clone();
+        if let Ok(fleet) = api.daemon() {
+            fleet.record_socket();
+        }
         let server = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, owner_service(api)).await {
                 error!("the API has ended: {error}");
