@@ -142,7 +142,7 @@ async fn wait_until_ready(
         }
         match daemon(location).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
-            // The socket of a daemon that was killed a moment ago may still exist.
+            // Until the deadline, errors are ignored: the socket of a killed daemon may still exist.
             Err(problem) if Instant::now() > deadline => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }

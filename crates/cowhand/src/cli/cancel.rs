@@ -1,5 +1,5 @@
-//! `cowhand cancel`: cancels a job and ends all its processes. With a filter, cancels all matching jobs and firings
-//! without a job.
+//! `cowhand cancel`: cancels a job and ends all its processes. With a filter, cancels all matching jobs, and all
+//! matching firings that have no job yet.
 
 use std::path::Path;
 

@@ -107,8 +107,8 @@ fn show(finding: &Finding) {
     print::prose(&format!("{mark}  {}: {}", finding.what, finding.detail), 6);
 }
 
-/// Warns of schedules whose `adopt` names a schedule that the store does not know. A fleet that gives no answer has
-/// another finding.
+/// Warns of schedules whose `adopt` names a schedule that the store does not know. Returns nothing if the fleet does
+/// not answer, because another check reports that.
 fn empty_adoptions(location: &FleetLocation) -> Vec<Finding> {
     let views = location.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items));
     let warning = |view: ScheduleView| {
@@ -203,7 +203,8 @@ async fn store(
     let file = database.display().to_string();
     let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
     let checked = async {
-        // The order matters: PostgreSQL infers other types for a statement that is prepared without values.
+        // `check_statements` prepares statements without values, and PostgreSQL then infers other types for them. So it
+        // comes after `check_integrity`, which runs some of these statements with values.
         store.check_integrity().await?;
         store.check_statements().await
     };

@@ -60,7 +60,7 @@ impl EventsArgs {
         })
     }
 
-    /// Prints a line of output for people, without the parts that only programs need.
+    /// Prints a line of a job's output: as JSON with `--json`, otherwise only the parts that people read.
     fn print_output(&self, job_output: &JobOutput, columns: &Columns) {
         if self.json {
             print::json_line(&serde_json::to_string(job_output).unwrap_or_default());

@@ -120,7 +120,8 @@ struct Absence {
 }
 
 impl Absence {
-    /// Returns true if this problem is the first sign that no daemon runs. The store then contains all lines for now.
+    /// Returns true if this problem is the first sign that no daemon runs. Until another daemon starts, the store then
+    /// gets no further lines.
     fn begins_with(&self, problem: &ApiProblem) -> bool {
         problem.code == Code::NoDaemon && !self.notified
     }

@@ -11,7 +11,7 @@ pub(super) async fn unless_interrupted<T>(
     unless_with_note(work, || note.map(str::to_owned)).await
 }
 
-/// Does the same as [`unless`], with a note that is built only when the user interrupts.
+/// Does the same as [`unless_interrupted`], with a note that is built only when the user interrupts.
 pub(super) async fn unless_with_note<T>(
     work: impl Future<Output = Result<T, Failure>>,
     note: impl FnOnce() -> Option<String>,

@@ -46,7 +46,8 @@ impl FleetLocation {
         let found = config::find(config_option, &current_dir)
             .map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
         let location = Self::of(found.file);
-        // A daemon continues when its own file is removed. A name that it was not started with is a mistake.
+        // If the file that the daemon was started with is removed, verbs still reach the daemon. If `-c` names another
+        // file that does not exist, that is a mistake of the user.
         if config_option.is_some() && !location.config.exists() && location.runs_other_file().is_some() {
             let message = format!(
                 "{} does not exist; `-c` takes a config file or its folder",
@@ -235,7 +236,7 @@ impl FleetLocation {
     }
 }
 
-/// Adds to the failure to open the store that no daemon runs, which is known without the store.
+/// Adds `no daemon runs` to the message of a failure to open the store. This is known even if the store is not open.
 fn without_daemon(failure: Failure) -> Failure {
     if !failure.has_exit(Exit::CannotRunHere) {
         return failure;
@@ -262,8 +263,8 @@ impl FleetAbove {
     }
 }
 
-/// Fails if `store` is not the address of a PostgreSQL server. `config check` refuses it, and no file is
-/// created for it.
+/// Fails if `store` in the config is set and is not the address of a PostgreSQL server, as `config check` does.
+/// Otherwise the value would be opened as the path of an SQLite file.
 pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure> {
     match configured.filter(|address| !is_postgres(address)) {
         // The value may contain a password, so the message does not show it.

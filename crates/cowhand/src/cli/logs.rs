@@ -100,8 +100,8 @@ impl LogsArgs {
                     (Err(problem), Ok(name)) if problem.code == Code::NotFound => {
                         let job =
                             client.get::<JobRecord>(&format!("jobs/{name}")).await.map_err(|no_job| {
-                                // A word without a digit is more likely a wrong name than a job id, unless it is the id
-                                // of a removed job.
+                                // A word without a digit is more likely the wrong name of an agent than the end of a
+                                // job's id, unless a removed job has this end.
                                 if no_job.is_removed_job()
                                     || of.contains(|letter: char| letter.is_ascii_digit())
                                 {

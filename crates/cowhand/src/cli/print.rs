@@ -164,8 +164,8 @@ pub(super) fn note(text: impl Display) {
     stderr(&wrap(&text, 2, width_of(&io::stderr())));
 }
 
-/// Writes a line to standard error, without known secrets. Errors are ignored, for example if the disk is full or the reader has closed the
-/// pipe.
+/// Writes a line to standard error, without known secrets. Errors are ignored, for example if the disk is full or the
+/// reader has closed the pipe.
 pub(super) fn stderr(line: &str) {
     let _ = writeln!(anstream::stderr(), "{}", line::harmless(&known().redact(line)));
 }
@@ -179,8 +179,8 @@ pub(super) fn json_line(text: &str) {
     line(escaped(text));
 }
 
-/// Escapes the characters that JSON allows in strings and a terminal would obey. A carriage return can only be between
-/// two values.
+/// Escapes the characters that JSON allows in strings and that a terminal would execute as control characters. JSON
+/// allows a carriage return only outside of strings, so it becomes a space.
 fn escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {

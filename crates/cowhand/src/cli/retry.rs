@@ -94,7 +94,8 @@ impl RetryArgs {
         }
     }
 
-    /// Retries jobs, the oldest first, in the order of their creation. Jobs that are refused are named and left out.
+    /// Retries jobs in the order of their creation. A job is named and left out if it, its agent or its schedule was
+    /// removed. Any other error ends the loop.
     async fn retry_each(
         &self,
         client: &Connection<'_>,
@@ -112,7 +113,7 @@ impl RetryArgs {
                 answer => answer?,
             };
             if !self.json && !self.wait {
-                // A reader that has gone does not keep the other jobs from being retried.
+                // If the line cannot be printed, for example to a closed pipe, the other jobs are still retried.
                 let _ = print::try_line(job::summary_line(&job));
             }
             created.push(job);
@@ -120,7 +121,8 @@ impl RetryArgs {
         Ok(created)
     }
 
-    /// Removes jobs that were already retried. If a retry failed too, the list contains that retry.
+    /// Removes from `matching` the jobs that were already retried. If such a retry matches the filter itself, for
+    /// example because it failed too, it stays in `matching`.
     async fn leave_out_retried(
         &self,
         client: &Connection<'_>,

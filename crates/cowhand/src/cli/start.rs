@@ -217,7 +217,7 @@ impl From<FleetError> for Failure {
             FleetError::Config(_) => Exit::Config,
             _ => Exit::CannotRunHere,
         };
-        // No daemon runs that could continue by itself.
+        // No daemon runs here, so the message about the disk must not state that cowhand continues by itself.
         let message = match &error {
             FleetError::Store(StoreError::Disk { problem, folder }) => {
                 problem.sentence_without_daemon(folder)

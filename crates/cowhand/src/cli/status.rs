@@ -36,7 +36,7 @@ impl StatusArgs {
         let location = FleetLocation::find(config)?;
         let shown = location.ask(async |client| self.show(client).await);
         shown.inspect_err(|failure| {
-            // Without a daemon, the store itself is read, and it may be away.
+            // Without a daemon, this process reads the store itself, and the store may be unavailable.
             if failure.has_exit(Exit::CannotRunHere) && !self.json && !location.state.is_locked() {
                 let daemon =
                     if location.state.is_closed_to_this_user() { "not known" } else { "not running" };
@@ -136,8 +136,9 @@ fn asks_line(asks: usize) -> Option<String> {
     Some(format!("{}; `cowhand asks` lists the open asks", print::styled(&who, print::ODD)))
 }
 
-/// Formats the schedules that are on and do not run. They are paused by a breaker, over a budget (each budget once),
-/// cannot be prepared, stopped after an error, get no place, or missed a firing. Parked providers have their own lines.
+/// Formats a line for each schedule that does not run as planned: it is paused by a breaker, over a budget (one line
+/// for each budget), stopped after an error or starved, it missed a firing, or its firing cannot be prepared. The last
+/// can also happen to a schedule that is turned off. Parked providers have their own lines.
 fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {

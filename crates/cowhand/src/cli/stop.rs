@@ -71,7 +71,7 @@ impl StopArgs {
                 "no daemon runs for this fleet; there is nothing to stop",
             ));
         };
-        // The daemon has stopped, even if the state of its jobs cannot be read.
+        // The daemon has stopped, so the verb succeeds even if the state of the jobs cannot be read.
         let stopped = wait(async {
             // A store that was unavailable before gets less time.
             let was_unavailable = matches!(&last, Err(problem) if problem.code == Code::StoreUnavailable);
@@ -210,8 +210,8 @@ pub(super) fn stop(
     })
 }
 
-/// Longest waits for the store: before the stop request, after the daemon has stopped, and after that if the store was
-/// unavailable before.
+/// Longest waits for the store: before the stop request, and after the daemon has stopped. If the store was unavailable
+/// before the request, the third limit replaces the second.
 const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
 const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);
 const STORE_TIMEOUT_IF_UNAVAILABLE: Duration = Duration::from_secs(1);

@@ -11,13 +11,13 @@ use super::print::{HEADING, cell, line, style_of, styled, width};
 pub(super) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
-    /// Columns that are left out on a narrow terminal, in this order.
+    /// Columns that are left out on a narrow terminal, in this order, but columns without content first.
     optional: &'static [&'static str],
 }
 
 /// Space between two columns.
 const COLUMN_GAP: usize = 2;
-/// Largest width of a column that is never cut: a status, a time, a number, the short form of a job's id.
+/// Columns up to this width are never cut, except the last: a status, a time, a number, the end of a job's id.
 const MAX_UNCUT_WIDTH: usize = 12;
 
 /// Steps by which a table that is too wide is reduced: first the text in its last column is cut, then the dates in ids
@@ -29,7 +29,8 @@ const SHRINK_STEPS: [ShrinkStep; 4] = [
     ShrinkStep { whole_ids: false, name: MAX_UNCUT_WIDTH, last: 10 },
 ];
 
-/// Steps for a table that is still too wide after columns were left out.
+/// Steps for a table that is too wide after `SHRINK_STEPS` even without all its optional columns. These steps too are
+/// tried with all columns first.
 const FINAL_SHRINK_STEPS: [ShrinkStep; 3] = [
     ShrinkStep { whole_ids: false, name: 8, last: 10 },
     ShrinkStep { whole_ids: false, name: 6, last: 0 },
@@ -108,8 +109,8 @@ impl Table {
         cut_to(all, &widths, false)
     }
 
-    /// Returns the positions of the columns that can be left out, in order. Each position is counted without the
-    /// columns that are earlier in this list.
+    /// Returns the positions of the columns that can be left out, in the order in which they are left out. Each
+    /// position is counted in a table without the earlier columns of this list.
     fn left_out(&self, all: &[Vec<String>]) -> Vec<usize> {
         let mut head = self.head.clone();
         let is_empty = |name: &&&'static str| {

@@ -78,7 +78,7 @@ impl TriggerArgs {
     }
 }
 
-/// Longest wait for the job of a firing without `--wait`.
+/// Longest time for which `trigger` without `--wait` waits for the job of the firing.
 const MAX_JOB_WAIT: Duration = Duration::from_secs(5);
 
 /// Result of the request.
@@ -160,7 +160,8 @@ async fn create_job(
     interrupt::unless_interrupted(created, Some(&note)).await
 }
 
-/// Waits for a while, and then returns the firing if it is accepted and has no job.
+/// Returns the firing if it is accepted and has no job after [`MAX_JOB_WAIT`]. Otherwise it does not return: the caller
+/// waits at the same time for the request that creates the job.
 async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: FiringKey) -> AcceptedFiring {
     tokio::time::sleep(MAX_JOB_WAIT).await;
     let address = format!("{}?firings={MAX_FIRINGS_READ}", name.address());

@@ -63,7 +63,7 @@ impl WhyAnswer {
         let answer: ScheduleWithFirings =
             client.get(&format!("{}?firings={requested}", name.address())).await?;
         let (schedule, mut firings) = (answer.schedule, answer.firings.unwrap_or_default());
-        // The API returns no more than the maximum, so nothing is known about earlier ones.
+        // The API returns at most `MAX_FIRINGS` firings. If it returns that many, there may be earlier firings.
         let has_more = firings.len() > limit as usize || firings.len() == MAX_FIRINGS as usize;
         firings.truncate(limit as usize);
         let StatusView { daemon, mut given_up, mut skipped_files, .. } = client.get("status").await?;
@@ -384,8 +384,8 @@ fn preparing(view: &ScheduleView, is_alone: bool, now: Timestamp) -> String {
     format!("It fired{since}, and is being prepared{detail}.")
 }
 
-/// Formats `It is late: 2 times were missed since …; one run makes up for that when a daemon starts. Its next
-/// time is in 57m (…).`
+/// Formats `It is late: 2 times were missed since …; one run makes up for that when a daemon starts. Its next due time
+/// is in 57m (…).`
 fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let note = &view.missed.as_ref()?.note;
     // A delay has no other due time.
@@ -410,7 +410,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     let is_running =
         reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
     let why = match view.awaited() {
-        // An interval counts from the end of its last job, with any `overlap`.
+        // An interval counts from the end of its last job, whatever the value of `overlap` is.
         Some(_) if is_running && view.due_since.is_none() && view.kind == "interval" => {
             COUNTS_FROM_END.to_owned()
         }
@@ -426,7 +426,7 @@ fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
     if view.skip_reason == Some(SkipReason::OverBudget) && view.kind == "cron" && view.due_since.is_none() {
         return Some(skipped_by_budget(view, &note, now));
     }
-    // A schedule that the clock does not fire does not wait before it has a job.
+    // If the clock does not fire the schedule, and the schedule has no job yet, then nothing waits now.
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let subject = if view.is_by_clock() || view.jobs_waiting > 0 || view.due_since.is_some() {
         "It waits"
@@ -460,8 +460,8 @@ fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
     })
 }
 
-/// Formats `Its due times are skipped until … at the latest: … It fires next in 7h (…).` A firing of a cron schedule
-/// does not wait for a budget, but its jobs do.
+/// Formats `Its due times are skipped until … at the latest: … It fires next in 7h (…).` A cron schedule
+/// that is over budget skips its due times, but jobs that it already has wait for the budget.
 fn skipped_by_budget(view: &ScheduleView, note: &str, now: Timestamp) -> String {
     let until = view.skip_until.map(|until| format!(" until {until:.0} at the latest")).unwrap_or_default();
     let jobs = match view.jobs_waiting {

@@ -158,7 +158,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
     Ok((views, AgentCounts { running, queued: snapshot.jobs.len() - running, gone, gone_schedules }))
 }
 
-/// Returns the name of the work source of the agent, if no schedule takes items from it.
+/// Returns the type and the location of the agent's work source, if no schedule takes items from it.
 fn untaken_work(agent: &Agent) -> Option<String> {
     let source = agent.work_source.as_ref().filter(|_| agent.has_unused_work_source())?;
     Some(format!("{} {}", source.name(), source.location()))

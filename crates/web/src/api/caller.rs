@@ -56,7 +56,7 @@ impl Peer {
     }
 }
 
-/// Replaces a missing process by the reason why its attempts are unknown.
+/// Returns the attempts, or the reason why they are unknown: the process has ended, or could not be inspected.
 fn known_attempts(attempts: io::Result<Option<Vec<String>>>) -> Result<Vec<String>, String> {
     match attempts {
         Ok(Some(attempts)) => Ok(attempts),

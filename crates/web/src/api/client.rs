@@ -27,8 +27,8 @@ use cowhand_store::audit;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Longest time for which a daemon that holds the state folder may not answer on its socket. A daemon whose socket was
-/// removed makes it again within this time.
+/// Time limit for the first answer of a daemon that holds the state folder. If its socket was removed, the daemon makes
+/// the socket again within this time.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
 const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -43,14 +43,14 @@ pub enum Client {
     /// Router on the store, while no daemon runs.
     Alone {
         router: Router,
-        /// Person who acts, if that is not known from the task.
+        /// Person who acts. If none, the actor counts that [`audit::by`] has set for the running future.
         person: Option<Actor>,
     },
 }
 
 impl Client {
-    /// Connects to the daemon; returns none if no daemon runs. Waits for a daemon that is starting or stopping, or whose
-    /// socket was removed a moment ago, and fails if it does not answer.
+    /// Connects to the daemon; returns none if no daemon runs. Waits for a daemon that is starting or stopping, or
+    /// whose socket was removed a moment ago, and fails if it does not answer.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let deadline = Instant::now() + SOCKET_TIMEOUT;
         loop {
@@ -223,7 +223,8 @@ fn no_socket(state: &StateFolder) -> String {
     )
 }
 
-/// Builds the problem for a socket that cannot be opened. Whether a daemon runs is not known to a user who may not open it.
+/// Builds the problem for a socket that cannot be opened. If the user has no permission to open it, the message does
+/// not mention the daemon, because it is not known whether one runs.
 fn cannot_connect(error: &io::Error) -> ApiProblem {
     if error.kind() == io::ErrorKind::PermissionDenied {
         return ApiProblem::unavailable(error.to_string());

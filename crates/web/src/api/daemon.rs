@@ -112,7 +112,8 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     }))
 }
 
-/// Returns the problem that `/readyz` reports, with details if the store has any.
+/// Returns why the daemon cannot store work, with the details of the store if there are any. Unlike `/readyz`, a daemon
+/// that is stopping is not a problem here.
 async fn store_problem(api: &Api) -> Option<String> {
     let daemon = api.daemon().ok()?;
     let unready = daemon.ready().await.err().filter(|unready| *unready != Unready::Stopping);

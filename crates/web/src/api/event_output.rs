@@ -49,8 +49,8 @@ impl LiveOutput {
         Self::open(api, since, &OutputCursor::default()).await
     }
 
-    /// Continues where an earlier answer ended: after the event `since`, and after the lines of the cursor. A job of the
-    /// cursor may have ended in between.
+    /// Continues where an earlier answer ended: after the event `since`, and after the lines of the cursor. A job of
+    /// the cursor may have ended in between.
     pub(super) async fn after(api: &Api, since: i64, cursor: &OutputCursor) -> Result<Self, ApiProblem> {
         let mut output = Self::open(api, since, cursor).await?;
         for (id, lines) in cursor.jobs() {
@@ -88,7 +88,8 @@ impl LiveOutput {
         self.jobs.iter().map(|(job, position)| (job.clone(), position.line)).collect()
     }
 
-    /// Returns the output of the job that comes before its next event.
+    /// Returns the output that has to be passed on before this event: lines that were given back, or else new output of
+    /// the event's job.
     pub(super) fn output_before_event(&mut self, event: &Event) -> Result<Vec<u8>, ApiProblem> {
         if !self.pending.is_empty() {
             return Ok(std::mem::take(&mut self.pending));
@@ -121,7 +122,7 @@ impl LiveOutput {
         Ok(lines)
     }
 
-    /// Follows a job from its start to its end.
+    /// Adds the job of an event when it starts, and removes it when it ends.
     pub(super) fn follow(&mut self, event: &Event) {
         let (Some(job), Some(agent)) = (&event.job, &event.agent) else { return };
         match event.fact {

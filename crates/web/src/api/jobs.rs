@@ -87,7 +87,7 @@ pub(super) async fn list(
     Ok(Json(Page { items: items.into_iter().zip(waits).map(to_listed).collect(), next_cursor }))
 }
 
-/// Adds to the problem of a missing job that the list can be read from its start.
+/// Adds advice to the problem of a missing job: without `after`, the list starts with the newest job.
 fn from_newest(problem: ApiProblem) -> ApiProblem {
     if problem.code != Code::NotFound {
         return problem;

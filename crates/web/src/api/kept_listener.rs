@@ -1,5 +1,5 @@
-//! The listener of a Unix socket. If somebody removes or replaces the file of the socket, nobody can reach the daemon, so
-//! the listener binds the socket again.
+//! The listener of a Unix socket. If somebody removes or replaces the file of the socket, nobody can reach the daemon.
+//! The listener then binds the socket again.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io;
@@ -59,7 +59,7 @@ impl KeptListener {
         &self.path
     }
 
-    /// Waits for the next connection, and keeps the socket in its place meanwhile.
+    /// Waits for the next connection. Meanwhile, binds the socket again if its file was removed or replaced.
     pub(crate) async fn next_stream(&mut self) -> io::Result<(UnixStream, SocketAddr)> {
         loop {
             tokio::select! {

@@ -11,7 +11,7 @@ use cowhand_engine::fleet::{self, FleetError, PruneRequest, PruneView};
 use cowhand_engine::state::StateLock;
 use cowhand_store::RemovedJob;
 
-/// Prunes jobs. Without a daemon, the state folder is locked until the end.
+/// Prunes jobs. Without a daemon, the state folder is locked while jobs are removed, so that no daemon can start.
 pub(super) async fn prune(
     State(api): State<Api>,
     JsonBody(request): JsonBody<PruneRequest>,
@@ -31,7 +31,7 @@ pub(super) async fn prune(
     Ok(Json(pruned))
 }
 
-/// Deletes a job. Without a daemon, the state folder is locked until the end.
+/// Deletes a job. Without a daemon, the state folder is locked meanwhile, so that no daemon can start.
 pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     let id = api.job_id(&id).await?;
     let removed = match &api.backend {

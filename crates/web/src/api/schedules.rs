@@ -166,7 +166,7 @@ async fn firing_views(
     Ok(views)
 }
 
-/// Adds the results of the firing's jobs that were not reported, because their items were replaced.
+/// Adds to `why` which results of the firing's jobs were not reported to their work source, with the reason.
 async fn add_dropped_results(api: &Api, view: &mut FiringView) -> Result<(), ApiProblem> {
     for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
         let report = api.store.last_item_report(job.id.clone()).await?;
@@ -260,7 +260,8 @@ pub(super) async fn view(
     found.map(Json).ok_or_else(|| ApiProblem::not_found(format!("{agent} has no schedule {schedule}")))
 }
 
-/// Adds to the note the error of the last attempt of the job that is retried.
+/// Adds the error of the last attempt to a note about a retry. If the note is about a budget, sets `failed_attempt`
+/// instead.
 async fn add_last_failure(
     api: &Api,
     snapshot: &Snapshot,
@@ -301,7 +302,8 @@ async fn failed_attempt(
     Ok(waits::last_failure(api, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
 }
 
-/// Finds the job whose due retry the note describes. Also returns the part of the note after the failure.
+/// Finds the job with a due retry whose id the note begins with. Also returns the part of the note from [`RETRY_DUE`]
+/// on, which states since when the retry is due.
 fn due_retry<'a>(
     snapshot: &'a Snapshot,
     view: &ScheduleView,

@@ -152,7 +152,7 @@ async fn identify_caller(
     }
 }
 
-/// Returns the actor of the request, if it has to be recorded.
+/// Checks the rights of the caller, and returns the actor to record. None for a person who only reads.
 async fn admit(
     api: &Api,
     peer: &Peer,

@@ -125,7 +125,7 @@ impl RemovedSchedule {
     }
 }
 
-/// Returns the record of the schedule for each firing without a job whose schedule is no longer in the config.
+/// Finds the firings without a job whose schedule is no longer in the config. Returns the schedule's record for each.
 fn firings_of_removed<'a>(
     roster: &'a Roster,
     snapshot: &'a Snapshot,
@@ -141,8 +141,8 @@ fn firing_count_in_words(firings: usize) -> String {
     }
 }
 
-/// Describes how a person can handle jobs of a removed agent. `adopt` does not help: it moves firings to another agent,
-/// and no jobs.
+/// Describes how a person can handle jobs of a removed agent. `adopt` does not help, because it moves only firings to
+/// another agent, not jobs.
 pub(crate) fn removed_agent_advice(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
@@ -247,8 +247,8 @@ fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Tim
     Waits { reason: reason.unwrap_or(default_reason), until, message: message.unwrap_or(sentence) }
 }
 
-/// Returns the reason that the snapshot shows: a removed schedule, a budget, a pause, a failed start or a usage limit of
-/// a provider.
+/// Returns the reason that the snapshot shows: a schedule that is removed, paused or off, a budget, a requeue, or a
+/// usage limit of a provider.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,
@@ -257,7 +257,8 @@ fn in_snapshot(
     now: Timestamp,
 ) -> Option<Waits> {
     let hold = Holds::of(agent, snapshot, now).job(live);
-    // Only a removed schedule comes before a budget, because its job does not start when the budget allows it.
+    // A budget comes before all other reasons except a removed schedule, whose job does not start even if the budget
+    // allows it.
     if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now)
         && hold != Some(ScheduleHold::Removed)
     {
@@ -297,7 +298,7 @@ pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>,
     }))
 }
 
-/// Returns the reason if active hours or the calendar of the schedule delay the job.
+/// Returns the reason if the calendar of the schedule delays the job.
 fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Option<Waits> {
     let schedule = agent.restrictions(job).schedule()?;
     let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(ClosedBy::sentence)?;

@@ -86,8 +86,9 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Returns the largest number of connections that the limit on open files allows. Raises that limit if possible,
-/// because shells often set 1,024 and most systems allow more.
+/// Returns the number of connections that the limit on open files allows, but at least 64 and at most
+/// [`MAX_CONNECTIONS`]. Raises the limit on open files if possible, because shells often set 1,024 and most systems
+/// allow more.
 fn max_connections() -> usize {
     let needed = MAX_CONNECTIONS + RESERVED_FILES;
     let limit = getrlimit(Resource::Nofile);
@@ -104,7 +105,7 @@ fn max_connections() -> usize {
     usize::try_from(max).unwrap_or(64)
 }
 
-/// Serves connections until `stop` is set, and then until all have ended.
+/// Serves connections until `stop` is set, and then until all have ended, but at most for [`CLOSE_TIMEOUT`].
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,

@@ -141,8 +141,8 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
         .layer(from_fn(pages::harden))
 }
 
-/// Ends streams of events when the server closes. Such a stream has no other end, and clients reconnect with their
-/// cursor.
+/// Ends server-sent events when the server closes. Such a stream may otherwise last without a limit. Clients reconnect
+/// and continue at their cursor.
 async fn end_with_server(State(stop): State<watch::Receiver<bool>>, response: Response) -> Response {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     if !content_type.is_some_and(|content_type| content_type.as_bytes().starts_with(b"text/event-stream")) {

@@ -112,8 +112,8 @@ impl WebhookReceiver {
         Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
     }
 
-    /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong signature, and a missing one
-    /// unless the schedule allows unsigned deliveries.
+    /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong signature. Accepts a missing
+    /// one only if the schedule allows unsigned deliveries and the server is reachable only from this machine.
     fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
         let verdict = if hook.secrets.is_empty() {
             SignatureVerdict::Unsigned
@@ -195,8 +195,8 @@ async fn receive(
     Ok(answer(&delivered))
 }
 
-/// Returns the problem for a delivery that failed. To a sender that knows the secret, a schedule that is turned off is
-/// reported as missing.
+/// Returns the problem for a delivery that passed the check of its signature and failed. For a schedule that is turned
+/// off, the status is 404, and the message states that the schedule is off.
 fn delivery_problem(error: FleetError) -> ApiProblem {
     match error {
         FleetError::ScheduleOff { .. } | FleetError::OffInFile { .. } => {

@@ -141,7 +141,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
     }
 }
 
-/// Returns why a schedule that is on does not fire.
+/// Returns why a schedule that is on does not fire, or why a firing of any schedule cannot be prepared.
 fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),

@@ -23,7 +23,7 @@ const TOKEN_DAYS: u32 = 30;
 #[derive(Debug, Clone)]
 pub(super) struct Login {
     codes: Logins,
-    /// Limit on attempts of an address.
+    /// Limit on how often an address can open a login link.
     tries: Arc<RateLimit>,
     has_tls: bool,
 }

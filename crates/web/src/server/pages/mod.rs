@@ -88,7 +88,7 @@ impl Pages {
     async fn page(&self, frame: Frame<'_>, main: Markup) -> PageAnswer {
         let seq = match NEWEST_EVENT.try_get() {
             Ok(seq) => seq,
-            // The page needs no login.
+            // `require_token` sets the number, and is not used for pages that need no login.
             Err(_) => self.newest_event().await?,
         };
         let asks = self.open_asks().await?;

@@ -115,8 +115,8 @@ fn message(number: u64, line: &str) -> Markup {
             let heading = OutputMessage::attempt_heading(&attempt, &extra);
             row(number, "note", timestamp, &html! { "── " (Text(&heading)) })
         }
-        // A system message with content is a line of a command. A system message without content is only a
-        // notification.
+        // A system message with content is a line of the agent's output that has no other type. Without content it is
+        // only a notification.
         OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {
             Some(result) => row(number, "note", timestamp, &folded(&html! { "[result]" }, &result)),
             None => row(number, "system", timestamp, &html! { (Text(content.trim_end())) }),
@@ -143,8 +143,8 @@ fn message(number: u64, line: &str) -> Markup {
     }
 }
 
-/// Recognises the line with the result of a command. The page shows the result of the job above the output, so this
-/// line is folded.
+/// Recognises a line of output that is a JSON object of the type `result`. The page shows the result of the job above
+/// the output, so this line is folded.
 fn result_line(content: &str) -> Option<String> {
     let value: Value = content.starts_with('{').then(|| serde_json::from_str(content).ok()).flatten()?;
     (value.get("type")? == "result").then(|| indented(&value))

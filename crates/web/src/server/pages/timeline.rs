@@ -91,7 +91,7 @@ fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     }
 }
 
-/// Returns the marks, the oldest first. Marks that are too close to each other are merged.
+/// Returns the marks, the oldest first. Neighbouring marks of one kind that are too close to each other are merged.
 fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
     let past = lane.firings.iter().rev().map(|firing| mark_of_firing(firing, scale, now));
     let planned = lane.planned.iter().map(|time| Mark {

@@ -125,8 +125,8 @@ fn diff_line(line: &str, in_hunk: bool) -> Markup {
     }
 }
 
-/// Marks the lines after an `@@` line. Only in these lines the first character shows whether a line was added or
-/// removed.
+/// Marks the lines from an `@@` line until the next file of the diff. Only in these lines the first character shows
+/// whether a line was added or removed.
 fn in_hunks(lines: &[String]) -> impl Iterator<Item = (&str, bool)> {
     lines.iter().scan(false, |in_hunk, line| {
         *in_hunk = !line.starts_with("diff --git ") && (*in_hunk || line.starts_with("@@"));
