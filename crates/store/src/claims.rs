@@ -548,9 +548,7 @@ async fn update_schedule(
         let mut schedule = schedules::lock(tx, id).await?;
         let is_resumed = is_completed && schedule.reset_breaker(now);
         schedule.fill |= has_item;
-        if is_resumed || has_item {
-            schedules::save(tx, &schedule).await?;
-        }
+        schedules::save(tx, &schedule).await?;
         if is_resumed {
             schedules::record(tx, &schedule, Fact::ScheduleResumed, now);
         }

@@ -11,7 +11,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, N
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, ProviderSlot};
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::schedule::ScheduleState;
+use cowhand_core::schedule::{DisabledBy, ScheduleState};
 use cowhand_store::{Claim, Decision, Fired, NewFiring, Settled, Starter, Store, UsageRecorded};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -32,6 +32,7 @@ on_both! {
     a_schedule_that_keeps_failing_pauses,
     a_job_counts_as_empty_only_if_no_attempt_acted,
     a_completed_job_by_hand_ends_the_pause,
+    a_completed_job_by_hand_resets_the_breaker,
     days_are_those_of_the_zone,
     items_and_jobs_have_their_sums,
 }
@@ -398,19 +399,38 @@ async fn a_completed_job_by_hand_ends_the_pause(db: TestDb) {
     let breaker = Breaker { failures: 1, ..Breaker::default() };
     fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
     assert!(matches!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Paused { .. }));
-    let key = cowhand_core::trigger::Occurrence::Manual("me").key(0);
-    let firing = NewFiring { schedule, key, due: at(2), decision: Decision::Run(new_job()), note: None };
-    let Fired::Recorded(Some(job)) = store.fire_once(firing, at(2)).await.unwrap() else {
-        panic!("not fired")
-    };
-    let claim = store.claim(job.id().clone(), 9, "node".into(), LEASE, at(2)).await.unwrap();
-    let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
-    store.settle(job.id().clone(), epoch, completed(None), Retry::default(), at(3)).await.unwrap();
+    complete_by_hand(&store, schedule, 2).await;
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
     // A person can also end the pause with `enable`.
     fire_and_settle(&store, schedule, 5, failed("no", breaker)).await;
     assert!(store.enable(schedule, at(6)).await.unwrap());
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
+}
+
+/// Fires a schedule by hand, and completes the job.
+async fn complete_by_hand(store: &Store, schedule: cowhand_core::id::ScheduleId, number: i64) {
+    let key = cowhand_core::trigger::Occurrence::Manual(&format!("me {number}")).key(0);
+    let due = at(number);
+    let firing = NewFiring { schedule, key, due, decision: Decision::Run(new_job()), note: None };
+    let Fired::Recorded(Some(job)) = store.fire_once(firing, due).await.unwrap() else { panic!("not fired") };
+    let claim = store.claim(job.id().clone(), 9, "node".into(), LEASE, due).await.unwrap();
+    let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+    store.settle(job.id().clone(), epoch, completed(None), Retry::default(), at(number + 1)).await.unwrap();
+}
+
+async fn a_completed_job_by_hand_resets_the_breaker(db: TestDb) {
+    let (store, schedule) = with_schedule(&db).await;
+    let breaker = Breaker { failures: 2, ..Breaker::default() };
+    fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
+    complete_by_hand(&store, schedule, 2).await;
+    fire_and_settle(&store, schedule, 4, failed("no", breaker)).await;
+    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
+    // The same for a schedule that a person disabled during the pause.
+    fire_and_settle(&store, schedule, 5, failed("no", breaker)).await;
+    assert!(store.disable(schedule, DisabledBy::Person, at(6)).await.unwrap());
+    assert!(store.schedule(schedule).await.unwrap().unwrap().pause_while_disabled.is_some());
+    complete_by_hand(&store, schedule, 7).await;
+    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().pause_while_disabled, None);
 }
 
 /// Spending shortly before midnight of the time zone does not count for the next day.
