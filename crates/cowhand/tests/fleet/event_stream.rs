@@ -130,6 +130,9 @@ fn followed_output_continues_after_restart() {
   - name: counter
     runtime: command
     command: [sh, -c, 'i=0; while [ ! -e go ]; do i=$((i+1)); echo $i; sleep 0.02; done; echo end']
+  - name: signal
+    runtime: command
+    command: [echo, here]
   - name: quiet
     runtime: command
     command: [sh, -c, 'echo up > quiet; echo 1; while [ ! -e speak ]; do sleep 0.02; done; echo 2; while [ ! -e go ]; do sleep 0.02; done']
@@ -140,7 +143,6 @@ fn followed_output_continues_after_restart() {
     let output_of = |job: &Value| scene.run(&["logs", job.as_str().unwrap(), "--json"]).stdout;
     wait_until("its first line", || (output_of(&quiet).lines().count() == 1).then_some(()));
     let mut follower = scene.spawn(&["events", "-f", "--output", "--json"]);
-    let counter = scene.json(&["trigger", "counter"])["id"].clone();
     let mut seen: Vec<Value> = Vec::new();
     let mut read_until = |is_last: &dyn Fn(&Value) -> bool| {
         while !seen.last().is_some_and(is_last) {
@@ -148,6 +150,19 @@ fn followed_output_continues_after_restart() {
         }
         seen.clone()
     };
+    let has_ended = |job: &Value| {
+        let job = job.clone();
+        move |event: &Value| event["job"] == job && event["type"] == "job:completed"
+    };
+    // Output is live only, so a line of output shows that the follower is connected.
+    loop {
+        let signal = scene.json(&["trigger", "signal", "--wait"])["id"].clone();
+        let seen = read_until(&has_ended(&signal));
+        if seen.iter().any(|event| event["job"] == signal && event["type"] == "job:output") {
+            break;
+        }
+    }
+    let counter = scene.json(&["trigger", "counter"])["id"].clone();
     let lines_of_counter = |count: u64| {
         let counter = counter.clone();
         move |event: &Value| event["job"] == counter && event["line"].as_u64() >= Some(count)
@@ -160,10 +175,6 @@ fn followed_output_continues_after_restart() {
     fs::write(scene.root.join("speak"), "").unwrap();
     scene.go();
     scene.start();
-    let has_ended = |job: &Value| {
-        let job = job.clone();
-        move |event: &Value| event["job"] == job && event["type"] == "job:completed"
-    };
     let later = scene.json(&["trigger", "counter", "--wait"])["id"].clone();
     let seen = read_until(&has_ended(&later));
     for job in [&counter, &quiet, &later] {
