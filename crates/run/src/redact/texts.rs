@@ -10,7 +10,7 @@ use super::advice::with_placeholders;
 /// of a variable into a path. Other values are ids, names of agents and schedules, times, states and numbers, which a
 /// mask would make invalid. The name of a queue can be masked, because a request can also name the queue by its masked
 /// name.
-const FREE_TEXT_KEYS: [&str; 24] = [
+const FREE_TEXT_KEYS: [&str; 26] = [
     "prompt",
     "title",
     "description",
@@ -20,6 +20,8 @@ const FREE_TEXT_KEYS: [&str; 24] = [
     "summary",
     "message",
     "last_error",
+    "prepare_error",
+    "adopt_note",
     "note",
     "why",
     "details",
@@ -38,7 +40,8 @@ const FREE_TEXT_KEYS: [&str; 24] = [
 ];
 
 /// Keys whose sentences cowhand writes. They may contain a command with an id that contains a secret.
-const ADVICE_KEYS: [&str; 6] = ["message", "last_error", "note", "why", "detail", "skip_note"];
+const ADVICE_KEYS: [&str; 8] =
+    ["message", "last_error", "prepare_error", "adopt_note", "note", "why", "detail", "skip_note"];
 
 /// Keys of a config whose values are names.
 const CONFIG_NAME_KEYS: [&str; 3] = ["name", "type", "runtime"];
