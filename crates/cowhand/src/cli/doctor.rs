@@ -34,13 +34,15 @@ impl DoctorArgs {
         let location = FleetLocation::find(config)?;
         let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&location.config);
         let daemon_status = wait(async { Ok(ask_daemon(&location.state).await) })?;
+        // The check of the store can free space on a full disk.
+        let how_to_start = location.how_to_start();
         let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status);
         let mut findings = vec![
             Finding::of("config", of_config(&loaded, &location.config)),
             Finding::of("state folder", folder(&location.state, matches!(daemon_status, Ok(None)))),
             Finding::of("store", wait(async { Ok(store_check.await) })?),
             disk_use(&location.state),
-            Finding::of("daemon", daemon(&location, daemon_status)),
+            Finding::of("daemon", daemon(&location, daemon_status, &how_to_start)),
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let (has_config, has_store) = (findings[0].ok, findings[2].ok);
@@ -215,7 +217,11 @@ async fn store(
     Ok(format!("{name}: all {} statements work, and its data can be read", checked?))
 }
 
-fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<String, String> {
+fn daemon(
+    location: &FleetLocation,
+    daemon_status: DaemonStatus,
+    how_to_start: &str,
+) -> Result<String, String> {
     match daemon_status.and_then(Option::transpose) {
         Ok(Some(status)) => {
             let pid = status.daemon.pid.unwrap_or_default();
@@ -224,7 +230,7 @@ fn daemon(location: &FleetLocation, daemon_status: DaemonStatus) -> Result<Strin
         Ok(None) if location.store_gone().is_some() => {
             Ok("not running, and cannot start; see `store` above".to_owned())
         }
-        Ok(None) => Ok(format!("not running; {}", location.how_to_start())),
+        Ok(None) => Ok(format!("not running; {how_to_start}")),
         Err(problem) if problem.code == Code::StoreUnavailable => {
             Ok("running, but its store cannot be read".to_owned())
         }

@@ -123,9 +123,11 @@ fn verbs_work_on_full_disk_and_report_it() {
     fleet.kill();
     // Without a daemon, nothing continues by itself.
     let cannot_start = format!(
-        "the disk of {folder} is full, so no daemon can start; free space on it, and then start it with `cowhand start -d`"
+        "the disk of {folder} is full, so no daemon can start; free space on it, and then start it with `cowhand -c"
     );
     for verb in [&["doctor"][..], &["status"], &["trigger", "a"], &["start", "-d"], &["start"]] {
+        // A verb that closes the store frees the space of its log.
+        tmpfs::fill(fleet.namespace(), &fleet.path());
         let said = said(&fleet, verb);
         assert!(said.contains(&cannot_start) && !said.contains("by itself"), "{verb:?}: {said}");
         assert!(!said.contains("starts it"), "{verb:?}: {said}");
