@@ -101,7 +101,7 @@ impl StateFolder {
 }
 
 impl StateLock {
-    /// Removes the pid of an earlier daemon from the lock file.
+    /// Removes the pid of an earlier daemon from the lock file. Errors are ignored: the pid is only for messages.
     pub(crate) fn clear_pid(&self) {
         let _ = self.file.set_len(0);
     }
