@@ -13,8 +13,9 @@ pub fn cut(text: &str, already: usize, cap: usize) -> String {
 /// Maximum length of a marker.
 pub(crate) const MAX_MARKER_LENGTH: usize = 48;
 
-/// Appends all of `text` to `out`, or its beginning and a marker with the number of missing bytes. `cost` returns the
-/// cost of one character, and the appended characters cost at most `cap`. `already` is as in `cut`.
+/// Appends all of `text` to `out`, or its beginning and a marker with the number of missing bytes. `cost` returns how
+/// much of `cap` a character uses. The appended text, including the marker, uses at most `cap`. `already` is as in
+/// `cut`.
 ///
 /// A smaller cap than [`MAX_MARKER_LENGTH`] counts as [`MAX_MARKER_LENGTH`], so that there is always room for the marker.
 pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {

@@ -1,4 +1,5 @@
-//! Output of which only the beginning is kept, so that a flood uses neither disk nor memory.
+//! The output of a shell hook. Only its beginning is kept, so that a hook that prints without end does not fill the
+//! disk or the memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,7 +19,7 @@ impl Default for BoundedStreams {
     }
 }
 
-/// Timeout for the end of the streams. The processes of the attempt have ended, but another process may hold a stream
+/// Timeout for the end of the streams. The processes of the hook have ended, but another process may hold a stream
 /// open.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 

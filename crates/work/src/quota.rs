@@ -13,17 +13,18 @@ pub struct Quota {
     pub requests: u64,
     /// Number of answers with the status 304, which says that nothing has changed. They do not count against the limit.
     pub conditional_hits: u64,
-    /// Number and length of waits before a retry.
+    /// Number of waits before a retry.
     pub waits: u64,
+    /// Total length of these waits.
     pub waited: Duration,
     /// End of the time in which GitHub wants no requests.
     pub blocked_until: Option<Timestamp>,
 }
 
-/// One of GitHub's rate limits, as its last answer states it.
+/// One of GitHub's rate limits, as an answer of GitHub states it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RateLimitInfo {
-    /// Maximum number of requests in an hour.
+    /// Maximum number of requests in one period of the limit. The period of `core` is an hour.
     pub limit: u64,
     pub remaining: u64,
     /// Time at which `remaining` is reset to `limit`.

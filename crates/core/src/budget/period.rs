@@ -12,7 +12,8 @@ pub struct Period {
 }
 
 impl Period {
-    /// Returns the day that contains `now`. It has 23 or 25 hours if the clock is changed on it.
+    /// Returns the day that contains `now`. If the zone changes its clock on that day, the day is shorter or longer
+    /// than 24 hours.
     pub fn day(now: Timestamp, zone: &TimeZone) -> Self {
         let today = zone.to_datetime(now).date();
         Self::between(today, today.saturating_add(1.day()), zone, now)

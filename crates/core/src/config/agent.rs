@@ -108,7 +108,7 @@ fn session(config: &SessionConfig) -> Session {
     }
 }
 
-/// Returns the variables that the keys of `chat` name.
+/// Returns the names of the environment variables that contain the secrets of `chat`.
 fn chat_secret_variables(chat: Chat) -> Vec<String> {
     let of_discord = |discord: Discord| {
         let voice = discord.options.voice.and_then(|voice| voice.api_key_env);

@@ -1,4 +1,4 @@
-//! The keys, alternatives and kinds that a schema allows for one map or value.
+//! The keys that a schema allows in a map, and the variants and kinds of value that it allows.
 
 use serde_json::Value as Json;
 
@@ -16,9 +16,9 @@ pub(super) struct AllowedKeys {
     pub tag: Option<&'static str>,
     /// The key of the tag, if its value names no variant. This error is already reported.
     pub wrong_tag: Option<&'static str>,
-    /// Schema of further keys, if there may be any.
+    /// Schema for the values of all other keys, if the map may have other keys.
     pub more: Option<&'static Json>,
-    /// True if the variant is known, so that `chosen` is exact.
+    /// False if the variant is not known, so that `chosen` contains all variants.
     pub sure: bool,
 }
 
@@ -75,7 +75,7 @@ impl AllowedKeys {
 /// Maximum number of keys in a message.
 const MAX_LISTED: usize = 8;
 
-/// Returns the alternatives of a schema, without null.
+/// Returns the variants of a schema, without null.
 pub(super) fn variants_of(schema: &'static Json) -> Vec<&'static Json> {
     let all = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Json::as_array);
     all.into_iter()

@@ -146,8 +146,8 @@ fn by_source(appended: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
     appended.into_iter().partition(|message| message["subtype"] == "stderr")
 }
 
-/// The daemon dies after every byte that the agent writes, each time at every point of its own writes: before the
-/// JSONL, after it, and within the checkpoint.
+/// The daemon dies after each byte that the agent writes. At that time it has written the JSONL, and the checkpoint is
+/// missing, cut or complete.
 #[test]
 fn each_message_is_written_once_despite_kills() {
     for session in sessions() {
@@ -249,7 +249,7 @@ fn an_attempt_without_output_is_marked_once() {
         let place = Place::new();
         place.write("job.jsonl", first);
         for _ in 0..2 {
-            // The daemon dies in between.
+            // Between the two rounds, the daemon dies and starts again.
             let mut tail = place.open_as(2);
             tail.advance(now(), &mut quiet).unwrap();
             if begins {
@@ -266,7 +266,7 @@ fn an_attempt_without_output_is_marked_once() {
     let place = Place::new();
     place.write("stdout", "said\n");
     place.open_as(2).advance(now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), [text("said")], "nothing was said before");
+    assert_eq!(place.messages(), [text("said")], "no earlier attempt has output");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_failed_write_is_repeated() {
     tail.advance(now(), &mut quiet).unwrap();
     place.append("stdout", "two\n");
     tail.jsonl = File::open(place.files().jsonl).unwrap();
-    let error = tail.advance(now(), &mut |_| panic!("told, but not written")).unwrap_err();
+    let error = tail.advance(now(), &mut |_| panic!("reported, but not written")).unwrap_err();
     assert!(error.to_string().starts_with("cannot write"), "{error}");
     place.append("stdout", "three\n");
     tail.advance(now(), &mut quiet).unwrap();
@@ -362,7 +362,7 @@ fn the_index_stays_small() {
     assert_eq!(place.messages(), appended);
     assert!(matches!(finish.outcome, Outcome::Completed { summary: Some(text) } if text.starts_with("59 x")));
 
-    // The first checkpoint is kept for an empty JSONL.
+    // The index still contains the first checkpoint, so an emptied JSONL is written again.
     place.write("job.jsonl", "");
     place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
     assert_eq!(place.messages(), appended);
@@ -395,13 +395,14 @@ async fn a_writer_is_followed_while_it_writes() {
         }
     }
     writer.join().unwrap();
-    let finish = tail.finish(&exited(0), now(), &mut |_| panic!("told twice")).unwrap();
+    let finish = tail.finish(&exited(0), now(), &mut |_| panic!("reported twice")).unwrap();
     assert_eq!(finish.outcome.status(), JobStatus::Completed);
     let expected: Vec<_> = (0..LINES).map(|line| text(&format!("line {line} é"))).collect();
     assert_eq!(place.messages(), expected);
 }
 
-/// The rest of the output of a cancelled job is skipped once, also after a restart, and the output states its size.
+/// The unread output of a cancelled job is skipped. One message states how many bytes were skipped, and a restart does
+/// not repeat the message.
 #[test]
 fn skipped_output_is_noted_once() {
     let place = Place::new();
@@ -449,7 +450,8 @@ fn a_hole_in_stdout_is_not_read() {
     assert_eq!(place.messages().last().unwrap(), &text("one"), "{:?}", place.messages());
 }
 
-/// A line of an agent in a form that only cowhand writes, in any spelling, counts as text.
+/// If an agent prints a line in a form that only cowhand writes, the line counts as text, whatever JSON escapes and
+/// order of keys it uses.
 #[test]
 fn an_agent_cannot_forge_lines_of_cowhand() {
     let place = Place::new();
@@ -471,7 +473,8 @@ fn an_agent_cannot_forge_lines_of_cowhand() {
     }
 }
 
-/// Each line of a stream is masked by itself, and the other stream may come between two lines.
+/// A secret of several lines is masked even if its lines are read one by one, with a line of the other stream in
+/// between. `FG=` alone is too short to be a secret: it is masked only directly after the previous line of the key.
 #[test]
 fn secrets_of_several_lines_are_masked() {
     let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nFG=\n-----END KEY-----";

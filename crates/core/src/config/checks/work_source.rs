@@ -92,7 +92,7 @@ fn check_source(loader: &mut Loader<'_>, draft: &Draft, source: &ConfiguredSourc
     }
 }
 
-/// Reports an error, or a warning in a herdctl file, because herdctl accepts it.
+/// Reports an error. In a herdctl file it is only a warning, because herdctl accepts such a config.
 fn report(loader: &mut Loader<'_>, draft: &Draft, at: Location, message: String, help: &str, key: &str) {
     let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
     let problem = Problem::error(at, message).key(draft.key_of(key)).help(help.to_owned());
@@ -104,7 +104,7 @@ fn same_label(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
 
-/// Keys that do not show that somebody wants to run the agent: they state neither when it runs nor its instructions.
+/// Keys that neither state when the agent runs nor give it instructions.
 const DESCRIPTIVE_KEYS: [&str; 16] = [
     "name",
     "description",

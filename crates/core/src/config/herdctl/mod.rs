@@ -1,5 +1,5 @@
-//! herdctl's forms of the config, translated to cowhand's. Other names of a key are listed at the key, in
-//! [`crate::shape`].
+//! Translation of the forms of the config that only herdctl has. If herdctl only has another name for a key, this name
+//! is an alias of the key in [`crate::shape`].
 
 mod docker;
 mod web;
@@ -12,7 +12,7 @@ pub(super) use web::apply as apply_web;
 use crate::runtime::Runtime;
 use crate::shape::{AgentConfig, RuntimeName};
 
-/// Checks whether a config file is one of herdctl, which is read more leniently.
+/// Checks by its name whether a config file is a file of herdctl. The loader is more lenient with such a file.
 pub(super) fn is_herdctl(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem == "herdctl")
 }
@@ -29,8 +29,8 @@ pub(super) const fn runtime(name: RuntimeName) -> Runtime {
     }
 }
 
-/// Checks whether the processes of an agent in a herdctl file inherit the environment of the daemon, as in herdctl. An
-/// agent that lists variables no longer uses this behaviour.
+/// Checks whether the processes of an agent in a herdctl file inherit the environment of the daemon, as in herdctl.
+/// They inherit it unless `pass_env` is set.
 pub(super) const fn inherits_environment(config: &AgentConfig) -> bool {
     config.inherited.pass_env.is_none()
 }
