@@ -1,4 +1,4 @@
-//! The actor of an event: the person, token, sender or job that requested it.
+//! The actor of an event: the person, token, sender of a webhook, opener of a login link, or job that requested it.
 
 use core::net::IpAddr;
 use std::fmt;

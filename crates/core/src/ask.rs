@@ -15,9 +15,9 @@ use crate::word::written_as;
 /// Default time that an agent waits for an answer.
 pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 
-/// Maximum total time for which the clock of an attempt is stopped while its agent waits for answers. If the timeout of
-/// one ask is longer, that applies instead. Without this bound, an agent that asks again and again would never reach
-/// its time limit.
+/// Maximum total time for which the clock of an attempt is stopped while its agent waits for answers. If the
+/// `ask_timeout` of the agent is longer, that timeout is the maximum. Without a maximum, an agent that asks again and
+/// again would never reach its time limit.
 pub const MAX_PAUSED_TIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// Id of an ask: the id of its job and its number in that job, for example `job-2026-01-05-a1b2c3.1`.
@@ -29,7 +29,7 @@ pub struct AskId {
     pub number: u32,
 }
 
-/// Name by which people refer to an ask: like its id, but with any name of the job.
+/// Name by which people refer to an ask: like its id, but with any name of the job ([`JobName`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskName {
     pub job: JobName,
@@ -133,8 +133,8 @@ pub enum AskRefused {
 }
 
 impl Ask {
-    /// Answers this ask. No other function does. A question can also be denied; the agent then has to continue without
-    /// an answer.
+    /// Records the answer of a person to this ask. A question can also be denied; the agent then has to continue
+    /// without an answer.
     pub fn answer(&mut self, answer: AskAnswer, by: Option<Actor>, now: Timestamp) -> Result<(), AskRefused> {
         if !self.is_open(now) {
             let status = if self.state == AskState::Open { AskStatus::Expired } else { self.state.status() };
@@ -162,8 +162,8 @@ impl Ask {
 }
 
 impl Ask {
-    /// Returns this ask as it is at this time: one that nobody answered in time has expired, even if no daemon has
-    /// recorded it yet.
+    /// Returns this ask as it is at `now`: an open ask that nobody answered in time has expired, even if no daemon has
+    /// recorded that yet.
     #[must_use]
     pub fn seen_at(self, now: Timestamp) -> Self {
         let is_overdue = self.state == AskState::Open && !self.is_open(now);
@@ -172,7 +172,8 @@ impl Ask {
     }
 }
 
-/// Returns the time for which an attempt that began at `since` waited for at least one of these asks.
+/// Returns how long an attempt that began at `since` has waited, until `now`, for the answer to at least one of these
+/// asks.
 pub fn time_waited(asks: &[Ask], since: Timestamp, now: Timestamp) -> SignedDuration {
     let end = |ask: &Ask| ask.state.since().unwrap_or(ask.expires_at).min(now);
     let mut spans: Vec<_> = asks.iter().map(|ask| (ask.asked_at, end(ask))).collect();
@@ -350,7 +351,7 @@ mod tests {
             // Overlapping waits count once.
             (vec![over(110, 150), over(120, 130), over(140, 160)], 50),
             (vec![over(150, 160), over(110, 120), open(190, 900)], 30),
-            // Asks of an earlier attempt.
+            // Asks from before the attempt began: only the time after its beginning counts.
             (vec![over(10, 90), over(50, 110)], 10),
         ] {
             assert_eq!(time_waited(&asks, at(100), at(200)).as_secs(), expected, "{asks:?}");

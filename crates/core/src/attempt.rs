@@ -1,4 +1,5 @@
-//! The settlement of an attempt: the data that is stored when it ends, in one transaction with the end of its job.
+//! The settlement of an attempt: the data that is stored when the attempt has ended, in one transaction with the new
+//! state of its job.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,16 +14,19 @@ use crate::moment::{BootTime, Moment};
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
-    /// True if the runtime reports usage only at its end, and the attempt was stopped before that.
+    /// True if the runtime reports its usage only at its end, and the attempt did not complete, so the report may be
+    /// missing.
     pub silent: bool,
     /// Metadata that the agent left for its hooks.
     pub metadata: Option<Value>,
-    /// Breaker rules of the job's schedule; none if they are not known.
+    /// Breaker rules of the job's schedule; none if the schedule is not known or the job is confined. Without them, the
+    /// job does not count for the breaker.
     #[serde(skip)]
     pub breaker: Option<Breaker>,
     /// True if the attempt is known to have used no tool.
     pub used_no_tool: bool,
-    /// Usage limit that the attempt reached. The job waits until the limit ends.
+    /// Usage limit that the attempt reached, if the provider is to be parked for it. The job waits until the limit
+    /// ends.
     pub limit: Option<UsageLimit>,
     /// Time at which the agent ended, if known. The attempt can be settled much later.
     pub ended_at: Option<Timestamp>,

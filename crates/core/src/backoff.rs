@@ -21,14 +21,14 @@ impl Backoff {
         Self { first, longest, factor: 4 }
     }
 
-    /// Returns the wait after this many failures in a row. The first failure is number 1.
+    /// Returns the wait after this many failures in a row. 0 failures count as 1.
     pub fn after(self, failures: u32) -> SignedDuration {
         let grown = self.factor.checked_pow(failures.saturating_sub(1));
         let wait = grown.and_then(|grown| self.first.checked_mul(grown));
         wait.unwrap_or(self.longest).min(self.longest)
     }
 
-    /// Returns the same as [`Self::after`], for timers.
+    /// Returns the same as [`Self::after`], in the type that timers need.
     pub fn pause_after(self, failures: u32) -> Duration {
         self.after(failures).unsigned_abs()
     }

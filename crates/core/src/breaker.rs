@@ -1,8 +1,9 @@
 //! The breaker: pauses a schedule whose jobs keep failing in the same way, or keep spending money without using a tool.
 //!
-//! A pause ends by itself. The next job of the schedule is the probe: if it fails, or again spends money without using
-//! a tool, the schedule pauses again immediately, for twice as long; if it completes otherwise, the schedule continues
-//! as before. A person can end the pause by enabling the schedule.
+//! A pause ends by itself. The next job of the schedule is the probe. The schedule pauses again immediately, for twice
+//! as long, if the probe fails (unless `failures` is 0), or if the pause was about jobs without tools and the probe
+//! uses no tool either. If the probe completes in any other way, the schedule continues as before. A cancelled or lost
+//! probe decides nothing. A person can end the pause by enabling the schedule, or with a job by hand that completes.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -48,15 +49,17 @@ impl Default for Breaker {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BreakerState {
-    /// Signature of the last failure.
+    /// Signature of the last failure; none if a job has completed since.
     pub signature: Option<String>,
     /// Number of failures in a row with this signature.
     pub failures: u32,
-    /// Number of jobs in a row that used no tool, the time of the first of them, and their total cost.
+    /// Number of jobs in a row that completed without using a tool.
     pub empty: u32,
+    /// Time of the first of these jobs.
     pub empty_since: Option<Timestamp>,
+    /// Total cost of these jobs.
     pub empty_microdollars: u64,
-    /// Number of pauses since a job completed normally.
+    /// Number of pauses in a row, from which the length of the next pause follows.
     pub pauses: u32,
 }
 
@@ -84,7 +87,7 @@ impl Breaker {
     /// Records the result of a job, and returns a pause if the schedule has to pause.
     pub fn judge(&self, state: &mut BreakerState, run: FinishedJob<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
-            // Cancelled jobs and lost machines do not count, because the schedule does not cause them.
+            // Cancelled and lost jobs do not count, because the schedule does not cause these outcomes.
             Outcome::Cancelled { .. }
             | Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
             Outcome::Failed { error, .. } => self.failed(state, error, now),
@@ -117,12 +120,12 @@ impl Breaker {
 
     fn empty(&self, state: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
         if state.signature.take().is_some() {
-            // The last job failed and this one completed, so the failures, and the pauses because of them, no longer
-            // count.
+            // The previous job failed and this one completed, so the failures, and the pauses because of them, no
+            // longer count.
             (state.failures, state.pauses) = (0, 0);
         }
         let since = *state.empty_since.get_or_insert(now);
-        // After a pause, one such job is enough for the next pause.
+        // After a pause, one such job is enough for the next pause, so `empty_within` does not apply.
         if state.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
             (state.empty, state.empty_since, state.empty_microdollars) = (0, Some(now), 0);
         }
@@ -177,9 +180,10 @@ mod tests {
         Outcome::Completed { summary: None }
     }
 
-    /// Passes a sequence of job results to the breaker, one letter for each job. f: fails as before, g: fails
-    /// differently, l: is lost, c: is cancelled, o: completes, e: completes without using a tool and costs one cent. At
-    /// a blank, an hour passes.
+    /// Passes a sequence of job results to the breaker, one letter for each job. f: fails, g: fails in another way than
+    /// f, l: is lost, c: is cancelled, o: completes, e: completes without using a tool. Each job costs one cent. At a
+    /// blank, an hour passes. Returns the answer of the breaker to each job: `-`, or the length of the pause in
+    /// minutes.
     fn story(breaker: Breaker, runs: &str) -> String {
         let mut state = BreakerState::default();
         let (mut answers, mut now) = (String::new(), at(0));
@@ -213,32 +217,32 @@ mod tests {
         let dear = Breaker { empty_usd: 0.035, ..empty };
         let hour = Breaker { empty_runs: 3, empty_within: Interval::seconds(60 * 60), ..empty };
         for (name, breaker, runs, expected) in [
-            ("five by default", usual, "fffff", "----[15m]"),
-            ("another failure is another story", three, "ffgff", "-----"),
-            ("something that goes well ends it", three, "ffoff", "-----"),
-            ("neither a cancel nor a loss counts", three, "flcff", "----[15m]"),
+            ("by default, five equal failures cause a pause", usual, "fffff", "----[15m]"),
+            ("a different failure starts the count again", three, "ffgff", "-----"),
+            ("a completed job resets the count", three, "ffoff", "-----"),
+            ("cancelled and lost jobs do not count", three, "flcff", "----[15m]"),
             (
-                "the probe that fails, and the one that does not",
+                "a failed probe doubles the pause, and a completed probe resets the breaker",
                 three,
                 "fffffofff",
                 "--[15m][30m][60m]---[15m]",
             ),
-            ("a probe that fails otherwise", three, "fffg", "--[15m][30m]"),
+            ("a probe that fails in another way repeats the pause", three, "fffg", "--[15m][30m]"),
             (
-                "a day at most",
+                "a pause lasts at most a day",
                 three,
                 "fffffffffff",
                 "--[15m][30m][60m][120m][240m][480m][960m][1440m][1440m]",
             ),
-            ("off", off, "ffffffff", "--------"),
-            ("nothing done, and nobody minds", usual, "eeeeeeee", "--------"),
-            ("nothing done", empty, "eefoee", "-[15m]---[15m]"),
-            ("not worth it", dear, "eee", "---"),
-            ("worth it", dear, "eeee", "---[15m]"),
-            ("at this rate", hour, "ee e", "--[15m]"),
-            ("but not at that", hour, "ee  eee", "----[15m]"),
+            ("with `failures: 0`, failures cause no pause", off, "ffffffff", "--------"),
+            ("by default, jobs without tools cause no pause", usual, "eeeeeeee", "--------"),
+            ("`empty_runs` jobs without tools cause a pause", empty, "eefoee", "-[15m]---[15m]"),
+            ("jobs that cost less than `empty_usd` cause no pause", dear, "eee", "---"),
+            ("jobs that cost more than `empty_usd` cause a pause", dear, "eeee", "---[15m]"),
+            ("jobs within `empty_within` count together", hour, "ee e", "--[15m]"),
+            ("jobs beyond `empty_within` do not count together", hour, "ee  eee", "----[15m]"),
             ("a probe that completes ends a pause for failures", both, "fffee", "--[15m]-[15m]"),
-            ("the probe counts whenever it comes", hour, "eee    e", "--[15m][30m]"),
+            ("`empty_within` does not apply to the probe", hour, "eee    e", "--[15m][30m]"),
         ] {
             assert_eq!(story(breaker, runs), expected, "{name}");
         }

@@ -1,16 +1,20 @@
 //! Budgets: spend limits of a job, an agent and the whole fleet, by job, day and month.
 //!
-//! Before an attempt starts, the amount that it may need is **reserved**. When it has ended, its actual cost replaces
-//! the reservation. So spending stays within the budgets even if many attempts start at once. The rule
+//! Before an attempt starts, the amount that it may need is **reserved**. When the attempt has ended, its actual cost
+//! replaces the reservation. So attempts that start at the same time cannot all use the same rest of a budget. The rule
 //! ([`SpendLimits::reserve`]):
 //!
 //! 1. Reserve the rest of the job's own budget, if it has one; else the cost of the most expensive of the agent's last
 //!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise an agent whose run was once too
 //!    expensive could never run again.
-//! 2. If neither is known, reserve everything that is left.
-//! 3. The attempt starts only if the reservation fits into every budget, together with all other reservations.
+//! 2. If neither the job's budget nor the cost of an earlier attempt is known, reserve everything that is left.
+//! 3. The attempt starts only if the reservation fits into every daily and monthly budget, together with all other
+//!    reservations.
 //!
-//! While the attempt runs, its reported spending is compared with the same budgets ([`SpendLimits::used_up`]).
+//! Without a daily or monthly budget, only the rest of the job's own budget is reserved, and every attempt may start.
+//! The rule applies to dollars and tokens separately.
+//!
+//! While the attempt runs, the reported spending is compared with all budgets ([`SpendLimits::used_up`]).
 
 mod period;
 mod words;
@@ -66,8 +70,9 @@ pub struct Amount {
 /// Current spending of an agent or a fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spending {
-    /// Spending of ended attempts, today and this month.
+    /// Spending of ended attempts today.
     pub day: Amount,
+    /// Spending of ended attempts this month.
     pub month: Amount,
     /// Spending that running attempts have reported.
     pub reported: Amount,
@@ -175,8 +180,8 @@ pub struct OverBudget {
 }
 
 impl OverBudget {
-    /// Checks whether the next attempt fits as soon as the running attempts end, because they have reserved more than
-    /// they have spent.
+    /// Checks whether the next attempt would fit if the running attempts spent no more than they have reported. Then it
+    /// has to wait only for their reservations to end.
     pub const fn fits_after_running(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit && self.spent < self.limit
     }
@@ -243,9 +248,10 @@ pub fn unpriced(usage: &JobUsage) -> Option<&str> {
 /// Assumed price of a token without a known price: a hundredth of a cent, which is more than nearly every model costs.
 const UNKNOWN_TOKEN_MICRODOLLARS: u64 = 100;
 
-/// Adds the assumed cost of an ended attempt whose cost was not reported although dollars were reserved: it was stopped
-/// early, or its model has no price. The assumed cost is the highest possible cost, and never more than the
-/// reservation. `silent` means that the attempt was stopped before it could report anything.
+/// Adds the assumed cost of an ended attempt whose cost was not reported although dollars were reserved. If its model
+/// has no price, each token costs `UNKNOWN_TOKEN_MICRODOLLARS`, and the reported and the assumed cost together are at
+/// most the reservation. If there is no usage and `silent` is true (see [`crate::attempt::Settlement`]), the assumed
+/// cost is the whole reservation.
 #[must_use]
 pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> Option<JobUsage> {
     let max_microdollars = reserved.amount.microdollars;
@@ -266,8 +272,8 @@ pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> O
     Some(JobUsage { assumed_usd, ..usage.unwrap_or_default() }.bounded())
 }
 
-/// Converts dollars to millionths of a dollar. The numbers come from agents, so a value that is not an amount counts as
-/// 0.
+/// Converts dollars to millionths of a dollar. Some numbers come from agents, so every number is accepted: NaN and
+/// negative numbers count as 0, and more than a billion dollars counts as a billion.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub fn microdollars(dollars: f64) -> u64 {
     const MAX_MICRODOLLARS: f64 = 1e15;
@@ -291,7 +297,7 @@ impl Spending {
         }
     }
 
-    /// Returns the spending of ended attempts.
+    /// Returns the spending of ended attempts in the day or the month; never called for the window of a job.
     const fn settled(&self, window: BudgetWindow) -> Amount {
         match window {
             BudgetWindow::Day | BudgetWindow::Job => self.day,
@@ -338,7 +344,8 @@ impl SpendLimits {
         self.own.is_in_dollars() || self.fleet.is_in_dollars()
     }
 
-    /// Returns the rest of the job's budget after `spent` by its earlier attempts; none if the job has no such budget.
+    /// Returns the rest of the job's budget; none if the job has no such budget. `spent` is the spending of its earlier
+    /// attempts.
     fn left_for_job(&self, unit: Unit, spent: Amount) -> Option<u64> {
         let limits =
             [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(BudgetWindow::Job, unit));
@@ -366,8 +373,8 @@ impl SpendLimits {
         })
     }
 
-    /// Checks whether another attempt may start, and returns its reservation. `spent` is the spending of earlier
-    /// attempts of its job.
+    /// Checks whether another attempt may start. Returns its reservation, or the budget that has no room for it.
+    /// `spent` is the spending of earlier attempts of its job.
     pub fn reserve(
         &self,
         spent: Amount,
@@ -406,7 +413,7 @@ impl SpendLimits {
         Ok(Reservation { amount })
     }
 
-    /// Returns the budget that is used up while an attempt runs, if there is one. `job` is the spending of the job so
+    /// Returns a budget that is used up while an attempt runs, if there is one. `job` is the spending of the job so
     /// far, including this attempt. Reservations of other attempts do not count.
     pub fn used_up(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
@@ -425,8 +432,8 @@ impl SpendLimits {
         })
     }
 
-    /// Returns the dollars that an attempt may spend, as known at its start, for programs that enforce a limit
-    /// themselves.
+    /// Returns the allowance of an attempt in millionths of a dollar, as known at its start, for programs that enforce
+    /// a limit themselves; none if no budget in dollars applies.
     pub fn max_dollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
         let windows = self.windows(Unit::Usd, own, fleet);
         let left = windows.map(|window| window.limit.saturating_sub(window.spent).max(1));

@@ -2,13 +2,13 @@
 //!
 //! croner parses the expression and walks the *civil* calendar. This file decides which instants those civil times are.
 //! A change of the clock makes a *gap* (civil times that do not exist) or a *fold* (civil times that exist twice). The
-//! rule is Vixie cron's:
+//! rules are those of Vixie cron, except that a range such as `1-5` is a recurring time here:
 //!
-//! - A **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once a day, even
-//!   if the clock is changed: a time inside a gap fires right after the gap, and a time inside a fold fires the first
-//!   time.
+//! - A **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once on each day
+//!   of the expression, even if the clock is changed. A time inside a gap fires at the end of the gap; several times
+//!   inside the same gap fire once, together. A time inside a fold fires only the first time that the clock shows it.
 //! - A **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) follows elapsed time: it fires whenever the wall clock shows
-//!   it, so never inside a gap, and both times inside a fold.
+//!   it. So a time inside a gap does not fire, and a time inside a fold fires twice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,12 +35,12 @@ impl Cron {
         &self.text
     }
 
-    /// Returns the first firing strictly after `after`; none if the calendar ends before.
+    /// Returns the first firing strictly after `after`; none if croner finds none up to the year 5000.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.fixed { self.next_fixed(after, zone) } else { self.next_recurring(after, zone) }
     }
 
-    /// Returns the last firing strictly before `before`.
+    /// Returns the last firing strictly before `before`; none if croner finds none from the year 1 on.
     pub fn previous_before(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let before = whole_second_up(before)?;
         if self.fixed { self.previous_fixed(before, zone) } else { self.previous_recurring(before, zone) }
@@ -159,8 +159,8 @@ impl FromStr for Cron {
     }
 }
 
-/// Maximum length of an expression, longer than any that a person writes. A longer expression is rejected before it is
-/// parsed.
+/// Maximum length of an expression in bytes, longer than any that a person writes. A longer expression is rejected
+/// before it is parsed.
 const MAX_EXPRESSION: usize = 1_000;
 
 fn parser() -> CronParser {
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// The expressions that the documents of `tests/seeds.md` explain. 1 January 2026 is a Thursday.
+    /// The expressions in the documents on which `tests/seeds.md` is based. 1 January 2026 is a Thursday.
     #[test]
     fn documented_expressions_fire_at_the_documented_times() {
         for (expression, first, second) in [
@@ -336,14 +336,14 @@ mod tests {
     fn clock_changes() {
         for (case, expression, zone, from, expected) in [
             (
-                "gap: right after it",
+                "gap: at its end",
                 "30 2 * * *",
                 "Europe/Berlin",
                 "2026-03-28T12:00:00Z",
                 ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
             ),
             (
-                "gap: a list of fixed times is as fixed",
+                "gap: a list of fixed times is fixed",
                 "15,30 2,14 * * *",
                 "Europe/Berlin",
                 "2026-03-28T13:30:00Z",
@@ -371,7 +371,7 @@ mod tests {
                 ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
             ),
             (
-                "fold: asked between the two",
+                "fold: search from a time between the two",
                 "30 2 * * *",
                 "Europe/Berlin",
                 "2026-10-25T01:00:00Z",
@@ -385,7 +385,7 @@ mod tests {
                 ["2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"],
             ),
             (
-                "gap: a range is a stretch of recurring times",
+                "gap: a range is recurring",
                 "22 0-5 * * *",
                 "Europe/Berlin",
                 "2026-03-29T00:22:00Z",
@@ -399,14 +399,14 @@ mod tests {
                 ["2026-11-01T05:30:00Z", "2026-11-01T06:00:00Z"],
             ),
             (
-                "a day that never was",
+                "fixed time on a day that the time zone skipped",
                 "0 12 30 12 *",
                 "Pacific/Apia",
                 "2011-12-01T00:00:00Z",
                 ["2011-12-30T10:00:00Z", "2012-12-29T22:00:00Z"],
             ),
             (
-                "steps on a day that never was",
+                "steps on a day that the time zone skipped",
                 "*/30 12 30 12 *",
                 "Pacific/Apia",
                 "2011-12-01T00:00:00Z",
@@ -417,8 +417,8 @@ mod tests {
         }
     }
 
-    /// In difficult time zones, over two years, searching backwards gives exactly the firings that searching forwards
-    /// gave.
+    /// In time zones with unusual clock changes, a search backwards gives exactly the firings that a search forwards
+    /// gives, for 1000 firings of each expression.
     #[test]
     fn previous_mirrors_next() {
         for zone in [

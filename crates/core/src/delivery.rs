@@ -16,9 +16,9 @@ pub enum Delivery {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Webhook {
-    /// Id of the delivery, which stays the same when it is sent again.
+    /// Id of the delivery. A delivery that is sent again has the same id.
     pub id: String,
-    /// Type of the event, for example `issues`; empty if the sender does not send one.
+    /// Event type that the sender states, for example GitHub's `issues`; empty if the sender states none.
     pub event: String,
     pub payload: Value,
 }
@@ -72,7 +72,6 @@ impl Delivery {
         if accepted { Reception::Wanted } else { Reception::Unwanted }
     }
 
-    /// Returns the firing context of this delivery.
     pub fn firing_context(self, now: Timestamp) -> FiringContext {
         match self {
             Self::Webhook(webhook) => {
@@ -87,7 +86,7 @@ impl Delivery {
     }
 }
 
-/// Maximum size of a delivery, the same as GitHub's.
+/// Maximum size of the body of a webhook request. GitHub has the same limit.
 pub const MAX_BODY_BYTES: usize = 25 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +96,7 @@ pub struct TooLarge {
 }
 
 impl Webhook {
-    /// Creates a webhook from a request body. A body that is not JSON becomes a payload of one text.
+    /// Creates a webhook from a request body. A body that is not JSON becomes a payload that is one string.
     pub fn of_body(id: impl Into<String>, event: impl Into<String>, body: &[u8]) -> Result<Self, TooLarge> {
         if body.len() > MAX_BODY_BYTES {
             return Err(TooLarge { bytes: body.len() });
@@ -107,13 +106,14 @@ impl Webhook {
         Ok(Self { id: id.into(), event: event.into(), payload })
     }
 
-    /// Returns the challenge that Slack wants returned before it sends events.
+    /// Returns the challenge of Slack's `url_verification` request; none for other requests. Slack sends events only
+    /// after the response to this request has repeated the challenge.
     pub fn challenge(&self) -> Option<&str> {
         let is_asked = self.payload.get("type").is_some_and(|kind| kind == "url_verification");
         self.payload.get("challenge").filter(|_| is_asked)?.as_str()
     }
 
-    /// Returns the GitHub repository that the delivery is about, as `owner/name`.
+    /// Returns the GitHub repository that the delivery is about, as `owner/name`; none if the payload names none.
     pub fn repository(&self) -> Option<&str> {
         self.payload.pointer("/repository/full_name")?.as_str()
     }
@@ -125,8 +125,8 @@ impl Webhook {
         event == self.event || event.strip_prefix(&self.event) == Some(&format!(".{action}"))
     }
 
-    /// Returns the task of this delivery, from the fields that GitHub, GitLab and similar senders have in common. All
-    /// other fields are in the payload.
+    /// Returns the task of this delivery. It is read from the fields of a GitHub payload; a field that the payload of
+    /// another sender lacks stays empty in the task.
     fn task(&self, now: Timestamp) -> Task {
         let payload = &self.payload;
         let at = |pointer: &str| payload.pointer(pointer);
@@ -190,7 +190,7 @@ impl Message {
     }
 }
 
-/// Converts a plain value to text. A missing or compound value becomes an empty text.
+/// Converts a string, number or boolean to text. A missing value, null, an array or an object becomes an empty text.
 fn text(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),

@@ -3,7 +3,8 @@
 
 use jiff::{SignedDuration, Span, SpanRound, Timestamp, Unit};
 
-/// Formats a duration with at most two units, rounded: `59s`, `1m 5s`, `2h`, `1d 1h`. A negative duration is `0s`.
+/// Formats a duration with at most two units, rounded: `59s`, `1m 5s`, `2h`, `1d 1h`. A duration that is negative, or
+/// too long for a [`Span`], becomes `0s`.
 pub fn in_words(duration: SignedDuration) -> String {
     let smallest = match duration.as_secs() {
         86_400.. => Unit::Hour,
@@ -20,7 +21,7 @@ pub fn seconds_in_words(count: u64) -> String {
     in_words(SignedDuration::from_secs(count.try_into().unwrap_or(i64::MAX)))
 }
 
-/// Formats the time until `at`: `in 2h 10m`, or `now` if it has come.
+/// Formats the time until `at`: `in 2h 10m`, or `now` if `at` has passed or is less than half a second away.
 pub fn until(now: Timestamp, at: Timestamp) -> String {
     match in_words(at.duration_since(now)) {
         words if words == ZERO => "now".to_owned(),
@@ -28,7 +29,7 @@ pub fn until(now: Timestamp, at: Timestamp) -> String {
     }
 }
 
-/// Formats the distance of `at`, before or after now: `3m 5s ago`, `just now`, `in 2h 10m`.
+/// Formats `at` relative to now: `3m 5s ago` or `just now`, or as [`until`] does if `at` is in the future.
 pub fn from_now(now: Timestamp, at: Timestamp) -> String {
     if at > now {
         return until(now, at);

@@ -19,7 +19,7 @@ use crate::server::Scope;
 use crate::trigger::FiringKey;
 use crate::work::{WorkItemId, WorkOutcome};
 
-/// A fact with its position in the sequence. `seq` is the cursor of followers.
+/// A fact with its position in the sequence, `seq`. A client that follows the events uses `seq` as its cursor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     pub seq: i64,
@@ -31,21 +31,22 @@ pub struct Event {
     pub schedule: Option<ScheduleName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// Actor that requested it; none if the fleet did it by itself.
+    /// Actor that caused the event; none if cowhand acted without a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Actor>,
     #[serde(flatten)]
     pub fact: Fact,
-    /// The job at the time of the event, in events of type created, forked, started, completed, failed and cancelled.
-    /// Absent once the job is pruned.
+    /// The job at the time of the event, in the events `job:created`, `job:forked`, `job:started`, `job:completed`,
+    /// `job:failed` and `job:cancelled`. Absent after the job was pruned or deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_record: Option<Box<JobRecord>>,
-    /// The current record of the job from which this job was forked.
+    /// The current record of the job from which this job was forked, in the event `job:forked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_job_record: Option<Box<JobRecord>>,
 }
 
-/// A line of a job's output. It is only sent live, so it has no `seq`. Job and line number identify it.
+/// A line of a job's output. It is sent to clients when it is written and is not stored as an event, so it has no
+/// `seq`. Job and line number identify it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobOutput {
     #[serde(rename = "type")]
@@ -86,7 +87,7 @@ impl Event {
     }
 }
 
-/// A recorded fact. Every state change writes exactly one of these in its own transaction.
+/// A recorded fact. A state change and its facts are written in the same transaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Fact {
@@ -103,14 +104,15 @@ pub enum Fact {
     #[serde(rename = "job:requeued")]
     JobRequeued {
         attempt: u32,
-        /// Absent if the daemon ended before it could start the attempt.
+        /// Why the attempt never began; absent if the daemon ended before it could start the attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
-    /// An attempt reached a limit of its provider. The job continues its session when the limit ends.
+    /// An attempt reached a usage limit of its provider. The job continues its session when the limit ends, or earlier
+    /// with a fallback.
     #[serde(rename = "job:parked")]
     JobParked { attempt: u32, provider: String, until: Timestamp, message: String },
     /// The processes of the job are being stopped.
@@ -126,28 +128,30 @@ pub enum Fact {
     JobFailed { exit_reason: ExitReason, duration_seconds: u64, kind: ErrorKind, message: String },
     #[serde(rename = "job:cancelled")]
     JobCancelled { termination: Termination, duration_seconds: u64 },
-    /// The job was deleted on request. Every node deletes its files with this event.
+    /// The job was deleted on request. Every node that reads this event deletes the files of the job.
     #[serde(rename = "job:deleted")]
     JobDeleted {
         /// Number of attempts that may have left a folder.
         attempts: u32,
     },
-    /// The job exceeded a limit of retention and was removed. Every node deletes its files with this event.
+    /// The job exceeded a limit of retention and was removed. Every node that reads this event deletes the files of the
+    /// job.
     #[serde(rename = "job:pruned")]
     JobPruned {
         /// Number of attempts that may have left a folder.
         attempts: u32,
-        /// The exceeded limit. None if the job was deleted on request, as an earlier version recorded that.
+        /// The exceeded limit. Absent in some events of an earlier version, which recorded a deletion on request with
+        /// this event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<RetentionLimit>,
     },
-    /// The schedule is new or has a changed trigger.
+    /// The schedule is new, has a changed trigger, is in the config again, or has an `end_at` in the future again.
     #[serde(rename = "schedule:armed")]
     ScheduleArmed,
     /// The schedule has taken over the history of its former name, `AGENT/SCHEDULE`.
     #[serde(rename = "schedule:adopted")]
     ScheduleAdopted { former: String },
-    /// The schedule fires; its task is being prepared.
+    /// The schedule fires; cowhand prepares the firing before it creates jobs.
     #[serde(rename = "schedule:preparing")]
     SchedulePreparing { key: FiringKey, due: Timestamp },
     #[serde(rename = "schedule:fired")]
@@ -161,7 +165,7 @@ pub enum Fact {
     /// The schedule is due but has to wait. It fires when the reason no longer applies.
     #[serde(rename = "schedule:waiting")]
     ScheduleWaiting { due: Timestamp, reason: SkipReason },
-    /// A temporary problem prevents the firing. It is tried again.
+    /// A temporary problem prevents the firing. cowhand tries the firing again.
     #[serde(rename = "schedule:delayed")]
     ScheduleDelayed { message: String },
     #[serde(rename = "schedule:enabled")]
@@ -178,7 +182,7 @@ pub enum Fact {
     /// The `end_at` of the schedule has passed.
     #[serde(rename = "schedule:finished")]
     ScheduleFinished,
-    /// Its trigger cannot continue until a person fixes something.
+    /// The trigger of the schedule cannot continue until a person fixes something.
     #[serde(rename = "schedule:error")]
     ScheduleError { reason: String },
     /// All sessions of the agent were cleared on request.
@@ -205,7 +209,7 @@ pub enum Fact {
     /// The daemon was asked to stop.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
-    /// The wall clock of a node was set by this many seconds: forward, or back if negative.
+    /// The wall clock of a node was set by `seconds`: forward, or back if the number is negative.
     #[serde(rename = "clock:stepped")]
     ClockStepped { node: String, seconds: i64 },
     /// The park of the provider was ended on request.
@@ -227,34 +231,35 @@ pub enum Fact {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The item no longer exists or somebody else holds it, so there was nothing to report.
+    /// The item no longer exists in its work source, or its claim is lost. cowhand reports no result.
     #[serde(rename = "work:dropped")]
     WorkDropped { item: WorkItemId, message: String },
-    /// The work source could not be reached. The report is retried until it succeeds.
+    /// The result or release could not be delivered to the work source. cowhand tries again. Recorded once for each new
+    /// error message.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
-    /// An agent waits for a person, to use a tool or with a question.
+    /// An agent asks a person whether it may use a tool, or asks a free question, and waits for the answer.
     #[serde(rename = "ask:made")]
     AskMade { ask: AskId, about: String },
     #[serde(rename = "ask:answered")]
     AskAnswered { ask: AskId, status: AskStatus },
-    /// The ask was not answered in time, or not before the attempt ended.
+    /// The ask ended without an answer: its time limit passed, or the attempt ended.
     #[serde(rename = "ask:expired")]
     AskExpired { ask: AskId, status: AskStatus },
-    /// A rule denied a tool without asking a person. Recorded once for each tool and rule of a job.
+    /// A permission rule denied the use of a tool; no person was asked. Recorded once for each tool and rule of a job.
     #[serde(rename = "ask:denied")]
     AskDenied { tool: String, rule: String },
     /// An agent reported the result of its work. A later report of the same attempt replaces it.
     #[serde(rename = "job:reported")]
     JobReported { attempt: u32, outcome: ReportedOutcome },
-    /// Another job requested this one as a follow-up. `number` is its position in the chain.
+    /// The job `follows` requested this job as a follow-up. `number` counts the follow-ups of the chain from 1.
     #[serde(rename = "job:followup")]
     JobFollowup { follows: JobId, number: u32 },
-    /// A job requested a follow-up, and it was refused.
+    /// A job requested a follow-up, and cowhand refused the request.
     #[serde(rename = "followup:refused")]
     FollowupRefused { message: String },
-    /// A process of a job requested more on the owner's socket than its job token allows, or a process of another user
-    /// requested anything there. Recorded once for each endpoint.
+    /// A process of a job requested an endpoint that its job token does not open, or a process of another user
+    /// requested any endpoint on the owner's socket. Recorded once for each caller and endpoint while a daemon runs.
     #[serde(rename = "access:refused")]
     AccessRefused { method: String, endpoint: String },
     /// A hook of an ended job has completed.
@@ -284,7 +289,8 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Returns the fact for the end of a job's last attempt.
+    /// Returns the fact about a settled attempt with this outcome, or about a cancelled job: the job has ended, or it
+    /// waits for another attempt.
     pub fn of_settled(job: &Job, outcome: &Outcome) -> Self {
         let exit_reason = outcome.exit_reason();
         let duration_seconds = job.duration_seconds().unwrap_or_default();
@@ -308,7 +314,7 @@ impl Fact {
         }
     }
 
-    /// Returns the value of `type`.
+    /// Returns the value of the key `type` in the JSON of the fact.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::JobCreated => "job:created",

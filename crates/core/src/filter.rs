@@ -15,27 +15,27 @@ pub struct Filter {
     /// Values of the payload's `action`, one of which has to match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-    /// Labels, one of which the task, issue or pull request has to have.
+    /// Labels, one of which the task (for example an issue or a pull request) has to have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Labels, none of which it may have.
+    /// Labels that the task must not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude_labels: Vec<String>,
-    /// Authors, one of whom has to have written it.
+    /// Authors, one of whom has to have written the task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub author: Vec<String>,
-    /// People, one of whom it has to be assigned to.
+    /// People, to one of whom the task has to be assigned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assignee: Vec<String>,
-    /// Regular expression that its title has to match.
+    /// Regular expression that the title of the task has to match.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "regex"))]
     pub title: Option<String>,
-    /// Regular expression that its body has to match.
+    /// Regular expression that the body of the task has to match.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "regex"))]
     pub body: Option<String>,
-    /// Keys of its metadata and their required values.
+    /// Keys of the task's metadata and their required values.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub metadata: IndexMap<String, String>,
     /// JSON pointers into the payload and the required values there.
@@ -61,7 +61,7 @@ impl Filter {
     }
 }
 
-/// Compares labels and names of people without regard to case, as issue trackers do.
+/// Compares labels, names of people and actions without regard to case, as issue trackers do.
 fn same_word(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
@@ -70,7 +70,8 @@ fn one_of(allowed: &[String], found: Option<&str>) -> bool {
     allowed.is_empty() || found.is_some_and(|found| allowed.iter().any(|allowed| same_word(allowed, found)))
 }
 
-/// Checks whether a text matches. An invalid expression is rejected when the config is loaded; here it matches nothing.
+/// Checks whether a text matches a regular expression. Without an expression, every text matches. An invalid expression
+/// is rejected when the config is loaded; here it matches nothing.
 pub(crate) fn matches(pattern: Option<&str>, text: &str) -> bool {
     pattern.is_none_or(|pattern| Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text)))
 }

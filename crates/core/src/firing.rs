@@ -1,4 +1,4 @@
-//! The job of a firing, with its rendered prompt.
+//! Creation of the job of a firing, with its rendered prompt.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -17,10 +17,10 @@ pub struct Firing<'a> {
     /// None for a job that belongs to an agent but to no schedule.
     pub schedule: Option<&'a Schedule>,
     pub key: &'a FiringKey,
-    /// Due time, if the clock fired it.
+    /// Due time, if the clock caused the firing.
     pub due: Option<Timestamp>,
     pub firing_context: &'a FiringContext,
-    /// Time zone of the machine, used without a schedule.
+    /// Time zone of the machine, used if there is no schedule.
     pub zone: &'a TimeZone,
 }
 
@@ -67,8 +67,9 @@ impl Firing<'_> {
         }
     }
 
-    /// Returns the end of the inactive hours, until which a job from outside has to wait. The clock fires only in
-    /// active hours, and a firing by hand runs at any time.
+    /// Returns the next time that the calendar of the schedule allows, until which the job has to wait; none if the job
+    /// need not wait. Jobs of the clock need not wait, because the clock fires only when the calendar allows it. Jobs
+    /// by hand may start at any time.
     fn earliest_start(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
         schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
@@ -94,10 +95,11 @@ impl Firing<'_> {
         PromptAuthor { name: of_item.or_else(of_task), trust: self.trust(item) }
     }
 
-    /// Returns the trust in the author. Authors were checked before the firing got here.
+    /// Returns the trust in the author, as the prompt states it. The author was checked before, so if the firing is not
+    /// confined, the author has passed the check.
     fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
-        // A folder on this machine belongs to the owner.
+        // The source `files` is a folder on this machine, which belongs to the owner.
         let is_own = item.is_some_and(|item| item.id.source() == "files");
         if self.firing_context.confined.is_some() {
             AuthorTrust::Stranger
@@ -211,10 +213,11 @@ mod tests {
         let hook = Occurrence::Webhook { delivery_id: "1" };
         assert_eq!(open(hook, "2026-01-05T03:00:00Z").as_deref(), Some("2026-01-05T09:00:00Z"));
         assert_eq!(open(hook, "2026-01-05T10:00:00Z"), None);
-        assert_eq!(open(Occurrence::Manual("1"), "2026-01-05T03:00:00Z"), None, "a person may");
+        assert_eq!(open(Occurrence::Manual("1"), "2026-01-05T03:00:00Z"), None, "by hand: no wait");
     }
 
-    /// The fence's statement about the author of an item, by the `trust` of the agent and of its fleet.
+    /// The fence states the trust in the author of an item, which depends on the `trust` of the agent and of the
+    /// schedule.
     #[test]
     fn the_prompt_says_whether_the_author_of_an_item_is_trusted() {
         let item = |source: &str| -> WorkItem {
@@ -248,8 +251,8 @@ mod tests {
         assert_eq!(fence([write, none], "github"), "eve (trusted)");
         assert_eq!(fence([allow, none], "github"), allowed);
         assert_eq!(fence([allow, allow], "github"), allowed);
-        assert_eq!(fence([allow, write], "github"), "eve (trusted)", "one of them was asked");
-        assert_eq!(fence([none, allow], "files"), "eve (trusted)", "the owner's own folder");
+        assert_eq!(fence([allow, write], "github"), "eve (trusted)", "one of the two rules was checked");
+        assert_eq!(fence([none, allow], "files"), "eve (trusted)", "a folder of the owner");
     }
 
     #[test]

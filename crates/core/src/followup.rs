@@ -1,5 +1,5 @@
-//! Follow-ups: jobs that agents request while they run. Bounds apply to the whole chain, so that agents that start each
-//! other come to an end.
+//! Follow-ups: jobs that agents request while they run. Bounds apply to the whole chain, so that agents cannot start
+//! each other's jobs without end.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -20,11 +20,11 @@ pub struct Followups {
     /// Minimum time between the request of a follow-up and its start; unset means 1m.
     #[serde(default)]
     pub min_interval: Option<Interval>,
-    /// Maximum time for which a chain may continue after its first job; unset means 7d.
+    /// Maximum time between the creation of a chain's first job and the start of a follow-up; unset means 7d.
     #[serde(default)]
     pub expires: Option<Interval>,
-    /// Other agents whose jobs may request jobs of this agent, with their own prompt; unset means that only jobs of
-    /// this agent may.
+    /// Other agents whose jobs may request jobs of this agent, with a prompt that the other agent writes; unset means
+    /// that only jobs of this agent may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
 }
@@ -71,7 +71,8 @@ pub struct FollowupRefusal {
 }
 
 impl Followups {
-    /// Returns the earliest start of the next follow-up, which is not before `requested`.
+    /// Returns the earliest start of the next follow-up: `requested`, or later because of `min_interval`. Refuses the
+    /// follow-up if the chain has `max` follow-ups, or if the start would be after the end of the chain (`expires`).
     pub fn next(
         &self,
         chain: Chain,

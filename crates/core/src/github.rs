@@ -12,7 +12,7 @@ pub struct Auth {
     pub app: Option<AppAuth>,
 }
 
-/// A GitHub App. Either `private_key_env` or `private_key_file` must be set.
+/// A GitHub App. Exactly one of `private_key_env` and `private_key_file` must be set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AppAuth {
     /// Id or client id of the app.
@@ -23,7 +23,7 @@ pub struct AppAuth {
     /// Environment variable that contains the private key in PEM form.
     #[serde(default)]
     pub private_key_env: Option<String>,
-    /// File with the private key, relative to the root config file.
+    /// File with the private key in PEM form; a relative path starts in the directory of the root config file.
     #[serde(default)]
     pub private_key_file: Option<String>,
 }

@@ -40,7 +40,7 @@ pub enum HookState {
     Running,
     Completed,
     Failed,
-    /// Its `when` does not hold, an earlier hook failed, or it is no longer in the config.
+    /// Its `when` does not hold, an earlier hook without `continue_on_error` failed, or the config no longer has it.
     Skipped,
 }
 
@@ -66,8 +66,8 @@ written_as! {
     HookEvent { Completed = "completed", Failed = "failed", Timeout = "timeout", Cancelled = "cancelled" }
 }
 
-/// The part of a hook that the store needs to decide whether it applies. The rest may hold secrets and stays in the
-/// config.
+/// The part of a hook that the store needs to decide whether the hook applies. The rest of the hook may contain secrets
+/// and stays in the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookOutline {
     /// Number from 1 in the order of execution, `after_run` first.
@@ -75,7 +75,7 @@ pub struct HookOutline {
     pub list: HookList,
     pub kind: HookKind,
     pub name: Option<String>,
-    /// Events to which it applies; empty means all.
+    /// Hook events after which the hook runs; empty means all hook events of its list.
     pub events: Vec<HookEvent>,
 }
 
@@ -87,16 +87,16 @@ pub struct HookRun {
     pub kind: HookKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// End of the job.
+    /// How the job ended.
     pub event: HookEvent,
     pub state: HookState,
-    /// Number of times it was started.
+    /// Number of times that the hook was started.
     pub tries: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Why it failed, was skipped or is tried again.
+    /// Why the hook failed, was skipped or is tried again; after a completed hook, a note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Output of the hook, truncated and redacted.
@@ -126,8 +126,8 @@ impl HookOutline {
         (1..).zip(hooks.all()).filter(runs).map(outline).collect()
     }
 
-    /// Checks whether the hook applies to this event. `on_error` does not apply to cancelled jobs, because the person
-    /// who cancels a job knows about it.
+    /// Checks whether the hook applies to this hook event. `on_error` does not apply to cancelled jobs, because the
+    /// person who cancels a job knows about it.
     pub fn applies(&self, event: HookEvent) -> bool {
         let of_list = match self.list {
             HookList::AfterRun => true,
@@ -136,8 +136,8 @@ impl HookOutline {
         of_list && (self.events.is_empty() || self.events.contains(&event))
     }
 
-    /// Finds the hook of a run, if the config still has it at this position with the same name and kind. If its other
-    /// keys changed meanwhile, it runs with the new ones.
+    /// Finds the hook of a hook run, if the config still has it at this position with the same list, name and kind. If
+    /// its other keys have changed meanwhile, the hook runs with the new keys.
     pub fn find<'a>(hooks: &'a Hooks, run: &HookRun) -> Option<&'a Hook> {
         let (list, hook) = hooks.all().nth(usize::try_from(run.number).ok()?.checked_sub(1)?)?;
         (list == run.list && hook.kind() == run.kind && hook.name == run.name).then_some(hook)
@@ -155,7 +155,7 @@ impl HookEvent {
     }
 }
 
-/// Input of a hook: the same JSON that herdctl's hooks get.
+/// Input of a hook: the JSON that herdctl's hooks get, and the report of the agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HookContext {
     pub event: HookEvent,
@@ -196,8 +196,9 @@ pub struct AgentOfHook {
 }
 
 impl HookContext {
-    /// Builds the input from an ended job; none if the job has not ended. `display_name` is the name of the agent for people,
-    /// and `output` the last message of the job, if it is available here.
+    /// Builds the input from an ended job, without the report; none if the job has not ended. `display_name` is the
+    /// name of the agent for people; none means its name in the config. `output` is the final output of the job; none
+    /// means that this machine does not have it, and then the input contains the summary of the job.
     pub fn of(
         job: &Job,
         display_name: Option<&str>,
@@ -236,8 +237,8 @@ impl HookContext {
     }
 }
 
-/// Checks whether the dotted path leads to a value that counts as true in JavaScript: it exists and is not null, false,
-/// 0 or "".
+/// Checks whether the dotted path leads to a value that counts as true in JavaScript: the value exists and is not null,
+/// false, 0 or "".
 pub fn is_truthy(context: &Value, path: &str) -> bool {
     let step = |value: &Value, key: &str| match value {
         Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),

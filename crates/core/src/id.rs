@@ -57,7 +57,7 @@ impl FromStr for JobId {
     }
 }
 
-/// Checks the name of an agent, a fleet or a token: `^[a-zA-Z0-9][a-zA-Z0-9_-]*$`.
+/// Checks the name of an agent, a fleet or a token: `^[a-zA-Z0-9][a-zA-Z0-9_-]*$`, at most 128 bytes.
 pub fn check_name(name: &str) -> Result<(), IdError> {
     let mut bytes = name.bytes();
     let starts_well = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -71,7 +71,8 @@ pub fn check_name(name: &str) -> Result<(), IdError> {
 
 const MAX_NAME: usize = 128;
 
-/// Qualified name of an agent: the names of its fleets and its own, joined by dots. Agents of the root have no prefix.
+/// Qualified name of an agent: the names of its sub-fleets and its own name, joined by dots. Agents of the root file
+/// have no prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}([.][a-zA-Z0-9][a-zA-Z0-9_-]{0,127})*$"))]
@@ -93,8 +94,9 @@ impl FromStr for AgentName {
     }
 }
 
-/// Name of a schedule within its agent. Existing fleets use any text, so only names that would break a line, a log or a
-/// URL are rejected.
+/// Name of a schedule within its agent. Existing fleets use any text, so only these names are rejected: blank names,
+/// names of more than 128 bytes, names with control characters, which would break a line or a log, and `.` and `..`,
+/// which would break a URL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^[^\x00-\x1f\x7f-\x9f]{1,128}$"))]
@@ -146,7 +148,7 @@ impl FromStr for TokenName {
 #[schemars(with = "String", extend("pattern" = r"^((job-)?[0-9]{4}-[0-9]{2}-[0-9]{2}-)?[0-9a-z]{6}$"))]
 pub enum JobName {
     Id(JobId),
-    /// The last six characters. Only the store can find the job.
+    /// The last six characters of the id. The store has to find the job.
     Suffix(String),
 }
 

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A parsed interval that keeps its written form.
+/// A parsed interval. It keeps its number and its unit, so that `90m` is displayed as `90m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "interval", "examples" = ["30s", "5m", "1h", "1d"]))]
@@ -121,8 +121,8 @@ impl TryFrom<String> for Interval {
     }
 }
 
-/// Errors of an interval. The messages of `MissingUnit`, `Decimal`, `Zero`, `Negative` and `InvalidUnit` are documented
-/// word for word.
+/// Errors of an interval. The messages of `MissingUnit`, `Decimal`, `Zero`, `Negative` and `InvalidUnit` are exactly
+/// those in the documents on which `tests/seeds.md` is based.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
     #[error("Missing time unit. Expected format: \"{{number}}{{unit}}\"")]

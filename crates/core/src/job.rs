@@ -1,4 +1,4 @@
-//! Jobs: durable pieces of work, and the only functions that change the state of a job.
+//! Jobs: durable pieces of work. Only the functions of this module change the state of a job.
 //!
 //! ```text
 //!             start                end
@@ -46,19 +46,19 @@ pub struct Job {
     session_id: Option<String>,
     /// Number of attempts started so far.
     attempts: u32,
-    /// Number of attempts that reached a limit of their provider.
+    /// Number of attempts that reached a usage limit of their provider.
     parks: u32,
     /// Attempts that never began.
     requeued: Requeued,
     /// Start of the first attempt.
     run_started_at: Option<Timestamp>,
-    /// Usage of all attempts so far.
+    /// Usage of all ended attempts.
     usage: Option<JobUsage>,
-    /// Work item of the job, as it was when it was claimed.
+    /// Work item of the job, as the item was when it was claimed.
     work_item: Option<WorkItem>,
     chat: Option<String>,
     confined: Option<String>,
-    /// Error of the last attempt, if the job was cancelled between two attempts.
+    /// Error of the last attempt, if the job was cancelled while it waited for its next attempt.
     cancelled_after: Option<JobError>,
     state: JobState,
 }
@@ -74,7 +74,8 @@ pub struct NewJob {
     pub work_item: Option<WorkItem>,
     /// Conversation in which the job answers, for example `slack C1`.
     pub chat: Option<String>,
-    /// Reason for the strict sandbox, if the job runs in it: the author of its text.
+    /// Reason why the text of the job is not trusted, so that the job runs in the strict sandbox; none if the job is
+    /// not confined.
     pub confined: Option<String>,
     /// Earliest start.
     pub not_before: Option<Timestamp>,
@@ -102,7 +103,7 @@ pub enum TriggerType {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobState {
-    /// Waits for a place, or, after a failed attempt, for the end of its backoff.
+    /// Waits for its first or next attempt, which does not start before `not_before`, for example the end of a backoff.
     Pending {
         not_before: Option<Timestamp>,
     },
@@ -132,12 +133,13 @@ pub enum FailReason {
     MaxTurns,
 }
 
-/// End of an attempt. It can be settled much later, and the clock can be set in between.
+/// Time at which an attempt ended. The attempt can be settled much later, and the wall clock can be set before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
-    /// The end on the wall clock as it was set then, but not before the start of the attempt and not after now.
+    /// The end on the wall clock as it was set then, but not before the start of the attempt and not after the time at
+    /// which the attempt is settled.
     pub recorded_at: Timestamp,
-    /// The end by the clocks as they are set now, from which intervals, pauses and backoffs count.
+    /// The end by the clocks as they are set when the attempt is settled. Intervals, pauses and backoffs count from it.
     pub counted_from: Moment,
 }
 
@@ -162,7 +164,7 @@ pub enum ErrorKind {
     Idle,
     RateLimited,
     Budget,
-    /// Its end is not known: its node or its process disappeared.
+    /// The end of the attempt is not known: its node or its process disappeared.
     Lost,
 }
 
@@ -170,7 +172,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Termination {
-    /// It had not started.
+    /// The job had not started.
     NotStarted,
     /// An attempt had failed, and the job waited for the next one.
     BetweenAttempts,
@@ -307,7 +309,7 @@ impl Job {
         self.chat.as_deref()
     }
 
-    /// Returns the reason why the text of the job is not trusted, if it is not.
+    /// Returns the reason why the text of the job is not trusted; none if the job is not confined.
     pub fn confined(&self) -> Option<&str> {
         self.confined.as_deref()
     }
@@ -337,7 +339,8 @@ impl Job {
         }
     }
 
-    /// Returns the run time in whole seconds, once the job has ended; none for a job that never ran.
+    /// Returns the time from the start of the first attempt to the end of the job, rounded to seconds; none if the job
+    /// has not ended or never ran.
     pub fn duration_seconds(&self) -> Option<u64> {
         let JobState::Ended { at, .. } = self.state else { return None };
         let ran = at.duration_since(self.run_started_at?).as_secs_f64();
@@ -349,7 +352,8 @@ impl Job {
         Some(ran.max(0.0).round() as u64)
     }
 
-    /// Moves the end of the backoff to another wall time, because the clock was set.
+    /// Replaces the earliest start of a waiting job with `until`, because the wall clock was set. Does nothing if the
+    /// job has no earliest start.
     pub fn move_backoff_end(&mut self, until: Timestamp) {
         if let JobState::Pending { not_before: not_before @ Some(_) } = &mut self.state {
             *not_before = Some(until);
@@ -385,7 +389,8 @@ impl Job {
         }
     }
 
-    /// Settles the running attempt: the job ends with it, or waits for another attempt if the retry policy allows one.
+    /// Settles the running attempt, which ended at `now`: the job ends with `outcome`, or waits for another attempt if
+    /// the retry policy allows one.
     pub fn settle(
         &mut self,
         outcome: Outcome,
@@ -468,7 +473,7 @@ impl Job {
         }
     }
 
-    /// Ends the job. A job that has not started can only be cancelled.
+    /// Ends the job. A pending job can only be cancelled.
     fn end(&mut self, outcome: Outcome, now: Timestamp) -> Result<(), JobChangeRefused> {
         match (&self.state, &outcome) {
             (JobState::Ended { .. }, _) => Err(self.terminal()),
@@ -482,7 +487,7 @@ impl Job {
         }
     }
 
-    /// Cancels the job. A running job is cancelled after its processes have ended.
+    /// Cancels the job. For a running job, the caller does this after the processes of the job have ended.
     pub fn cancel(&mut self, how: Termination, now: Timestamp) -> Result<(), JobChangeRefused> {
         self.end(Outcome::Cancelled { how }, now)
     }
@@ -515,7 +520,7 @@ impl Outcome {
         }
     }
 
-    /// Checks whether the provider's limit was reached.
+    /// Checks whether the attempt failed because it reached a usage limit of its provider.
     pub fn is_limit(&self) -> bool {
         matches!(self, Self::Failed { error, .. } if error.kind == ErrorKind::RateLimited)
     }
@@ -538,7 +543,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the names that `retry.on` can contain: the exit reason and the error kind.
+    /// Returns the names by which `retry.on` can select this outcome: the exit reason and the error kind.
     pub fn retry_words(&self) -> Vec<&'static str> {
         let mut words = vec![self.exit_reason().as_str()];
         if let Self::Failed { error, .. } = self {

@@ -24,7 +24,7 @@ pub struct McpServer {
     /// Headers of each request.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,
-    /// Time limit in milliseconds; none means that of the agent's program.
+    /// Time limit in milliseconds; none means the default of the agent's program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
     /// Whether its tools are always loaded; none means that the agent's program decides.

@@ -71,7 +71,8 @@ impl From<BootTime> for String {
     }
 }
 
-/// Smallest difference that counts as a step, because the two clocks cannot be read at the same instant.
+/// Smallest difference between the two clocks that counts as a step. Smaller differences occur because the clocks
+/// cannot be read at the same instant.
 pub const MIN_CLOCK_STEP: SignedDuration = SignedDuration::from_secs(1);
 
 /// A wall time, with the boot clock at that time if it was read.
@@ -105,7 +106,7 @@ impl Moment {
     }
 
     /// Converts this moment to the wall clock as it is set at `now`. The result is the recorded wall time, unless the
-    /// clock was set meanwhile.
+    /// boot clock shows that the wall clock was set meanwhile.
     pub fn on_clock_of(self, now: Self) -> Timestamp {
         match now.step_since(self) {
             Some(step) if step.abs() >= MIN_CLOCK_STEP => self.wall.checked_add(step).unwrap_or(self.wall),
@@ -114,7 +115,8 @@ impl Moment {
     }
 
     /// Returns the wall time at which `length` has passed since this moment, on the wall clock as it is set at `now`.
-    /// If there was a reboot and this moment is in the future, the clock was set back; then `length` counts as passed.
+    /// If the boot clock cannot decide and this moment is in the future, the wall clock was set back; then `length`
+    /// counts as passed.
     pub fn end_of(self, length: SignedDuration, now: Self) -> Timestamp {
         if now.by_boot_clock(self).is_none() && self.wall > now.wall {
             return now.wall;
@@ -123,9 +125,9 @@ impl Moment {
     }
 
     /// Converts this moment, recorded as the end of something that began at `began`, to the clocks as they are set at
-    /// `now`, when the end is noticed. The result is never after `now`. Within one boot the boot clock decides.
-    /// Otherwise the recorded wall time counts if it is between `began` and `now`; if it is not, the wall clock was set
-    /// meanwhile, and the result is `now`.
+    /// `now`, when the end is noticed. The result is never after `now`. Within one boot the boot clock decides. Across
+    /// boots, or without a boot clock, the recorded wall time counts if it is between `began` and `now`; if it is not,
+    /// the wall clock was set meanwhile, and the result is `now`.
     #[must_use]
     pub fn noticed_at(self, now: Self, began: Timestamp) -> Self {
         match now.by_boot_clock(self) {

@@ -18,7 +18,7 @@ pub use result::FinalOutput;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputMessage {
-    /// Lifecycle of a session, and output of the agent that has no better type.
+    /// Messages about the session, lines that cowhand writes, and output of the agent that fits no other type.
     System {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subtype: Option<String>,
@@ -33,7 +33,7 @@ pub enum OutputMessage {
     Assistant {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<String>,
-        /// True for a part of a message that follows as a whole later.
+        /// True for a part of a message. The whole message follows later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partial: Option<bool>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,23 +102,24 @@ fn null_as_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Va
 }
 
 impl OutputMessage {
-    /// The `subtype` of the line before the output of a later attempt.
+    /// The `subtype` of the line before the output of each attempt after the first.
     pub const ATTEMPT: &str = "attempt";
 
-    /// The `subtype` of the line about a gap in the output file, in which nothing was written.
+    /// The `subtype` of the line about a gap: a part of the raw output that was never written.
     pub const GAP: &str = "gap";
-    /// The `subtype` of the line about output that became shorter.
+    /// The `subtype` of the line about raw output that became shorter and is read from its start again.
     pub const TRUNCATED: &str = "truncated";
     /// The `subtype` of the line about output of a cancelled job that was not read.
     pub const UNREAD: &str = "unread";
-    /// Lines that only cowhand writes.
+    /// The `subtype`s of the lines that only cowhand writes.
     const OWN_SUBTYPES: [&str; 4] = [Self::ATTEMPT, Self::GAP, Self::TRUNCATED, Self::UNREAD];
 
     /// Key of the reason why the previous attempt ended, in the line before an attempt.
     pub const BEFORE_KEY: &str = "before";
     const MAX_BEFORE_LENGTH: usize = 500;
 
-    /// Creates the line that separates an attempt from the previous one, with the reason of its end if there is one.
+    /// Creates the line that separates attempt `number` from the previous attempt. `before` is the reason why the
+    /// previous attempt ended.
     pub fn attempt(number: u32, before: Option<&str>) -> Self {
         let before = before.map(|before| cut(before, 0, Self::MAX_BEFORE_LENGTH));
         Self::System {
@@ -144,7 +145,8 @@ impl OutputMessage {
         }
     }
 
-    /// Formats the line before an attempt for people: `attempt 2 (attempt 1 failed: exit code 3 (exit))`.
+    /// Formats the line before an attempt for people: `attempt 2 (attempt 1 failed: exit code 3 (exit))`. `which` is
+    /// the content of the line, and `extra` its further keys.
     pub fn attempt_heading(which: &str, extra: &Map<String, Value>) -> String {
         match extra.get(Self::BEFORE_KEY).and_then(Value::as_str) {
             Some(before) => {

@@ -32,7 +32,7 @@ pub struct Permissions {
 /// The tools of an agent: which it has, and which it may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolAccess {
-    /// Answer of the agent's program to uses of tools that nothing else decides.
+    /// What the agent's program does about uses of tools that no other setting decides.
     pub mode: PermissionMode,
     /// Rules for `mode: ask`; without rules a person is asked about every use.
     pub permissions: Option<Permissions>,
@@ -55,7 +55,7 @@ pub enum PermissionMode {
     Plan,
     Delegate,
     DontAsk,
-    // `permissions` decide, and a person decides about uses that no rule matches.
+    // `permissions` decide. A person decides about uses that an `ask` rule matches, or that no rule matches.
     Ask,
 }
 
@@ -68,7 +68,7 @@ pub enum ToolVerdict {
 }
 
 /// Returns the stricter decision of the agent's rules and the schedule's rules. A schedule never allows more than its
-/// agent. Without its own `allow`, a schedule only adds denials and asks.
+/// agent. Without its own `allow`, a schedule only adds denials and asks. Without any rules, a person is asked.
 pub fn decide(
     agent: Option<&Permissions>,
     schedule: Option<&Permissions>,

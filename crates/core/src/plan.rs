@@ -1,16 +1,19 @@
 //! The planner: decides what to do now, from the config and the state of the store.
 //!
-//! `plan` reads its arguments and returns actions. It changes nothing, so it can be tested with tables, and a tick can
-//! run twice. It decides in this order:
+//! `plan` reads its arguments and returns actions. It changes nothing, so it can be tested with tables, and it can be
+//! called again at any time. It decides first about the ends of all jobs, and then, for one agent after another, about
+//! firings and starts:
 //!
-//! 1. **ends**: running jobs that have to stop, and those whose lease has expired because their node disappeared;
-//! 2. **firings**: for each schedule that the clock fires, which due times run, which are skipped, missed or coalesced,
-//!    and which wait ([`due`] has the rules for one schedule);
-//! 3. **starts**: pending jobs that have a place, oldest first; the jobs of schedules that the clock fires take turns
-//!    ([`turn`] has the order).
+//! 1. **ends**: running jobs that have to stop, and running jobs whose lease has expired;
+//! 2. **firings**: which recorded firings are prepared, and which schedules resume, finish or reopen; for each schedule
+//!    that the clock fires, which due times run, which are skipped, missed or coalesced, and which wait ([`due`] has
+//!    the rules for one schedule);
+//! 3. **starts**: pending jobs that [`admit()`] admits, oldest first; the jobs of schedules that the clock fires take
+//!    turns ([`turn`] has the order).
 //!
-//! A job can only start in the plan after its firing: the caller executes the actions, takes a new snapshot and plans
-//! again, until there is nothing left to do before `wake_at`.
+//! A plan does not start the jobs of its own firings, because these jobs do not exist yet. The caller executes the
+//! actions, takes a new snapshot and plans again, until the actions change nothing. The caller may also claim the job
+//! of a firing when it executes the firing.
 
 mod admit;
 mod due;
@@ -52,11 +55,11 @@ pub struct Snapshot {
     pub schedules: HashMap<ScheduleId, ScheduleRecord>,
     /// All jobs that have not ended, oldest first.
     pub jobs: Vec<LiveJob>,
-    /// Firings without jobs yet; those of one schedule in their order.
+    /// Firings without jobs yet; those of one schedule in the order in which they are prepared.
     pub preparing: Vec<Preparing>,
-    /// Spending; empty if no budget is set.
+    /// Spending of the agents; empty if no daily or monthly budget is set, or if the spending was not read.
     pub ledger: SpendingLedger,
-    /// State of the agents' providers.
+    /// State of the agents' providers, by name.
     pub providers: HashMap<String, ProviderState>,
     /// The boot clock, if it was read.
     pub boot: Option<BootTime>,
@@ -71,7 +74,8 @@ impl Snapshot {
         of_schedule.filter(|firing| !self.is_held_back(firing))
     }
 
-    /// Returns the oldest job of the schedule that has had an attempt and waits for the time of the next one.
+    /// Returns the oldest job of the schedule that has had an attempt and waits for the time of the next attempt, with
+    /// that time.
     pub fn next_retry(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
         let mut jobs =
             self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began_at.is_some());
@@ -110,16 +114,16 @@ impl Snapshot {
 pub struct Preparing {
     pub schedule: ScheduleId,
     pub key: FiringKey,
-    /// Start of the preparation.
+    /// Time at which the firing was recorded.
     pub since: Timestamp,
     /// True if a try has failed and the preparation has to be tried again.
     pub has_failed: bool,
 }
 
 impl Preparing {
-    /// Returns the time until which a place is kept free for the items of a poll of a work source. Without that,
-    /// schedules that are always due would take every place before the work source has answered. None if no place is
-    /// kept any more.
+    /// Returns the time until which a place is kept free for the items of a poll of a work source. Without a kept
+    /// place, schedules that are always due would take every place before the work source has answered. None if that
+    /// time has passed, if a try has failed, or if `since` is in the future because the clock was set back.
     fn keeps_place_until(&self, now: Timestamp) -> Option<Timestamp> {
         let until = self.since.checked_add(PLACE_KEPT_FOR_POLL).ok()?;
         (!self.has_failed && self.since <= now && now < until).then_some(until)
@@ -134,7 +138,7 @@ pub struct LiveJob {
     pub id: JobId,
     pub agent: AgentName,
     pub schedule: Option<ScheduleId>,
-    /// True if the schedule's trigger fired it, false if it was fired by hand.
+    /// True if the trigger of the job's schedule fired it; false for every other job, for example one by hand.
     pub by_trigger: bool,
     /// Work item of the job.
     pub item: Option<WorkItemId>,
@@ -144,11 +148,11 @@ pub struct LiveJob {
     pub confined: bool,
     /// Start of its first attempt; none before that.
     pub began_at: Option<Timestamp>,
-    /// Runtime of the session that the job has to continue after a limit.
+    /// Runtime of the session that the job has to continue after a usage limit; none if it may start with any runtime.
     pub resumes: Option<String>,
     /// Provider at which the job runs or ran last.
     pub provider: Option<String>,
-    /// Session key of a running job. No other running job has the same key.
+    /// Session key of a running job. No other running job of its agent has the same key.
     pub session_key: Option<String>,
     /// Attempts that never began.
     pub requeued: Requeued,
@@ -192,7 +196,7 @@ pub enum LiveState {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub actions: Vec<Action>,
-    /// Time before which nothing changes by itself; none if only an event can change anything.
+    /// Time at which the caller has to plan again if no event comes first; none if only an event can change the plan.
     pub wake_at: Option<Timestamp>,
 }
 
@@ -200,11 +204,13 @@ pub struct Plan {
 pub enum Action {
     /// Settle the attempt as lost, because its lease has expired.
     Expire { job: JobId, epoch: i64 },
-    /// End the processes of a running job whose stop was requested. Repeated until the job has ended.
+    /// End the processes of a running job whose stop was requested. Each plan contains this action until the job has
+    /// ended or its lease has expired.
     Stop { job: JobId },
-    /// Cancel the job to make room for the following firing.
+    /// Cancel the job to make room for the firing that follows in the plan.
     CancelPrevious { job: JobId },
-    /// Write one row of the ledger; `Ran` also creates a job.
+    /// Write one row of the ledger. `Ran` also creates a job, unless the firing has to be prepared first or the
+    /// schedule's filter excludes it.
     Fire {
         schedule: ScheduleId,
         key: FiringKey,
@@ -215,26 +221,28 @@ pub enum Action {
         /// True if it was due earlier and waited until its calendar allowed it.
         after_hours: bool,
     },
-    /// Prepare the firing and create its jobs. Repeated until that is done.
+    /// Prepare the firing, and create its jobs if it runs. Each plan contains this action until that is done.
     Prepare { schedule: ScheduleId, key: FiringKey },
-    /// Record that the schedule is due but has to wait. Returned once, because the record stores it.
+    /// Record that the schedule is due but has to wait, and why. A later plan does not contain this action again for
+    /// the same reason, because the record stores the reason.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
-    /// End the pause of the breaker, because its time has passed, also if the schedule was disabled during it.
+    /// End the pause of the schedule, because its time has passed. A schedule that a person has disabled stays
+    /// disabled.
     Resume { schedule: ScheduleId },
     /// Finish the schedule, because its `end_at` has passed.
     Finish { schedule: ScheduleId },
-    /// Reopen the schedule, because its `end_at` was moved after it had passed.
+    /// Reopen the finished schedule, because the config has moved its `end_at` into the future or removed it.
     Reopen { schedule: ScheduleId },
     /// Reset the recorded times, because they are in the future after the wall clock was set back. The schedule
     /// continues from now.
     RestartFromNow { schedule: ScheduleId },
-    /// Claim this job, if the agent still has a place then.
+    /// Claim this job. The claim checks again whether the job may start.
     Start {
         job: JobId,
         agent: AgentName,
         max_concurrent: u32,
         session_key: Option<String>,
-        /// Number of the fallback with which it starts.
+        /// Number of the fallback with which it starts; none for the agent's own program.
         fallback: Option<usize>,
     },
 }
@@ -296,9 +304,9 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
 
-/// Returns the agent's schedules in the order in which they get a free place: the one that has waited longest comes
-/// first, and those that only look for more work come last. Otherwise a long queue would keep every other schedule
-/// waiting.
+/// Returns the agent's schedules in the order in which they get a free place: first those that wait, the earliest due
+/// time first; then the others, of which those that want a fill come last. Without this order, a long queue of work
+/// items would keep every other schedule waiting.
 fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
     let mut schedules: Vec<&Schedule> = agent.schedules.iter().collect();
     schedules.sort_by_key(|schedule| {
@@ -373,7 +381,8 @@ impl Draft {
     }
 
     /// Starts the pending jobs of the agent that [`admit`] admits, in their turn, and sets the wake-up time for jobs
-    /// that wait for a known time. All other reasons to wait end with an event.
+    /// that wait for a known time. The wake-up time for the end of a pause is set in [`Self::firings`]. All other
+    /// reasons to wait end with an event.
     fn starts(
         &mut self,
         agent: &Agent,
@@ -425,7 +434,7 @@ impl Draft {
                 Admission::OverBudget(over) => over.until.into_iter().for_each(|until| self.wake(until)),
                 Admission::NotBefore(at) => {
                     self.wake(at);
-                    // A requeued job comes before jobs that were created later.
+                    // A requeued job keeps its place, so that no later job takes it.
                     if job.requeued.keeps_place() && facts.hold.is_none() {
                         places.take(1);
                     }
@@ -463,9 +472,9 @@ impl<'a> LiveWork<'a> {
         Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
     }
 
-    /// Checks whether a firing takes a place when it fires. A firing that has to be prepared takes none, because its
-    /// preparation may take long or never end; its job takes a place when it is created. For a poll of a work source, a
-    /// place is kept free for a short time.
+    /// Checks whether a firing takes a place when it fires. A poll of a work source does: a place is kept free for it
+    /// for a short time. Any other firing that has to be prepared does not, because its preparation may take long or
+    /// never end; its job takes a place when the job is created.
     const fn takes_place(&self) -> bool {
         self.takes_work || !self.needs_preparing
     }
@@ -474,7 +483,7 @@ impl<'a> LiveWork<'a> {
         self.jobs.is_empty() && !self.preparing
     }
 
-    /// Checks whether there is a firing or job that the schedule's trigger fired, as opposed to one by hand.
+    /// Checks whether there is a job that the schedule's trigger fired, or a firing without jobs, which may be by hand.
     fn by_trigger(&self) -> bool {
         self.preparing || self.jobs.iter().any(|job| job.by_trigger)
     }
@@ -521,7 +530,7 @@ impl FiringPlaces {
         u32::try_from(self.fired.iter().filter(|fired| **fired < turn).count()).unwrap_or(u32::MAX)
     }
 
-    /// Checks whether every place is taken or has a job that waits for it.
+    /// Checks whether the running jobs, the ready jobs and the firings without a job need all places.
     fn is_full(&self) -> bool {
         self.ready.count() + self.fired.len() >= self.max as usize
     }

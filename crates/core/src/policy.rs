@@ -185,7 +185,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Returns the maximum lateness at which a missed firing still runs.
+    /// Returns the maximum lateness at which a missed firing still runs; none means no limit.
     pub fn latest(&self) -> Option<SignedDuration> {
         const RUN_ALL_WITHIN: SignedDuration = SignedDuration::from_hours(24);
         let fallback = (self.misfire == Misfire::RunAll).then_some(RUN_ALL_WITHIN);
@@ -197,7 +197,8 @@ impl Timing {
         self.closed_by(at, zone).is_none()
     }
 
-    /// Returns the key that prevents a firing due at `at`. `zone` is the zone of the schedule.
+    /// Returns the key that prevents a firing due at `at`; none if the calendar allows it. `zone` is the zone of the
+    /// schedule.
     pub fn closed_by(&self, at: Timestamp, zone: &TimeZone) -> Option<ClosedBy> {
         if let Some(start) = self.start_at.filter(|start| at < *start) {
             Some(ClosedBy::StartAt(start))
@@ -215,7 +216,7 @@ impl Timing {
     pub fn next_allowed(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = self.start_at.map_or(from, |start| start.max(from));
         // Each step moves to the next opening or midnight. A day has at most one of each, so the search covers at least
-        // two years. If the calendar allows nothing in that time, the schedule counts as finished.
+        // two years. If the calendar allows nothing in that time, the search ends without a result.
         for _ in 0..2 * 731 {
             if self.end_at.is_some_and(|end| at >= end) {
                 return None;
@@ -452,8 +453,8 @@ mod tests {
             ("first", 1, &["error"][..], minutes(10)),
             ("doubles", 2, &["error"], minutes(20)),
             ("by kind", 3, &["timeout", "lost"], minutes(40)),
-            ("used up", 4, &["error"], None),
-            ("not wanted", 1, &["timeout"], None),
+            ("no attempt left", 4, &["error"], None),
+            ("not in `on`", 1, &["timeout"], None),
         ] {
             assert_eq!(retry.wait_after(ended, reasons), wait, "{case}");
         }
@@ -473,7 +474,7 @@ mod tests {
             ("end is outside", &office, "2026-01-05T17:00:00Z", false),
             ("weekend", &office, "2026-01-04T12:00:00Z", false),
             ("friday night", &night, "2026-01-02T23:00:00Z", true),
-            ("goes on into saturday", &night, "2026-01-03T05:59:00Z", true),
+            ("continues on saturday", &night, "2026-01-03T05:59:00Z", true),
             ("saturday night is not friday's", &night, "2026-01-03T23:00:00Z", false),
             ("friday morning is thursday's", &night, "2026-01-02T05:00:00Z", false),
             ("its own zone", &berlin, "2026-01-05T08:30:00Z", true),
@@ -522,7 +523,7 @@ mod tests {
                 Some("2026-01-06T00:00:00Z"),
             ),
             (
-                "empty window",
+                "its end comes before the next opening",
                 r#"{"active_hours":{"start":"09:00","end":"17:00","days":["mon"]},"end_at":"2026-01-06T00:00:00Z"}"#,
                 "2026-01-05T17:00:00Z",
                 None,

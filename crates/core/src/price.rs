@@ -39,8 +39,9 @@ impl Prices {
         self.0.contains_key(model)
     }
 
-    /// Adds the cost of models without a reported cost. If a used model has no price, no total is set, because a
-    /// partial total would be wrong.
+    /// Adds the cost of models without a reported cost, and the total cost. Changes nothing if the runtime has reported
+    /// a total. If a used model has neither a reported cost nor a price, no total is set, because a partial total would
+    /// be wrong.
     pub fn fill_in(&self, usage: &mut JobUsage) {
         if usage.total_cost_usd.is_some() || usage.per_model.is_empty() {
             return;

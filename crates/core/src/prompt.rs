@@ -1,10 +1,11 @@
 //! Prompts: templates in which only `{{ }}` is syntax, rendered in one pass, with text from outside delimited.
 //!
-//! A template is split into own text and placeholders when it is loaded. Only the text between the braces is passed to
-//! the template engine, and the result is only printed: no value is expanded again, and `{% %}` or `{# #}` have no
-//! meaning. The output has no control characters. Text from outside that is more than one plain word is put between
-//! backticks, more of them than the text has in a row. Several lines are put into a fence that nothing inside can close
-//! and whose first line names the author. A missing value is empty.
+//! A template is split into own text and placeholders. Only the text between the braces is passed to the template
+//! engine, and the result is only printed: no value is expanded again, and `{% %}` or `{# #}` have no meaning. Values
+//! have no control characters except line feeds and tabs. Text from outside that is more than one plain word is put
+//! between backticks, more of them than the text has in a row. Several lines, the text of a task, and the result
+//! of another job are put into a fence that nothing inside can close. The first line of the fence states whether the
+//! text is the task, and, if known, who wrote the task and whether the author is trusted. A missing value is empty.
 
 use crate::work::WorkItem;
 
@@ -23,7 +24,7 @@ use outside::{OutsideText, PromptPart};
 pub use template::Template;
 pub use variables::Variables;
 
-/// Maximum number of bytes that one value adds to a prompt, without its fence.
+/// Maximum number of bytes that one value adds to a prompt, without its fence or backticks.
 pub const VALUE_CAP: usize = 64 * 1024;
 /// Maximum number of bytes of a prompt.
 pub const PROMPT_CAP: usize = 256 * 1024;
@@ -31,8 +32,8 @@ pub const PROMPT_CAP: usize = 256 * 1024;
 /// Prompt if none is configured.
 pub const DEFAULT_PROMPT: &str = "Execute your configured task";
 
-/// Returns the prompt to use: that of the actor who fired the trigger, else the schedule's, else the agent's. A blank
-/// prompt counts as unset.
+/// Returns the prompt to use: that of the actor who fired the trigger, else the schedule's, else the agent's, else
+/// [`DEFAULT_PROMPT`]. A blank prompt counts as unset.
 pub fn choose<'a>(trigger: Option<&'a str>, schedule: Option<&'a str>, default: Option<&'a str>) -> &'a str {
     let set = |text: &&str| !text.trim().is_empty();
     [trigger, schedule, default].into_iter().flatten().find(set).unwrap_or(DEFAULT_PROMPT)

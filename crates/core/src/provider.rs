@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 use crate::interval::Interval;
 pub use reset::reset;
 
-/// An account or a model server. Its limits apply to all agents that use it together.
+/// An account or a model server. All agents that use it share its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Provider {
@@ -21,14 +21,14 @@ pub struct Provider {
     /// Minimum time between two starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_every: Option<Interval>,
-    /// Action for a job that reaches its limit.
+    /// Action for a job that reaches the usage limit of the provider.
     pub on_limit: OnLimit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
-    /// Wait for the reset and continue the session; no other job of the provider starts before.
+    /// Wait for the end of the usage limit, then continue the session; until then, no job of the provider starts.
     #[default]
     Park,
     /// Fail; `retry` decides about another attempt.
@@ -44,7 +44,7 @@ pub struct Parked {
     pub until: Timestamp,
     /// Message of the provider.
     pub message: String,
-    /// Number of limits in a row.
+    /// Number of usage limits in a row.
     pub times: u32,
 }
 
@@ -73,7 +73,7 @@ pub struct ProviderSlot {
 /// Reason why a provider takes no job now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderWait {
-    /// It is used up, or its last start is too recent.
+    /// Until this time, it is used up, or its last start is too recent.
     Opens(Timestamp),
     /// No slot is free until a running job ends.
     Full,
@@ -81,14 +81,15 @@ pub enum ProviderWait {
 
 impl ProviderSlot {
     /// Returns the reason why the provider takes no job now, if there is one. `running` is the number of jobs that run
-    /// at it.
+    /// at the provider.
     pub fn wait(&self, state: &ProviderState, running: u32, now: Timestamp) -> Option<ProviderWait> {
         let is_full = || self.limits.max_concurrent.is_some_and(|max| running >= max);
         let opens = self.opens(state, now).map(ProviderWait::Opens);
         opens.or_else(|| is_full().then_some(ProviderWait::Full))
     }
 
-    /// Returns the time at which the provider takes the next job; none if it takes one now.
+    /// Returns the time from which the usage limit and `start_every` allow the next start; none if they allow it now.
+    /// Does not check `max_concurrent`.
     pub fn opens(&self, state: &ProviderState, now: Timestamp) -> Option<Timestamp> {
         let parked = state.used_up(now).map(|parked| parked.until);
         // A start in the future only means that the clock was set back.
@@ -109,15 +110,16 @@ impl Parked {
         format!("{} is used up: {}", self.provider, self.message)
     }
 
-    /// Checks whether the start of a limit without a reported end is in the future, because the clock was set back.
-    /// Such a limit does not apply.
+    /// Checks whether the start of the limit is in the future, because the clock was set back, and the limit is not
+    /// longer than [`MAX_PROVIDER_PAUSE`]. Such a limit does not apply. A longer limit counts as one whose end the
+    /// provider reported, and this end applies.
     fn begins_in_future(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }
 
-    /// Returns the park of a provider whose usage limit an attempt has reached. `before` is its last park, and `reset`
-    /// is the end of the limit as the provider reports it. Several jobs reach the same limit within moments, so a park
-    /// that has not ended is never shortened.
+    /// Returns the limit to record for a provider whose usage limit an attempt has reached. `before` is the last
+    /// recorded limit of the provider, and `reset` is the end of the new limit as the provider reports it. Several jobs
+    /// reach the same limit within moments, so a recorded limit that has not ended is never shortened.
     #[must_use]
     pub fn after_limit(
         before: Option<&Self>,
@@ -190,8 +192,12 @@ mod tests {
             ProviderState { parked: Some(parked), last_start: Some(at(1_000)) }
         };
         assert_eq!(slot.opens(&parked(None), at(1_001)), Some(at(1_015)));
-        assert_eq!(slot.opens(&parked(None), at(400)), None, "nobody told its end");
-        assert_eq!(slot.opens(&parked(Some(9_000)), at(400)), Some(at(9_000)), "the provider tells the time");
+        assert_eq!(slot.opens(&parked(None), at(400)), None, "a limit without a reported end");
+        assert_eq!(
+            slot.opens(&parked(Some(9_000)), at(400)),
+            Some(at(9_000)),
+            "the provider reported the end"
+        );
     }
 
     #[test]
@@ -207,19 +213,19 @@ mod tests {
         assert_eq!(
             (seconds(&same, 1), same.times, same.since),
             (15, 1, at(0)),
-            "somebody else met the same one"
+            "another job reached the same limit"
         );
         let second = met(Some(&first), None, 16);
         assert_eq!((seconds(&second, 16), second.times, second.since), (30, 2, at(16)));
         let many = Parked { times: 9, ..second.clone() };
         assert_eq!(seconds(&met(Some(&many), None, 100), 100), 900);
-        assert_eq!(met(Some(&many), None, 10_000).times, 1, "long ago");
+        assert_eq!(met(Some(&many), None, 10_000).times, 1, "the last limit ended long ago");
         // The reported end counts, unless it has passed or is too far away.
         assert_eq!(seconds(&met(None, Some(3_600), 0), 0), 3_600);
         assert_eq!(seconds(&met(None, Some(-5), 0), 0), 15);
         assert_eq!(seconds(&met(None, Some(9 * 86_400), 0), 0), 15);
         let parked = met(None, Some(3_600), 0);
-        assert_eq!(met(Some(&parked), None, 5).until, at(3_600), "no shorter");
+        assert_eq!(met(Some(&parked), None, 5).until, at(3_600), "the limit is not shortened");
         assert_eq!(met(Some(&parked), Some(7_200), 5).until, at(7_200));
     }
 }

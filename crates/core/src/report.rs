@@ -1,4 +1,4 @@
-//! Reports: the result that an agent states for its work. It is independent of how the process ends.
+//! Reports: the result that an agent states for its work. A report is independent of how the process ends.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ written_as! {
 }
 
 impl ReportedOutcome {
-    /// Returns a text for people.
+    /// Returns the outcome in words for people, for example `nothing to do`.
     pub fn in_words(self) -> String {
         match self {
             Self::NeedsPerson => "needs a person".to_owned(),
@@ -39,7 +39,7 @@ impl ReportedOutcome {
     }
 }
 
-/// Report of an attempt. A later report replaces it.
+/// Report of an attempt. A later report of the same attempt replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub outcome: ReportedOutcome,
@@ -92,7 +92,8 @@ pub const MAX_ARTIFACTS: usize = 20;
 /// Maximum length of an artifact in characters. Every work source can show this length.
 pub const MAX_ARTIFACT_LENGTH: usize = 300;
 
-/// Returns the summary as it is stored.
+/// Returns the summary as it is stored: without white space at its ends, and without control characters except line
+/// breaks and tabs. Refuses a summary that is then empty or too long.
 pub fn summary(given: &str) -> Result<String, ReportRefused> {
     let seen = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     let text: String = given.chars().filter(seen).collect();
@@ -128,7 +129,8 @@ fn artifact(text: &str) -> Result<Artifact, ReportRefused> {
     Ok(if is_commit { Artifact::Name(text.to_owned()) } else { Artifact::Path(text.to_owned()) })
 }
 
-/// Checks whether an artifact can be shown on one line without misleading characters.
+/// Checks whether an artifact has 1 to [`MAX_ARTIFACT_LENGTH`] characters and can be shown on one line without
+/// misleading characters.
 pub fn is_plain(text: &str) -> bool {
     let misleads = |c: char| c.is_control() || is_invisible(c) || matches!(c, '\u{2028}' | '\u{2029}');
     !text.is_empty() && text.chars().count() <= MAX_ARTIFACT_LENGTH && !text.chars().any(misleads)

@@ -1,4 +1,4 @@
-//! Retention: how long finished jobs are kept.
+//! Retention: how many finished jobs are kept, and how long.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct Retention {
     pub max_jobs_per_agent: Option<u32>,
     /// Maximum time since the end of a job.
     pub max_age: Option<Interval>,
-    /// Maximum size of the jobs' output, raw files and records together; the newest jobs are kept.
+    /// Maximum size of the jobs' output, views and raw output together; the newest jobs are kept.
     pub max_bytes: Option<Size>,
 }
 
@@ -70,8 +70,9 @@ impl Retention {
         }
     }
 
-    /// Returns the limit that a finished job exceeds, if `newer` jobs of its agent ended after it, and these jobs and
-    /// this one have `bytes` bytes together.
+    /// Returns the first limit that a finished job exceeds, if there is one. `newer` is the number of jobs of its agent
+    /// that ended after it, `age` is the time since its end, and `bytes` is the size of this job and the newer ones
+    /// together.
     fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<RetentionLimit> {
         if self.max_jobs_per_agent.is_some_and(|most| newer >= most as usize) {
             Some(RetentionLimit::MaxJobsPerAgent)
@@ -148,44 +149,54 @@ mod tests {
         for (case, policy, listed, expected) in [
             ("everything is kept", "{}", "a1@1 a2@2 a3@3", ""),
             (
-                "so many",
+                "the newest two are kept",
                 r#"{"max_jobs_per_agent":2}"#,
                 "a1@1 a2@2 a3@3 a4@4",
                 "a1:max_jobs_per_agent a2:max_jobs_per_agent",
             ),
-            ("not yet so many", r#"{"max_jobs_per_agent":9}"#, "a1@1 a2@2", ""),
+            ("fewer jobs than the limit", r#"{"max_jobs_per_agent":9}"#, "a1@1 a2@2", ""),
             (
-                "of each agent",
+                "the limit applies to each agent",
                 r#"{"max_jobs_per_agent":1}"#,
                 "a1@1 b2@2 a3@3 b4@4",
                 "a1:max_jobs_per_agent b2:max_jobs_per_agent",
             ),
             (
-                "by their end, not their start",
+                "the jobs that ended last are kept, whatever their IDs are",
                 r#"{"max_jobs_per_agent":1}"#,
                 "a1@9 a2@2",
                 "a2:max_jobs_per_agent",
             ),
             (
-                "at one moment the later is newer",
+                "of jobs that ended at the same moment, the later in the list is newer",
                 r#"{"max_jobs_per_agent":1}"#,
                 "a1@2 a2@2",
                 "a1:max_jobs_per_agent",
             ),
-            ("too old", r#"{"max_age":"5h"}"#, "a1@4 a2@5 a3@9", "a1:max_age"),
-            ("just old enough", r#"{"max_age":"6h"}"#, "a1@4 a2@9", ""),
+            ("one job is older than the limit", r#"{"max_age":"5h"}"#, "a1@4 a2@5 a3@9", "a1:max_age"),
+            ("one job is exactly as old as the limit", r#"{"max_age":"6h"}"#, "a1@4 a2@9", ""),
             ("the newest stays, however old", r#"{"max_age":"1h"}"#, "a1@1 a2@2 b3@1", "a1:max_age"),
-            ("too large together", r#"{"max_bytes":"250"}"#, "a1@1 a2@2 a3@3", "a1:max_bytes"),
-            ("just fits", r#"{"max_bytes":"300"}"#, "a1@1 a2@2 a3@3", ""),
+            (
+                "together the jobs are larger than the limit",
+                r#"{"max_bytes":"250"}"#,
+                "a1@1 a2@2 a3@3",
+                "a1:max_bytes",
+            ),
+            (
+                "together the jobs are exactly as large as the limit",
+                r#"{"max_bytes":"300"}"#,
+                "a1@1 a2@2 a3@3",
+                "",
+            ),
             ("the newest stays, however large", r#"{"max_bytes":"250"}"#, "a1@1 a2@2+999", "a1:max_bytes"),
             (
-                "no small old one slips through",
+                "a job older than a removed one is removed, however small it is",
                 r#"{"max_bytes":"250"}"#,
                 "a1@1+1 a2@2+900 a3@3",
                 "a1:max_bytes a2:max_bytes",
             ),
             (
-                "bytes never overflow",
+                "the sum of sizes does not overflow",
                 r#"{"max_bytes":"1000000TB"}"#,
                 "a1@1+18446744073709551615 a2@2+18446744073709551615",
                 "a1:max_bytes",
@@ -196,7 +207,7 @@ mod tests {
                 "a1@1 a2@2 a3@9",
                 "a1:max_jobs_per_agent a2:max_age",
             ),
-            ("an end in the future is young", r#"{"max_age":"1s"}"#, "a1@99 a2@100", ""),
+            ("a job whose end is in the future is kept", r#"{"max_age":"1s"}"#, "a1@99 a2@100", ""),
         ] {
             let gone = excess(jobs(listed), |_| retention(policy), at(10));
             let removed: Vec<String> = gone

@@ -75,7 +75,8 @@ pub struct Agent {
     pub display_name: String,
     pub description: Option<String>,
     pub schedules: Vec<Schedule>,
-    /// Directory of its processes.
+    /// Working directory of its jobs. A job with isolation works in a worktree or clone of the repository there
+    /// instead.
     pub directory: PathBuf,
     /// Isolation of its jobs without a schedule.
     pub isolation: IsolationRules,
@@ -83,7 +84,8 @@ pub struct Agent {
     pub program: Program,
     /// Programs for jobs that start while the provider is used up, in order of preference.
     pub fallbacks: Vec<Program>,
-    /// True if its processes inherit the whole environment of the daemon, as agents of a `herdctl.yaml` do.
+    /// True if its processes inherit the whole environment of the daemon, as agents of a `herdctl.yaml` without
+    /// `pass_env` do.
     pub inherits_environment: bool,
     /// Names of variables in the daemon's environment that its processes get.
     pub pass_env: Vec<String>,
@@ -96,7 +98,7 @@ pub struct Agent {
     pub tools: ToolAccess,
     /// Time after which an unanswered ask is denied.
     pub ask_timeout: SignedDuration,
-    /// True if its jobs get the tools of the fleet, also without asks and follow-ups.
+    /// True if its jobs get the tools of the fleet even if the agent uses neither asks nor follow-ups.
     pub fleet_tools: bool,
     /// MCP servers by name.
     pub mcp_servers: IndexMap<String, McpServer>,
@@ -112,9 +114,9 @@ pub struct Agent {
     pub work_source: Option<ConfiguredSource>,
     /// Actions after the end of a job.
     pub hooks: Hooks,
-    /// File in its directory in which it leaves metadata for its hooks.
+    /// File in the working directory in which the agent leaves metadata for its hooks.
     pub metadata_file: String,
-    /// Rules for follow-ups; without rules there are none.
+    /// Rules for follow-ups; without rules there are no follow-ups.
     pub followups: Option<Followups>,
     /// Trusted authors of text in its prompts; without rules everybody is trusted.
     pub trust: Option<Trust>,
@@ -130,7 +132,7 @@ pub struct Agent {
     pub retention: Retention,
     /// Spend limits of the agent.
     pub budget: Budget,
-    /// Environment variables that hold the tokens and keys of its chats.
+    /// Names of the environment variables that `chat` names for its tokens and keys.
     pub chat_secret_variables: Vec<String>,
 }
 
@@ -186,7 +188,7 @@ pub struct Schedule {
     pub sandbox_rules: Option<SandboxRules>,
     /// Conditions under which it pauses itself.
     pub breaker: Breaker,
-    /// Trust in addition to that of the agent.
+    /// Trust rules in addition to those of the agent.
     pub trust: Option<Trust>,
 }
 
@@ -202,17 +204,17 @@ impl Agent {
         !self.schedules.iter().any(takes)
     }
 
-    /// Returns the schedule with this name. The schedule of a job may no longer be in the config.
+    /// Returns the schedule with this name; none if there is no name, or if the schedule is no longer in the config.
     pub fn schedule(&self, name: Option<&ScheduleName>) -> Option<&Schedule> {
         self.schedules.iter().find(|own| Some(&own.name) == name)
     }
 
-    /// Returns the configured provider, else the one that all agents with its runtime share.
+    /// Returns the configured provider, else the one that all agents with its runtime share; none if neither exists.
     pub fn provider(&self) -> Option<&str> {
         self.program.provider.as_deref().or_else(|| self.runtime().provider())
     }
 
-    /// Returns how its runtime reports usage: with each answer of the model, or only at the end.
+    /// Returns when its program reports tokens and dollars: with each answer of the model, or only at the end.
     pub fn usage_reporting(&self) -> UsageReporting {
         use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
         match self.program.known_runtime() {
@@ -224,7 +226,8 @@ impl Agent {
         }
     }
 
-    /// Checks whether its program can use a proxy of cowhand instead of its provider.
+    /// Checks whether its program can send requests to the credential proxy instead of its provider, so that the
+    /// program does not need the provider's key.
     pub fn can_leave_keys_outside(&self) -> bool {
         use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
         match self.runtime() {
@@ -241,8 +244,9 @@ impl Agent {
             || self.fleet_tools
     }
 
-    /// Returns the session key of a job. Jobs with the same key continue one session, one after the other. Confined
-    /// jobs have their own sessions, so that text of strangers does not get into others.
+    /// Returns the session key of a job; none if the job starts a new session. Jobs with the same key continue one
+    /// session, one after the other. Confined jobs have their own sessions, so that text of strangers does not get into
+    /// the sessions of other jobs.
     pub fn session_key(
         &self,
         item: Option<&WorkItemId>,
@@ -262,13 +266,14 @@ impl Agent {
         self.session_key(job.work_item().map(|item| &item.id), job.chat(), job.confined().is_some())
     }
 
-    /// Returns the trust rules for the authors of text in the prompts of a schedule's jobs. All of them have to agree.
+    /// Returns the trust rules for the authors of text in the prompts of a schedule's jobs. The strictest of
+    /// their decisions counts.
     pub fn trusts<'a>(&'a self, schedule: Option<&'a Schedule>) -> Vec<&'a Trust> {
         let own = [self.trust.as_ref(), schedule.and_then(|schedule| schedule.trust.as_ref())];
         own.into_iter().flatten().collect()
     }
 
-    /// Returns the sandbox of a job, from its agent and schedule, and from the strict sandbox if it is confined.
+    /// Returns the sandbox of a job, from its agent and schedule, and from the strict sandbox if the job is confined.
     pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> RequestedSandbox {
         let schedule = self.schedule(schedule);
         let of_container = self.container.as_ref().map(|container| container.rules.clone());
@@ -288,7 +293,8 @@ impl Agent {
         asked
     }
 
-    /// Returns the sandboxes of jobs without a schedule and of jobs of each schedule, including those of confined jobs.
+    /// Returns the sandboxes of jobs without a schedule and of jobs of each schedule. Where trust rules confine jobs,
+    /// the sandboxes of confined jobs are included.
     pub fn sandboxes(&self) -> impl Iterator<Item = RequestedSandbox> {
         let schedules = self.schedules.iter().map(Some);
         [None].into_iter().chain(schedules).flat_map(|schedule| {
@@ -306,7 +312,7 @@ impl Agent {
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
-    /// Returns the schedule that restricts a job, if there is one.
+    /// Returns the restrictions of a job that its schedule adds.
     pub fn restrictions(&self, job: &Job) -> JobRestrictions<'_> {
         match job.schedule() {
             None => JobRestrictions::Agent,
@@ -321,7 +327,8 @@ impl Agent {
         self.schedule(schedule).map_or(&self.isolation, |schedule| &schedule.isolation).clone()
     }
 
-    /// Returns the rules of all jobs that do not share the agent's directory.
+    /// Returns the isolation of jobs without a schedule and of jobs of each schedule, without those that share the
+    /// agent's directory.
     pub fn isolations(&self) -> impl Iterator<Item = IsolationRules> {
         let of_schedules = self.schedules.iter().map(|schedule| schedule.isolation.clone());
         std::iter::once(self.isolation.clone())
@@ -380,7 +387,7 @@ impl<'a> JobRestrictions<'a> {
 }
 
 impl Schedule {
-    /// Checks whether its firings have to be prepared.
+    /// Checks whether its firings have to be prepared: for `when_command`, a work source or trust rules.
     pub fn needs_preparing(&self, agent: &Agent) -> bool {
         self.when_command.is_some() || self.takes_work() || !agent.trusts(Some(self)).is_empty()
     }
@@ -390,7 +397,8 @@ impl Schedule {
         self.work_source.is_some()
     }
 
-    /// Returns the location of `enabled: false`, if it is set.
+    /// Returns the location of `enabled: false`, or `the config` if the location is not known; none if the schedule is
+    /// enabled.
     pub fn disabled_in_file(&self) -> Option<String> {
         let unknown = || "the config".to_owned();
         (!self.enabled).then(|| self.disabled_location.clone().unwrap_or_else(unknown))
@@ -430,7 +438,7 @@ impl Schedule {
 }
 
 impl Roster {
-    /// Creates a roster with default values.
+    /// Creates a roster of these agents, with default values for everything else.
     pub fn of(agents: Vec<Agent>) -> Self {
         Self { agents, ..Self::default() }
     }
@@ -460,14 +468,15 @@ impl Roster {
         })
     }
 
-    /// Returns the agent that another agent refers to by a name: first inside its own fleet, then from the root.
+    /// Returns the agent that the agent `from` means by a name. The name is looked up relative to the fleet of `from`
+    /// first, and then relative to the root fleet.
     pub fn agent_near(&self, from: &AgentName, name: &str) -> Option<&Agent> {
         let nearby = from.as_str().rsplit_once('.').map(|(fleet, _)| format!("{fleet}.{name}"));
         let called = |name: &str| self.agents.iter().find(|agent| agent.name.as_str() == name);
         nearby.and_then(|name| called(&name)).or_else(|| called(name))
     }
 
-    /// Finds `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
+    /// Finds `SCHEDULE` of the agent `from`, or `AGENT/SCHEDULE`.
     pub fn schedule_near(&self, from: &AgentName, name: &str) -> Option<&Schedule> {
         let of = |agent: &'_ Agent, name: &str| {
             agent.schedules.iter().position(|known| known.name.as_str() == name)
@@ -513,8 +522,8 @@ mod tests {
         Agent::from_config("a".parse().unwrap(), serde_json::from_str(config).unwrap())
     }
 
-    /// The strict sandbox allows only what the work needs, even if the agent's own sandbox allows more. Stricter rules
-    /// remain.
+    /// The strict sandbox allows only what the work needs, even if the agent's own sandbox allows more. Rules of the
+    /// agent's own sandbox that are stricter still apply.
     #[test]
     fn jobs_of_strangers_run_in_the_strict_sandbox() {
         use crate::sandbox::{Credentials, NetworkAccess, SandboxKind};

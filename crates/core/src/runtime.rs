@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kind of program; `acp` is any agent with the Agent Client Protocol.
+/// Kind of program; `acp` is any program that supports the Agent Client Protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Runtime {
     #[default]
@@ -56,7 +56,7 @@ impl Runtime {
         }
     }
 
-    /// Returns the default provider of its program; none for a custom command, whose provider is not known.
+    /// Returns the default provider of its program; none for `acp` and `command`, whose provider is not known.
     pub const fn provider(self) -> Option<&'static str> {
         match self {
             Self::Acp | Self::Command => None,

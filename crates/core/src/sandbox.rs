@@ -57,14 +57,14 @@ written_as! {
 #[serde(deny_unknown_fields)]
 pub struct SandboxRules {
     pub kind: SandboxKind,
-    /// Paths that it may write, in addition to its working directory and the home of its program. `~/` is the home;
-    /// other relative paths begin at the agent's directory.
+    /// Paths that the agent may write, in addition to its working directory and its program's own folders, for example
+    /// `~/.claude`. `~/` is the home directory; other relative paths begin at the agent's directory.
     #[serde(default)]
     pub write: Option<Vec<String>>,
-    /// Paths that it may read, in addition to system folders, its program and writable paths.
+    /// Paths that the agent may read, in addition to system folders, its program and writable paths.
     #[serde(default)]
     pub read: Option<Vec<String>>,
-    /// Hosts that it may reach; unset means `off`.
+    /// Hosts that the agent may reach; unset means `off`, or with `kind: none` no restriction.
     #[serde(default)]
     pub network: Option<Network>,
     /// `outside` keeps the provider's key from the agent; unset means `inside`.
@@ -146,7 +146,7 @@ pub enum NetworkAccess {
     All,
 }
 
-/// Limits of resources.
+/// Limits on memory in bytes, on processes and threads, and on CPU time in processors.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Caps {
     pub memory: Option<u64>,
@@ -175,7 +175,8 @@ impl Sandbox {
 }
 
 impl SandboxRules {
-    /// Combines two sets of rules so that both hold. A key that is unset in one is taken from the other.
+    /// Combines two sets of rules so that both hold. A key that is unset in one is taken from the other. Of rules with
+    /// `kind: none`, only the limits on memory, processes and CPU time count.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self.kind, other.kind) {
@@ -187,7 +188,7 @@ impl SandboxRules {
                 read: both(self.read.clone(), other.read.clone(), in_both),
                 network: both(self.network.clone(), other.network.clone(), Network::and),
                 credentials: self.credentials.max(other.credentials),
-                // An image grants no access, so the one that is closer to the job is used.
+                // An image grants no access, so that of `other` is used, which is closer to the job.
                 image: other.image.clone().or(self.image),
                 socket: other.socket.clone().or(self.socket),
                 ..self
@@ -196,7 +197,7 @@ impl SandboxRules {
         }
     }
 
-    /// Sets the unset keys to their closed defaults.
+    /// Closes the unset keys `write`, `read` and `network`. Rules with `kind: none` stay unchanged.
     #[must_use]
     pub(crate) fn closed(self) -> Self {
         if self.kind == SandboxKind::None {
@@ -210,7 +211,8 @@ impl SandboxRules {
         }
     }
 
-    /// Returns the keys of these rules of a schedule that grant more than the rules of its agent allow.
+    /// Compares these rules of a schedule with those of its agent, and returns the keys that grant more than the
+    /// agent's rules allow.
     pub(crate) fn keys_beyond(&self, agents: &Self) -> Vec<&'static str> {
         if self.kind == SandboxKind::None || agents.kind == SandboxKind::None {
             return Vec::new();
@@ -231,7 +233,7 @@ impl SandboxRules {
         .collect()
     }
 
-    /// Takes the smaller of each limit.
+    /// Takes the smaller of each limit on memory, processes and CPU time.
     fn capped(self, other: &Self) -> Self {
         Self {
             memory: both(

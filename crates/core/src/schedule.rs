@@ -86,7 +86,7 @@ pub enum ScheduleState {
 #[serde(rename_all = "snake_case")]
 pub enum DisabledBy {
     Person,
-    /// A delay that has fired, which it does once.
+    /// The schedule is a delay that has fired; a delay fires once.
     Done,
 }
 
@@ -113,7 +113,7 @@ pub enum SkipReason {
     OutsideHours,
     OverBudget,
     Paused,
-    /// An earlier job has the session that it would continue.
+    /// An earlier job uses the session that the new job would continue.
     SessionBusy,
     /// Its provider is used up for now.
     UsageLimit,
@@ -128,7 +128,8 @@ pub enum SkipReason {
 /// Outcome of one planned firing; the ledger has a row for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FiringOutcome {
-    /// Its jobs are not created yet: a work source is polled, or a command decides whether it runs.
+    /// Its jobs are not created yet: a work source is polled, a command decides whether it runs, or the trust in its
+    /// authors is checked.
     Preparing,
     /// It created a job.
     Ran,
@@ -170,7 +171,8 @@ impl FiringOutcome {
 }
 
 impl ScheduleRecord {
-    /// Imports the state that another program recorded for it. Due times since its last run count as missed.
+    /// Imports the state that herdctl recorded for the schedule. The misfire policy decides about due times since its
+    /// last run.
     pub fn import(&mut self, disabled: bool, last_run_at: Option<Timestamp>, last_error: Option<String>) {
         if disabled {
             self.state = ScheduleState::Disabled { why: DisabledBy::Person };
@@ -196,9 +198,10 @@ impl ScheduleRecord {
         }
     }
 
-    /// Enables the schedule, unless it is active or finished, or a delay that has fired. Due times that passed while it
-    /// was disabled do not fire: an interval that has run before is due one interval later. A trigger with an error
-    /// starts again.
+    /// Enables the schedule, unless it is active or finished, or a delay that has fired. Returns whether the record has
+    /// changed. Due times that passed while the schedule was disabled do not fire: an interval that has run before is
+    /// due one interval later. A trigger with an error starts again. For an active schedule that waits for a probe,
+    /// resets the breaker.
     pub fn enable(&mut self, now: Moment) -> bool {
         match self.state {
             _ if self.is_done() => false,
@@ -221,7 +224,8 @@ impl ScheduleRecord {
         }
     }
 
-    /// Disables the schedule. Running jobs continue, and the rest of the record is kept, including the end of a pause.
+    /// Disables the schedule, and returns whether its state has changed. Running jobs continue. A due firing no longer
+    /// waits; the rest of the record is kept, including the end of a pause.
     pub fn disable(&mut self, why: DisabledBy) -> bool {
         if self.is_done() {
             return false;
@@ -236,7 +240,7 @@ impl ScheduleRecord {
         changed
     }
 
-    /// Records that its trigger cannot continue. Applies only to an active schedule.
+    /// Records that its trigger cannot continue. Does nothing and returns false if the schedule is not active.
     pub fn fail(&mut self, reason: &str) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {
@@ -246,8 +250,8 @@ impl ScheduleRecord {
         on
     }
 
-    /// Pauses the schedule for its breaker, and returns whether it was active. One that a person disabled stays disabled,
-    /// and the jobs that it has accepted wait for the end of the pause.
+    /// Pauses the schedule for its breaker, and returns whether it was active. A schedule that a person disabled stays
+    /// disabled, and the jobs that it has accepted wait for the end of the pause.
     pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
         let on = self.state == ScheduleState::Active;
         if on || self.is_off_by_person() {
@@ -276,8 +280,8 @@ impl ScheduleRecord {
         Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
     }
 
-    /// Ends the pause if its time has passed; the next job is the probe. Due times during the pause do not fire. A
-    /// schedule that a person disabled stays disabled.
+    /// Ends the pause if its time has passed, and returns whether it has ended now; the next job is the probe. Due
+    /// times during the pause do not fire. A schedule that a person disabled stays disabled.
     pub fn resume(&mut self, now: Moment) -> bool {
         let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
         if over {
@@ -289,7 +293,8 @@ impl ScheduleRecord {
         over
     }
 
-    /// Finishes the schedule because its `end_at` has passed. Applies only to an active schedule.
+    /// Finishes the schedule because its `end_at` has passed. Does nothing and returns false if the schedule is not
+    /// active.
     pub fn finish(&mut self) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {
@@ -301,6 +306,7 @@ impl ScheduleRecord {
 
     /// Checks whether a firing has to wait for the end of the pause. A firing from outside is not dropped because of a
     /// pause: it is prepared afterwards. Firings by the clock do not wait: due times during a pause do not fire.
+    /// Firings by hand do not wait: they run during the pause.
     pub fn holds_back(&self, key: &FiringKey) -> bool {
         let is_paused = matches!(self.state, ScheduleState::Paused { .. }) || self.is_paused_while_disabled();
         is_paused && !key.is_by_clock() && !key.is_by_hand()
@@ -311,7 +317,8 @@ impl ScheduleRecord {
         self.is_off_by_person() && self.pause_while_disabled.is_some()
     }
 
-    /// Reopens the schedule because its `end_at` is in the future again. Due times in between do not fire.
+    /// Reopens the schedule because its `end_at` is in the future again. Due times while it was finished do not fire.
+    /// Does nothing and returns false if the schedule is not finished.
     pub fn reopen(&mut self, now: Timestamp) -> bool {
         let finished = self.state == ScheduleState::Finished;
         if finished {
@@ -334,7 +341,8 @@ impl ScheduleRecord {
         self.interval_from.is_some_and(ahead) || self.polled_at.is_some_and(ahead)
     }
 
-    /// Continues from the present if [`Self::is_ahead_of`] shows that the clock was set back.
+    /// Continues from the present if [`Self::is_ahead_of`] shows that the clock was set back, and returns whether it
+    /// was.
     pub fn restart_from_now(&mut self, now: Moment) -> bool {
         let ahead = self.is_ahead_of(now);
         if ahead {
@@ -349,7 +357,8 @@ impl ScheduleRecord {
         ahead
     }
 
-    /// Resets the breaker state, and ends a pause, because a job by hand succeeded.
+    /// Resets the breaker state, and ends a pause, because a job by hand succeeded. Returns whether the schedule was
+    /// paused.
     pub fn reset_breaker(&mut self, now: Timestamp) -> bool {
         (self.breaker_state, self.pause_while_disabled) = (BreakerState::default(), None);
         let paused = matches!(self.state, ScheduleState::Paused { .. });
@@ -360,7 +369,7 @@ impl ScheduleRecord {
         paused
     }
 
-    /// Returns the error that prevents it from firing now, unlike the error of its last run.
+    /// Returns the error that prevents the schedule from firing now; none if `last_error` is the error of its last run.
     pub fn delay_error(&self) -> Option<&str> {
         self.last_error.as_deref().filter(|_| self.last_error != self.run_error)
     }
@@ -396,7 +405,7 @@ impl ScheduleRecord {
             .interval_from
             .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
         {
-            // It ended before the end that is already recorded, but was noticed later.
+            // The run ended before the end that is already recorded, but was noticed later.
             self.last_run_at = self.last_run_at.max(Some(at.wall));
             return;
         }
@@ -404,7 +413,7 @@ impl ScheduleRecord {
         self.interval_from = Some(at);
     }
 
-    /// Records that a firing ended without a look for work, and so without a run. Only the interval counts from now.
+    /// Records that a firing ended at this moment without a poll and without a run. Only `interval_from` changes.
     pub fn count_from(&mut self, at: Moment) {
         self.interval_from = Some(at);
     }
@@ -453,9 +462,9 @@ mod tests {
         let mut schedule = record();
         schedule.record_outcome(&Occurrence::Cron(at(10)).key(0), at(10));
         schedule.record_failure(at(20).into(), "boom".into());
-        assert!(!schedule.enable(at(25).into()), "it is on");
+        assert!(!schedule.enable(at(25).into()), "it is already active");
         assert!(schedule.disable(DisabledBy::Person));
-        assert!(!schedule.disable(DisabledBy::Person), "it is off");
+        assert!(!schedule.disable(DisabledBy::Person), "it is already disabled");
         assert_eq!((schedule.last_run_at, schedule.last_error.as_deref()), (Some(at(20)), Some("boom")));
         assert!(schedule.enable(at(100).into()));
         assert_eq!((schedule.armed_at, schedule.generation), (at(100), 1));
@@ -464,7 +473,7 @@ mod tests {
         let mut new = record();
         new.disable(DisabledBy::Person);
         assert!(new.enable(at(100).into()));
-        assert_eq!(new.interval_from, None, "one that never ran is due at once");
+        assert_eq!(new.interval_from, None, "an interval that has never run is due at once");
     }
 
     #[test]
@@ -510,13 +519,13 @@ mod tests {
         let moment = |wall, second| Moment { wall: at(wall), boot: boot(second) };
         let mut schedule = record();
         schedule.record_success(moment(1_000, 500));
-        assert!(!schedule.is_ahead_of(moment(400, 510)), "the boot clock knows that it was ten seconds ago");
-        assert!(schedule.is_ahead_of(at(400).into()), "without a boot clock nobody knows");
+        assert!(!schedule.is_ahead_of(moment(400, 510)), "ten seconds ago by the boot clock");
+        assert!(schedule.is_ahead_of(at(400).into()), "without a boot clock, the wall clock counts");
         assert!(schedule.restart_from_now(at(400).into()));
         assert_eq!(schedule.interval_from, Some(at(400).into()));
-        assert!(!schedule.restart_from_now(at(401).into()), "once");
+        assert!(!schedule.restart_from_now(at(401).into()), "it has restarted already");
         schedule.last_due = Some(at(900));
-        assert!(!schedule.is_ahead_of(at(850).into()), "two machines may differ by that much");
+        assert!(!schedule.is_ahead_of(at(850).into()), "the clocks of two nodes may differ by 50 seconds");
         assert!(schedule.restart_from_now(at(600).into()));
         assert_eq!((schedule.last_due, schedule.armed_at), (Some(at(600)), at(0)));
         assert_eq!(schedule.replay_until, Some(at(900)));
@@ -529,8 +538,8 @@ mod tests {
         let mut schedule = record();
         let pause = Pause { until: at(60), reason: "it failed".into() };
         assert!(schedule.pause(pause, moment(0, 500)));
-        assert!(!schedule.resume(moment(7_200, 510)), "set forward");
-        assert_eq!(schedule.pause_ends(moment(-600, 510)), Some(at(-550)), "set back");
+        assert!(!schedule.resume(moment(7_200, 510)), "the wall clock was set forward");
+        assert_eq!(schedule.pause_ends(moment(-600, 510)), Some(at(-550)), "the wall clock was set back");
         assert!(schedule.resume(moment(-540, 560)));
     }
 
@@ -542,7 +551,7 @@ mod tests {
         assert!(schedule.reopen(at(9)));
         assert_eq!((schedule.state.clone(), schedule.armed_at), (ScheduleState::Active, at(9)));
         schedule.disable(DisabledBy::Person);
-        assert!(!schedule.finish(), "what a person turned off stays off");
+        assert!(!schedule.finish(), "what a person disabled stays disabled");
     }
 
     #[test]

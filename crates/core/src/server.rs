@@ -1,4 +1,4 @@
-//! The HTTP server of a fleet: its address, and the scopes of tokens.
+//! The settings of a fleet's HTTP server: its address, host names and TLS files; and the scopes of tokens.
 
 // Rust's `core::net` and not `std::net`, because an address is only a value and no socket is opened here.
 use core::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::word::written_as;
 
-/// The server: the API and webhooks over HTTP. Only the key of the root file counts.
+/// The server: the API, the dashboard and webhooks over HTTP. Only the key of the root file counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Server")]
@@ -19,7 +19,8 @@ pub struct ServerConfig {
     /// Address and port; port 0 takes a free one. For access from other machines, set `tls` or use a TLS proxy.
     #[schemars(with = "String", extend("format" = "address"))]
     pub listen: SocketAddr,
-    /// True if the address is configured. If the default is in use by others, any free port is taken.
+    /// True if the address is configured. If it is not, and another program uses the default port, the server takes a
+    /// free port.
     #[serde(skip)]
     pub listen_chosen: bool,
     /// Host names under which the server answers, besides those of this machine and its own address; without a port.
@@ -51,11 +52,11 @@ impl Default for ServerConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// View everything.
+    /// View everything except tokens, findings of `doctor` and backups.
     Read,
     /// Create, cancel and control work.
     Operate,
-    /// Delete data permanently, stop the daemon, and create tokens.
+    /// Delete jobs permanently, stop the daemon, run `doctor`, and manage tokens and login links.
     Admin,
 }
 
@@ -98,7 +99,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Checks whether the colon belonged to an address in brackets.
+/// Checks whether the text before a colon ends inside an address in brackets, so that no port follows the colon.
 fn is_open_bracket(name: &str) -> bool {
     name.starts_with('[') && !name.ends_with(']')
 }

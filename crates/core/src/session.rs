@@ -1,4 +1,4 @@
-//! Sessions that continue from job to job.
+//! Session policies: which jobs of an agent continue the same session, and for how long.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::word::written_as;
 use crate::work::WorkItemId;
 
-/// Which jobs of an agent share one session: none, all, those for the same work item, or those of the same chat. A job
-/// without a work item, or without a chat, starts a new session.
+/// Which jobs of an agent share one session: none, all, those for the same work item, or those of the same chat. With
+/// `per_item`, a job without a work item starts a new session; with `per_chat`, a job without a chat does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionPolicy {
@@ -23,7 +23,7 @@ written_as! {
     SessionPolicy { Fresh = "fresh", Continue = "continue", PerItem = "per_item", PerChat = "per_chat" }
 }
 
-/// The sessions of an agent.
+/// Settings of the sessions of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     pub policy: SessionPolicy,

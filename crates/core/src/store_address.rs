@@ -1,14 +1,15 @@
-//! The address of a Postgres store: what can be wrong with it before anybody connects.
+//! The address of a Postgres store: the errors in it that can be found without a connection.
 //!
-//! The library that connects is not part of core. A test in the store crate compares its answers with these.
+//! The library that connects is not part of core. A test in the store crate checks that this module and the library
+//! refuse the same addresses.
 
 use core::net::{IpAddr, Ipv6Addr};
 
 /// Values of `sslmode`.
 const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
-/// Error in an address. No message quotes the address: if a sign of the password is not escaped, any part of the address
-/// may contain some of the password.
+/// Error in an address. No message quotes the address: if a character of the password is not escaped, any part of the
+/// address may contain a part of the password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoreAddressError {
     #[error(
@@ -33,10 +34,10 @@ pub enum StoreAddressError {
     Capacity,
 }
 
-/// Checks an address that begins with `postgres://` or `postgresql://`; the schema refuses others. A correct one may still
-/// lead nowhere.
+/// Checks an address that begins with `postgres://` or `postgresql://`. Others are accepted here, because the schema
+/// refuses them. Whether a server listens at the address is not checked.
 pub fn check_store_address(address: &str) -> Result<(), StoreAddressError> {
-    // As in every URL, line breaks and tabs do not count.
+    // As in every URL, line breaks and tabs are ignored.
     let address: String = address.trim().chars().filter(|sign| !matches!(sign, '\t' | '\n' | '\r')).collect();
     let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| address.strip_prefix(scheme));
     let Some(rest) = rest else { return Ok(()) };

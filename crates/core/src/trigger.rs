@@ -1,4 +1,4 @@
-//! Triggers: when a schedule fires, the key that makes each firing unique, and the task that it passes on.
+//! Triggers: when a schedule fires, the key that makes each firing unique, and the task that a trigger passes on.
 
 mod context;
 mod key;
@@ -22,11 +22,11 @@ pub use kind::{ClockTrigger, EventTrigger, GithubItem, TriggerKind};
 
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
 ///
-/// Only set fields are serialized, so that the documented JSON lines are reproduced exactly.
+/// Only set fields are serialized, so that the JSON lines in the tests below are reproduced exactly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TriggerConfig {
-    /// Fires this long after the previous job completed; immediately if it never ran.
+    /// Fires this long after the previous job of the schedule ended; at once if the schedule has never run.
     Interval { interval: Interval },
     /// Fires at each matching wall-clock time.
     Cron {
@@ -123,7 +123,8 @@ pub enum TriggerConfig {
         /// Way to access GitHub; unset means `rest`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backend: Option<GithubBackend>,
-        /// Event on which a pull request fires; `push` fires again for each new head commit.
+        /// Event of a pull request on which the trigger fires; `push` fires again for each new head commit. Unset means
+        /// `opened`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         on: Option<PullEvent>,
     },
@@ -134,7 +135,7 @@ pub enum TriggerConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
     },
-    /// Fires when a job of another schedule ends.
+    /// Fires when a job ends that does not belong to this schedule.
     DispatchResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source_workflow_id: Option<Uuid>,
@@ -282,7 +283,7 @@ words! {
     IssueState { Open, Closed, All }
     /// State of a pull request on GitHub, or all states.
     PullState { Open, Closed, Merged, All }
-    /// Event on which a pull request fires.
+    /// Event of a pull request on which a trigger fires.
     #[schemars(rename = "PullOccasion")]
     PullEvent { Opened, Push }
     /// Change of a session.
@@ -328,7 +329,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::{ConfigEnvironment, load};
 
-    /// One trigger of each type: the eight documented lines, and the types that only cowhand has.
+    /// One trigger of each type, in the JSON form in which it is read and written. Requirements in `tests/seeds.md` ask
+    /// for the first eight lines.
     pub(crate) const GOLDEN: &[(&str, &str)] = &[
         (
             "github_issues",

@@ -41,7 +41,8 @@ pub struct Trust {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^https?://"))]
     pub api_url: Option<String>,
-    /// Authentication for these requests, for a webhook; other triggers and work sources use their own.
+    /// Authentication for the requests for permissions of a webhook's authors; other triggers and work sources use
+    /// their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
 }
@@ -165,7 +166,7 @@ impl Trust {
         Some(format!("{login} has {has}, and `min_permission` is {least}"))
     }
 
-    /// Returns the strict sandbox, if it is configured. Unset keys are as strict as the default.
+    /// Returns the strict sandbox, if it is configured. Unset keys are as strict as in the default of [`strict`].
     pub(crate) fn strict(&self, keeps_keys_outside: bool) -> Option<SandboxRules> {
         let own = self.sandbox.as_ref()?.rules();
         let usual = strict(keeps_keys_outside && own.kind == SandboxKind::Bubblewrap);
@@ -182,7 +183,8 @@ impl Trust {
     }
 }
 
-/// Returns the default strict sandbox: access to the workspace only, and requests to the model only.
+/// Returns the default strict sandbox: access to the workspace only, and no network. If `keeps_keys_outside` is true,
+/// the agent can send requests to the model through the credential proxy.
 pub fn strict(keeps_keys_outside: bool) -> SandboxRules {
     SandboxRules {
         kind: SandboxKind::STRICT,
@@ -227,7 +229,8 @@ pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, origin: &TextOrigi
     strictest(trusts.into_iter().map(|trust| trust.verdict(origin)))
 }
 
-/// Decides about text that comes from a job whose own text was not trusted. `why` is the reason.
+/// Decides about text that comes from a job whose own text was not trusted. `why` is the reason. Such text is never
+/// trusted, even if the rules allow text of strangers.
 pub fn judge_derived<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
     // Without trust rules, the text of a stranger remains that of a stranger.

@@ -16,16 +16,20 @@ pub struct ClockReading {
 /// Changes between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClockChange {
-    /// Step of the wall clock.
+    /// Step of the wall clock, negative if it was set back. None if there was no step of at least [`MIN_CLOCK_STEP`],
+    /// or if the boot clock cannot tell.
     pub step: Option<SignedDuration>,
-    /// Duration of a suspension.
+    /// Duration of a suspension of the machine. None if it is less than [`MIN_CLOCK_STEP`], or if the boot clock cannot
+    /// tell.
     pub suspended: Option<SignedDuration>,
 }
 
-/// Maximum number of gaps. Old gaps are dropped, because their due times were decided long ago.
+/// Maximum number of gaps that are kept. The oldest gaps are dropped, because the planner has long decided about their
+/// due times.
 const MAX_GAPS: usize = 16;
 
-/// Start of the fleet's daemon, and the gaps in which it could not act.
+/// Time in which a daemon of the fleet could fire: since the earliest known start of a daemon, without the gaps in
+/// which no daemon could act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uptime {
     since: Moment,
@@ -35,7 +39,7 @@ pub struct Uptime {
 }
 
 impl Default for Uptime {
-    /// Returns an uptime without a start, so that nothing was missed.
+    /// Returns an uptime that covers all times, so that no due time was missed.
     fn default() -> Self {
         Self::since(Timestamp::MIN.into())
     }
@@ -47,13 +51,13 @@ impl Uptime {
         Self { since, last: None, gaps: Vec::new() }
     }
 
-    /// Compares the clocks with the last reading. Call it before each plan. Due times that a step forward skipped, or
-    /// that are in a suspension, were missed.
+    /// Compares the clocks with the last reading, and returns what has changed. Call it before each plan. After a step
+    /// forward or a suspension, the time between the two readings is a gap, and the due times in it were missed.
     pub fn observe(&mut self, reading: ClockReading) -> ClockChange {
         let Some(last) = self.last.replace(reading) else { return ClockChange::default() };
         let noticed = noticed(last, reading);
         if noticed.step.is_some() {
-            // The gaps were recorded on the wall clock before the step.
+            // The earlier gaps are times of the wall clock as it was set before the step.
             self.gaps.clear();
         }
         if noticed.suspended.is_some() || noticed.step.is_some_and(|step| step.is_positive()) {
@@ -64,8 +68,8 @@ impl Uptime {
         noticed
     }
 
-    /// Adds the uptime of another daemon of the fleet, which has been running since `other`. Due times that this daemon
-    /// could fire were not missed.
+    /// Adds the uptime of another daemon of the fleet, which has been running since `other`. Gaps that began later are
+    /// removed, because the other daemon could fire their due times. A gap that began before `other` stays whole.
     pub fn add_daemon(&mut self, other: Moment, now: Moment) {
         let since = other.on_clock_of(now);
         if since < self.since.on_clock_of(now) {
@@ -105,7 +109,8 @@ mod tests {
         ClockReading { now: Moment { wall: at(wall), boot: Some(boot) }, awake: awake * 1_000_000 }
     }
 
-    /// Starts at second 1000 and reads the clocks twice. Returns which of these due times were missed.
+    /// Starts at second 1000 and reads the clocks twice. Returns the change between the readings, and which of `dues`
+    /// were missed.
     fn missed(second: ClockReading, dues: &[i64]) -> (ClockChange, Vec<i64>) {
         let start = reading(1_000, 500, 400);
         let mut uptime = Uptime::since(start.now);
@@ -138,7 +143,7 @@ mod tests {
         uptime.observe(start);
         uptime.observe(later);
         uptime.add_daemon(at(2_000).into(), later.now);
-        assert!(!uptime.covers(at(1_500), later.now), "it began in the middle of the gap");
+        assert!(!uptime.covers(at(1_500), later.now), "the other daemon began in the gap");
         uptime.add_daemon(at(900).into(), later.now);
         assert!(uptime.covers(at(1_500), later.now) && uptime.covers(at(950), later.now));
         assert!(!uptime.covers(at(899), later.now));

@@ -1,6 +1,7 @@
-//! Enums that are written as fixed names.
+//! A macro for enums whose variants are written as fixed names, and the error for an unknown name.
 
-/// Implements the conversions between the variants and their names, which are the same in YAML, rows, JSON and output.
+/// Implements the list of all variants, and the conversions between the variants and their names. A name is the same in
+/// YAML, in the store, in JSON and in output.
 macro_rules! written_as {
     ($($name:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {$(
         impl $name {

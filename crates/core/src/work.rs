@@ -15,7 +15,8 @@ use crate::word::written_as;
 
 pub use rules::{ItemRules, OnFailure};
 
-/// Id of a work item, `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
+/// Id of a work item, `{source}-{external_id}`, for example `github-42`. It is unique in its queue, and safe as a file
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^[a-zA-Z][a-zA-Z0-9_]*-[a-zA-Z0-9][a-zA-Z0-9_-]*([.][a-zA-Z0-9_-]+)*$"))]
@@ -98,8 +99,8 @@ impl Priority {
         }
     }
 
-    /// Returns the most urgent priority that the words of the labels name: `priority:high` and `P1-bug` do, `slow` and
-    /// `highlight` do not.
+    /// Returns the most urgent priority that a whole word of a label names, or `Medium` if no word names one:
+    /// `priority:high` and `P1-bug` name a priority, `slow` and `highlight` do not.
     pub fn of_labels<S: AsRef<str>>(labels: &[S]) -> Self {
         let words = labels.iter().flat_map(|label| label.as_ref().split(|c: char| !c.is_alphanumeric()));
         words.filter_map(Self::of_word).min().unwrap_or(Self::Medium)
@@ -133,7 +134,7 @@ pub struct WorkItem {
     pub updated_at: Timestamp,
 }
 
-/// Serialization of an id as three fields, which are checked to agree.
+/// Serialization of an id as three fields. Deserialization fails if the fields do not agree.
 mod id_fields {
     use schemars::JsonSchema;
     use serde::de::Error;
@@ -176,7 +177,7 @@ impl WorkItem {
     }
 }
 
-/// Conditions for the items to fetch; all set conditions have to hold.
+/// Conditions for the items to fetch, and the page. An item has to meet all conditions that are set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FetchOptions {
@@ -195,9 +196,10 @@ pub struct FetchOptions {
 }
 
 impl FetchOptions {
-    /// Checks whether an item has the wanted labels and priority. Only its source knows whether it is claimed.
+    /// Checks whether an item has the wanted labels and priority. Does not check whether the item is claimed, because
+    /// only its source knows that.
     pub fn admits(&self, item: &WorkItem) -> bool {
-        // Trackers do not distinguish `Bug` and `bug`, so filters do not either.
+        // Case is ignored, because `Bug` and `bug` are the same label in issue trackers.
         let has = |required: &String| {
             item.labels.iter().any(|label| label.to_lowercase() == required.to_lowercase())
         };
@@ -233,11 +235,11 @@ pub enum ClaimResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimFailureReason {
-    /// Another agent has already claimed it.
+    /// Another job or person has already claimed the item.
     AlreadyClaimed,
     /// The item was deleted or moved.
     NotFound,
-    /// cowhand may not change it.
+    /// cowhand may not change the item.
     PermissionDenied,
     /// The external system failed.
     SourceError,
@@ -283,7 +285,7 @@ impl TryFrom<ClaimFields> for ClaimResult {
     }
 }
 
-/// Result that is reported to the source when the work is done.
+/// Result that is reported to the source when the work has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkResult {
     pub outcome: WorkOutcome,
@@ -318,7 +320,7 @@ pub struct ReleaseOptions {
     pub reason: Option<String>,
     /// Post a comment with the reason.
     pub add_comment: bool,
-    /// True if the claim failed. The release then removes only what the claim changed, and leaves all other changes of
+    /// True if the claim failed, or if its result is not known. The release then undoes only what the claim changed in
     /// the item.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,

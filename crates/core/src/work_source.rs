@@ -29,7 +29,7 @@ pub enum ConfiguredSource {
     },
     /// A folder of Markdown files with YAML front matter, one for each item.
     Files {
-        /// Path of the folder, relative to the root config file.
+        /// Path of the folder; a relative path begins at the folder of the root file.
         path: String,
         rules: ItemRules,
     },
@@ -140,7 +140,7 @@ impl ConfiguredSource {
         }
     }
 
-    /// Returns the repository, path or name, for people.
+    /// Returns the repository, path or name, for people. Empty for a GitHub source without a repository.
     pub fn location(&self) -> &str {
         match self {
             Self::Github { repo, .. } => repo.as_deref().unwrap_or_default(),
@@ -150,7 +150,7 @@ impl ConfiguredSource {
     }
 
     /// Returns the name of the queue, which is the same for all agents that take items from the same source, so that
-    /// they do not take the same item.
+    /// they do not take the same item. `base` is the folder of the root file.
     pub fn queue(&self, base: &Path) -> String {
         match self {
             Self::Github { repo, api_url, .. } => {

@@ -1,4 +1,4 @@
-//! The workspace of a job: the shared directory of its agent, or a separate directory.
+//! Isolation: whether a job works in the shared directory of its agent or in a workspace, and the rules for workspaces.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::policy::Timeout;
 use crate::size::Size;
 use crate::word::written_as;
 
-/// A kind, or a kind with its rules.
+/// Isolation of the jobs of an agent: a kind, or a kind with its rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(extend("x-short-for" = "kind"))]
@@ -56,7 +56,7 @@ pub struct IsolationRules {
     #[serde(default)]
     #[schemars(regex(pattern = "^[^-].*$"))]
     pub base: Option<String>,
-    /// Program and arguments to run in the workspace before each attempt; if it fails, the job fails.
+    /// Program and arguments to run in the workspace before each attempt; if the program fails, the attempt fails.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub setup: Option<Vec<String>>,
@@ -81,7 +81,7 @@ impl Isolation {
 }
 
 impl IsolationRules {
-    /// Default maximum size of kept workspaces.
+    /// Default maximum size of kept workspaces, in bytes.
     const MAX_KEPT: u64 = 10_000_000_000;
 
     pub fn branch(&self, agent: &AgentName, job: &JobId) -> String {
@@ -93,7 +93,7 @@ impl IsolationRules {
     }
 }
 
-/// Template for branch names. It contains the job, so that no two jobs have the same branch.
+/// Template for branch names. It contains `{{job}}`, so that no two jobs have the same branch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "branch", "examples" = ["cowhand/{{agent}}/{{job}}"]))]
@@ -134,7 +134,7 @@ impl std::str::FromStr for BranchName {
     }
 }
 
-/// Checks a branch name. It accepts a little less than git: only characters that need no quotes.
+/// Checks a branch name. It refuses some names that git accepts: a name has only ASCII letters, digits and a few signs.
 fn is_branch(name: &str) -> bool {
     let is_plain =
         |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.' | '/' | '+' | '#' | '=');
@@ -173,7 +173,7 @@ impl fmt::Display for BranchName {
 pub struct Workspace {
     pub node: String,
     pub path: PathBuf,
-    /// Its current or last job.
+    /// The job that uses the workspace, or used it last.
     pub job: JobId,
     pub agent: AgentName,
     pub kind: IsolationKind,

@@ -1,6 +1,7 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 //!
-//! [`Fleet`] is the entry point of the library. The other crates are re-exported, each under the name of its subject.
+//! [`Fleet`] is the entry point of the library. Other crates of cowhand, or some of their modules, are re-exported,
+//! each under the name of its subject.
 //!
 //! ```no_run
 //! use cowhand::Fleet;

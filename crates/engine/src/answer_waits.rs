@@ -1,5 +1,5 @@
-//! The asks whose answers agents wait for. An ask suspends the timeouts of its attempt only while the agent requests the
-//! answer. Otherwise an agent could ask once, go on working and never reach its timeout.
+//! The asks whose answers agents wait for. An ask suspends the timeouts of its attempt only while the agent requests
+//! the answer. If every open ask suspended them, an agent could ask once, go on working and never reach its timeout.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use cowhand_system::clock::Clock;
 
-/// Longest pause between two requests for the answer that belongs to the wait. The agent may have to connect again.
+/// Longest time without a request for the answer that still counts as a wait: the agent may have to connect again.
 const MAX_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
-/// The waits of the running attempts. They are only in memory: the time in which no daemon ran counts as a wait.
+/// The waits of the running attempts. They are only in memory. After a restart, the time before the new daemon first
+/// sees an ask counts as a wait.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerWaits(Mutex<HashMap<AskId, AnswerWait>>);
 
@@ -28,7 +29,7 @@ struct AnswerWait {
     away: SignedDuration,
 }
 
-/// Open request of an agent for an answer, which ends when this is dropped.
+/// Open request of an agent for an answer. The request ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenRequest<'a> {
     waits: &'a AnswerWaits,
@@ -60,7 +61,7 @@ impl AnswerWaits {
         wait.away + wait.pause_until(ask.state.since().unwrap_or(now.wall), now)
     }
 
-    /// Returns whether the agent waits for the answer now.
+    /// Returns whether the agent waits for the answer now. Returns true for an ask that this daemon has not seen yet.
     pub(crate) fn is_waiting(&self, ask: &AskId, now: Moment) -> bool {
         self.lock().get(ask).is_none_or(|wait| wait.pause_until(now.wall, now).is_zero())
     }
@@ -80,7 +81,8 @@ impl AnswerWait {
         Self { requests: 0, last: now, away: SignedDuration::ZERO }
     }
 
-    /// Returns the time without a request, or zero if it is so short that it belongs to the wait.
+    /// Returns the time from the last request until `until`. Returns zero if a request is open, or if the time is so
+    /// short that it counts as a wait.
     fn pause_until(&self, until: Timestamp, now: Moment) -> SignedDuration {
         let pause = until.duration_since(self.last.on_clock_of(now));
         if self.requests > 0 || pause <= MAX_PAUSE { SignedDuration::ZERO } else { pause }
@@ -126,13 +128,17 @@ mod tests {
         let (waits, open) = (AnswerWaits::default(), ask(AskState::Open));
         let away = |ask: &Ask, second| waits.time_away(ask, at(second)).as_secs();
         waits.made(&open.id, at(0));
-        assert_eq!((away(&open, 9), waits.is_waiting(&open.id, at(9))), (0, true), "it may still connect");
+        assert_eq!(
+            (away(&open, 9), waits.is_waiting(&open.id, at(9))),
+            (0, true),
+            "the agent may still connect"
+        );
         assert_eq!((away(&open, 60), waits.is_waiting(&open.id, at(60))), (60, false));
         let expired = ask(AskState::Expired { answered_at: at(40).wall });
-        assert_eq!(away(&expired, 60), 40, "a closed ask is not waited for, and nobody is away from it");
+        assert_eq!(away(&expired, 60), 40, "the time after the end of an ask does not count");
         waits.lock().get_mut(&open.id).unwrap().requests = 1;
         assert_eq!((away(&open, 600), waits.is_waiting(&open.id, at(600))), (0, true));
         waits.forget(&open.id.job);
-        assert_eq!((away(&open, 700), away(&open, 705)), (0, 0), "a new daemon knows it since now");
+        assert_eq!((away(&open, 700), away(&open, 705)), (0, 0), "a new daemon counts from now");
     }
 }

@@ -48,7 +48,7 @@ pub enum StopRequest {
     Cancel,
     /// As `Cancel`, without a grace period.
     CancelNow,
-    /// Another node has the lease: the attempt is stopped, and nothing is written.
+    /// This node has lost the lease: the attempt is stopped, and nothing is written.
     Abandon,
 }
 
@@ -69,7 +69,7 @@ pub struct Engine {
     pub wakes: Wakes,
     /// Wakes the outbox when a work source has something to receive.
     pub outbox: Notify,
-    /// Deliveries to work sources that failed before and may succeed now.
+    /// Results that could not be delivered to their work source, and whose items are in the source again.
     pub undelivered: SeenAgain,
     /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
@@ -146,8 +146,11 @@ impl Home {
 /// Counters since the start of the daemon.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DaemonCounts {
+    /// Number of ticks.
     pub checks: u64,
+    /// Number of jobs that were requested by hand, or that firings created without a preparation.
     pub triggers: u64,
+    /// Time of the last tick.
     pub last_check_at: Option<Timestamp>,
 }
 
@@ -160,7 +163,8 @@ struct Running {
 }
 
 impl Engine {
-    /// Requests early retries of failed deliveries to a work source whose items are in the queue again.
+    /// Requests that the outbox soon retries results of this queue that could not be delivered and whose items are in
+    /// the source again.
     pub async fn retry_undelivered(
         &self,
         queue: &str,
@@ -237,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// Replaces the config. Secrets of the old one stay known, because texts and running agents have them.
+    /// Replaces the config. Secrets of the old config stay known, because texts and running agents have them.
     pub(crate) fn set_roster(&self, mut loaded: Loaded) {
         loaded.earlier_secrets.extend_from_slice(redactor(&self.loaded()).secrets());
         secrets::process::remember(&redactor(&loaded));
@@ -367,7 +371,7 @@ impl Engine {
         counts.last_check_at = Some(at);
     }
 
-    /// Counts a trigger that a person or program requested.
+    /// Counts a job that a request, a delivery or a strategy has created. `count_check` counts the jobs of the clock.
     pub(crate) fn count_trigger(&self) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).triggers += 1;
     }

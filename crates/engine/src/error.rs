@@ -282,7 +282,7 @@ pub fn agent_left(agent: &AgentName) -> String {
     format!("the agent {agent} is not in the config any more; put it back under this name to use it")
 }
 
-/// Describes the same for a schedule of an agent that is in the config.
+/// Describes that a schedule with jobs or firings is not in the config, and what to do. The agent is in the config.
 pub fn schedule_left(agent: &AgentName, schedule: &str) -> String {
     format!(
         "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or continue its \

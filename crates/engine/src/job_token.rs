@@ -1,6 +1,6 @@
-//! The job token. It allows the processes of one attempt to use the endpoints of their job, and no others. The token is
-//! an HMAC of the job's id and the attempt, with a key that never leaves the state folder, so the token is not stored.
-//! It is valid only while its attempt runs.
+//! The job token. It allows the processes of one attempt to use the endpoints of their job, and no others. The token
+//! contains the job's id, the number of the attempt, and an HMAC of both with a key from the state folder, so it can be
+//! checked without being stored. It is valid only while its attempt runs.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

@@ -1,4 +1,5 @@
 //! The daemon: it fires schedules, starts and supervises attempts, and settles jobs. [`fleet::Fleet`] is its interface.
+//! Some modules also work without a daemon, for example [`doctor`], [`backup`] and [`prune`].
 
 mod answer_waits;
 mod attempt;

@@ -41,8 +41,10 @@ pub enum Lifecycle {
 const MAX_TIMEOUT: Duration = Duration::from_hours(365 * 24);
 
 impl Lifecycle {
-    /// Returns the next state after a stop request. The first request lets jobs finish, the second cancels them, the
-    /// third kills them. Agents can be kept only while no job has been cancelled.
+    /// Returns the next state after a stop request. The first [`Stop::Finish`] lets jobs finish, the second cancels
+    /// them, and the third kills their processes. [`Stop::Cancel`] cancels jobs, or kills their processes if they are
+    /// being cancelled already. [`Stop::KeepAgents`] has an effect only before jobs are cancelled, and no later request
+    /// changes [`Lifecycle::Leaving`].
     #[must_use]
     pub fn after(self, request: Stop, now: Instant) -> Self {
         match (self, request) {

@@ -21,12 +21,12 @@ pub struct Loaded {
     pub shown: Option<Value>,
     /// The files from which the config was read; an agent in a sandbox cannot write to them.
     pub files: Vec<PathBuf>,
-    /// The variables that the config names as secrets.
+    /// Names of the variables that the config names as secrets.
     pub named: Vec<String>,
     /// Directories in which agents in a sandbox may write.
     pub writable: Vec<PathBuf>,
     /// Secrets of earlier configs of this daemon, and those with which an earlier daemon started attempts that it left.
-    /// They are in texts and in running agents. They are only in memory.
+    /// Texts and running agents can still contain them. This list is not written to the disk.
     pub earlier_secrets: Vec<String>,
     /// The redactor for the secrets of the fleet, made at its first use by `secrets::redactor`.
     pub redactor: OnceLock<Arc<Redactor>>,

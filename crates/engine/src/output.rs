@@ -59,7 +59,8 @@ impl OutputReader {
         Ok((is_live || !part.is_empty()).then_some(part))
     }
 
-    /// Waits until there may be new lines since the last read, including lines that were written during that read.
+    /// Waits until there may be new lines since the last read, including lines that were written during that read, or
+    /// until the job may have ended. Returns at once if only the lines that exist are read.
     pub async fn grown(&mut self) {
         let Some(growth) = &mut self.growth else { return };
         tokio::select! {

@@ -173,7 +173,7 @@ pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec
     roster.agents.iter().flat_map(of_agent).collect()
 }
 
-/// Time that a schedule may wait for a place before it counts as starved.
+/// Time that a schedule may wait for a place or another job before it counts as starved.
 const STARVED_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 impl ScheduleView {

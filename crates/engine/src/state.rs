@@ -120,7 +120,8 @@ impl StateFolder {
         guard::check(&self.0)
     }
 
-    /// Removes the rights of other users from everything in the folder, whatever the umask was when it was created.
+    /// Removes the rights of other users, so that they can reach nothing in the folder, whatever the umask was when it
+    /// was created.
     pub fn close_to_others(&self) -> io::Result<()> {
         guard::close(&self.0)
     }
@@ -136,7 +137,8 @@ impl StateFolder {
         }
     }
 
-    /// Returns whether this user may not look into the state folder, so that it cannot know whether a daemon runs.
+    /// Returns whether this user may not look into the state folder, so that the caller cannot know whether a daemon
+    /// runs.
     pub fn is_closed_to_this_user(&self) -> bool {
         fs::metadata(self.lock_file()).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     }

@@ -1,5 +1,5 @@
-//! TLS with certificate files. The files are read at the start and at each reload of the config. A problem is an error
-//! at the start, and is only logged at a reload.
+//! TLS of the server, with certificate files. The files are read at the start and at each reload of the config. A
+//! problem is an error at the start, and is only logged at a reload.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ use super::start::StartSpec;
 /// Time from the stop signal to the kill.
 const STOP_GRACE_MS: u64 = 10_000;
 
-/// Why the command of an agent cannot be built, or cannot be run now. The message is for people.
+/// Why the launch of an agent cannot be built, or cannot be started now. The message is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error(transparent)]
@@ -32,18 +32,19 @@ pub enum LaunchError {
     Sandbox(#[from] SandboxError),
 }
 
+/// The command of an agent, with the environment and the private files that it needs.
 #[derive(Debug, Clone)]
 pub struct Launch {
     pub start: StartSpec,
     pub environment: Vec<(String, String)>,
-    /// Private files by name, for the owner only.
+    /// Private files: name and content.
     pub files: Vec<(String, String)>,
 }
 
 impl Launch {
-    /// Builds the launch of an agent. `session` is for runtimes with sessions; `own` is the daemon's environment;
-    /// `dotenv` has the variables of `.env`; `folder` will contain private files. Returns an error if the runtime does
-    /// not support a setting or the session.
+    /// Builds the launch of an agent. `own` is the daemon's environment; `dotenv` has the variables of `.env`; `folder`
+    /// will contain the private files. Returns an error if the runtime cannot use the session, if the runtime cannot
+    /// enforce a setting, or if the work item cannot be written as JSON.
     pub fn of(
         agent: &Agent,
         job: &Job,
@@ -83,7 +84,7 @@ impl Launch {
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 
-    /// Returns the launch if its sandbox is available now.
+    /// Returns the launch if it has no sandbox or its sandbox is available now, and an error otherwise.
     pub async fn ready(self) -> Result<Self, LaunchError> {
         if let Some(sandbox) = &self.start.sandbox {
             sandbox.ready().await?;
@@ -97,13 +98,14 @@ pub fn reader(agent: &Agent) -> Reader {
     (description::description(agent.runtime()).reader)()
 }
 
-/// Returns the daemon's environment without variables that are not text.
+/// Returns the daemon's environment without variables that are not valid UTF-8.
 pub fn own_environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Variables of the daemon's environment that every agent gets: paths, language, and access to a provider.
+/// Variables of the daemon's environment that every agent gets: paths, user, language, proxies and certificates. A
+/// variable counts in upper and in lower case.
 const INHERITED_VARIABLES: [&str; 16] = [
     "PATH",
     "HOME",
@@ -122,11 +124,13 @@ const INHERITED_VARIABLES: [&str; 16] = [
     "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS",
 ];
+/// Prefixes of further variables that every agent gets: language, folders, and access to a provider.
 const INHERITED_PREFIXES: [&str; 9] =
     ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
-/// Returns whether an agent's processes get this variable of the daemon's environment. In a sandbox an agent inherits
-/// only the minimal set and the variables that `pass_env` names.
+/// Returns whether an agent's processes get this variable of the daemon's environment. Every agent gets the variables
+/// above and those that `pass_env` names. An agent with `inherits_environment` and without a sandbox gets the others
+/// too, except those of cowhand.
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);
@@ -137,12 +141,13 @@ pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
         || INHERITED_PREFIXES.iter().any(|start| name.starts_with(start))
 }
 
-/// Prefix of the variables that the daemon reads or sets. An agent that inherits the daemon's environment does not
-/// inherit these. It gets only those that are set for its own job.
+/// Prefix of the variables that the daemon reads or sets. An agent that inherits the daemon's environment inherits such
+/// a variable only if `pass_env` names it. In addition, the agent gets the variables that are set for its own job.
 const OWN_VARIABLE_PREFIX: &str = "COWHAND_";
 
-/// Builds the environment of an agent's process. Later sources win: the daemon's own variables over those of `.env`,
-/// `env` of the config over both.
+/// Builds the environment of an agent's process, or of a command that a hook of the agent runs. If several sources have
+/// the same variable, the last of them in this order counts: `.env`, the daemon's variables that the agent gets, `env`
+/// of the config, the variables of the job.
 pub fn environment(
     agent: &Agent,
     job: &Job,
@@ -153,7 +158,7 @@ pub fn environment(
     let passed_on = |name: &str| is_passed_on(agent, sandboxed, name);
     let mut variables: HashMap<String, String> = own.filter(|(name, _)| passed_on(name)).collect();
     for (name, value) in dotenv {
-        // The environment takes precedence over the file.
+        // The daemon's environment takes precedence over `.env`.
         variables.entry(name.clone()).or_insert_with(|| value.clone());
     }
     variables.extend(agent.program.env.clone());

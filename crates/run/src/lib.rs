@@ -1,14 +1,14 @@
-//! Running agents: each attempt has its own keeper process.
+//! Running agents: their processes, sandboxes, workspaces and output. Each attempt has its own keeper process.
 //!
 //! ```text
-//!  daemon ──spawns──▶ keeper ──spawns──▶ agent ──▶ its tools, and theirs
-//!     │                 │ parent and subreaper of all of them; outlives the daemon
+//!  daemon ──spawns──▶ keeper ──spawns──▶ agent ──▶ its tools and their processes
+//!     │                 │ parent of the agent, subreaper of all its processes; outlives the daemon
 //!     │                 ▼
 //!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, keeper.json, ending.json
 //! ```
 //!
-//! Daemon and keeper share only the folder and signals. So after a crash, an upgrade or a restart, the daemon finds
-//! every attempt again, with its output and its exit code.
+//! Daemon and keeper communicate only through the folder and signals. So after a crash, an upgrade or a restart, the
+//! daemon finds every attempt again, with its output and its ending.
 
 pub mod acp;
 pub mod address;

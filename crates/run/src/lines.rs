@@ -1,4 +1,5 @@
-//! Splitting bytes into lines, for any chunks, encoding and length.
+//! Splits bytes that arrive in chunks of any size into lines of text. Bytes that are not UTF-8 are replaced, and long
+//! lines are cut.
 
 use cowhand_core::cut::cut;
 
@@ -16,8 +17,8 @@ impl LineBuffer {
         Self { cap, begun: Vec::new(), dropped: 0 }
     }
 
-    /// Takes bytes from the front of `chunk` up to the end of a line. Returns none if the chunk contains no line end:
-    /// then the whole chunk is taken, and the line continues in the next chunk.
+    /// Takes bytes from the front of `chunk` up to the end of a line, and returns that line. Returns none if the chunk
+    /// contains no line end: then the whole chunk is taken, and the line continues in the next chunk.
     pub fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
@@ -26,12 +27,12 @@ impl LineBuffer {
         end.map(|_| self.take())
     }
 
-    /// Returns the last line, if it has no line end.
+    /// Returns the line that has begun, at the end of the input. Returns none if the input ended with a line end.
     pub fn finish(&mut self) -> Option<String> {
         (!self.begun.is_empty()).then(|| self.take())
     }
 
-    /// Keeps one byte more than the cap, so that a line that just fits may end with CRLF.
+    /// Keeps at most one byte more than the cap, so that a line that just fits may end with CRLF.
     fn keep(&mut self, bytes: &[u8]) {
         let kept = bytes.len().min(self.cap + 1 - self.begun.len());
         self.begun.extend_from_slice(&bytes[..kept]);
@@ -44,7 +45,7 @@ impl LineBuffer {
                 self.begun.pop();
             }
         } else {
-            // An incomplete character at the end is dropped.
+            // The line was cut, so a character at the end may be incomplete. Such a character is dropped.
             let whole = self.begun.len() - incomplete_character_len(&self.begun);
             self.dropped += self.begun.len() - whole;
             self.begun.truncate(whole);

@@ -1,13 +1,13 @@
-//! The minder: parent and subreaper of one short command of the daemon, `when_command`, `setup` or a `git` that makes a
-//! workspace.
+//! The minder: parent and subreaper of one command of the daemon. The command is `when_command`, `setup` or a `git`
+//! that makes a workspace.
 //!
 //! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer
 //! or has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the
-//! remaining processes and then reports how the command ended. So no process outlives the daemon, even if the daemon is
-//! killed.
+//! remaining processes and then reports how the command ended. So the processes of the command end soon after the
+//! daemon, even if the daemon is killed.
 //!
-//! A minder with a lock holds it, shared with others, until all processes have ended. A new daemon waits for this lock
-//! before it changes what the command was writing.
+//! The minder of a `git` holds a lock until all processes have ended. Several minders can hold this lock at the same
+//! time. A new daemon waits for the lock before it changes the workspaces that the commands were writing.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -29,13 +29,14 @@ use super::descriptors;
 use super::process::{descendants, signal_all};
 use cowhand_system::lock_file;
 
-/// Hidden verb of the command line.
+/// Hidden verb of the command line that runs a minder.
 pub const MINDER_VERB: &str = "mind";
-/// Option before the program: the lock that the minder holds.
+/// Option before the program. The path of the lock that the minder holds follows it.
 const LOCK_OPTION: &str = "--lock";
-/// Grace period of a minder with a lock. In this time, its processes can remove their temporary files.
+/// Grace period of the processes of a minder with a lock, in which they can remove their temporary files. A minder
+/// without a lock kills its processes at once.
 const MINDER_GRACE: Duration = Duration::from_secs(2);
-/// Interval of checks for remaining processes.
+/// Interval of the checks for remaining processes, and of the tries to get the lock.
 const MINDER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A command that runs under a minder. The caller sets its directory, environment and output.
@@ -49,7 +50,7 @@ pub(super) struct MindedCommand {
 #[derive(Debug)]
 pub(super) struct DaemonConnection(UnixStream);
 
-/// Report of a minder.
+/// Report of a minder to the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 enum MinderReport {
     /// Wait status of the command.
@@ -70,7 +71,7 @@ pub struct LockedMinder {
 }
 
 impl LockedMinder {
-    /// Waits until the commands of an earlier daemon have ended. Returns whether they have.
+    /// Waits until the commands of an earlier daemon have ended, at most for `timeout`. Returns whether they have.
     pub fn wait_for_earlier(&self, timeout: Duration) -> io::Result<bool> {
         let started = Instant::now();
         let lock = open_lock(&self.lock)?;
@@ -108,7 +109,7 @@ impl MindedCommand {
 }
 
 impl DaemonConnection {
-    /// Returns how the command ended. The minder must have ended already: this function does not wait for it.
+    /// Returns how the command ended. The minder must have ended already: this function does not wait for the minder.
     pub(super) fn ended(mut self) -> io::Result<ExitStatus> {
         // The other end may still be open in this process, so a blocking read would not return.
         self.0.set_nonblocking(true)?;
@@ -126,7 +127,7 @@ impl DaemonConnection {
     }
 }
 
-/// Runs a minder process.
+/// Runs this process as a minder. `argv` is the command, after the lock option if there is one.
 pub fn mind(argv: &[OsString]) -> ExitCode {
     let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut connection| {
         let report = match run(argv, connection.try_clone()?) {
@@ -155,7 +156,7 @@ fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
     thread::Builder::new().spawn(move || end_when_disconnected(connection, grace))?;
     let mut status = None;
     loop {
-        // After the command has ended, remaining processes are ended.
+        // After the command has ended, the remaining processes have to be killed, so `wait` must not block.
         let options = if status.is_some() { WaitOptions::NOHANG } else { WaitOptions::empty() };
         match wait(options) {
             Ok(Some((pid, ended))) if pid.as_raw_nonzero().get() == child => status = Some(ended.as_raw()),
@@ -178,8 +179,8 @@ fn open_lock(path: &Path) -> io::Result<File> {
     lock_file::open(&mut options, path)
 }
 
-/// Takes the lock. If the daemon has ended by now, another daemon may already have found the lock free, so the command
-/// is not started.
+/// Takes the lock. Returns an error if the daemon has ended by now: another daemon may already have found the lock
+/// free, so the command must not be started.
 fn take_lock(path: &Path, connection: &UnixStream) -> io::Result<File> {
     let lock = open_lock(path)?;
     lock.lock_shared()?;
@@ -199,7 +200,8 @@ fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
     i32::try_from(child.id()).map_err(io::Error::other)
 }
 
-/// Ends all descendants when the connection is closed, after a grace period if there is one.
+/// Waits until the connection is closed, and then kills all descendants. With `grace`, they first get a stop signal and
+/// this time to end.
 fn end_when_disconnected(mut connection: UnixStream, grace: Option<Duration>) {
     // The daemon sends nothing, so the copy ends only when the connection closes.
     io::copy(&mut connection, &mut io::sink()).ok();

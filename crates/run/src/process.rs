@@ -1,4 +1,4 @@
-//! Processes as the kernel shows them, with their descendants.
+//! Processes as `/proc` shows them: their identity, their descendants, and the attempts that they belong to.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-/// A unique identity: a pid is used again, but not with the same start time in the same boot.
+/// Unique identity of a process: a pid is used again, but not with the same start time in the same boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     pub(super) pid: i32,
@@ -16,7 +16,7 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Returns the identity of a process, or none if the process does not exist.
+    /// Returns the identity of a process, or none if the process does not exist or is hidden from this user.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };
         Ok(Some(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? }))
@@ -28,8 +28,8 @@ impl ProcessIdentity {
         Ok(same && Stat::of(self.pid)?.is_some_and(|stat| !stat.has_ended))
     }
 
-    /// Sends a signal, and returns whether the process existed. The descriptor is opened before the identity is
-    /// checked, so that the signal cannot go to another process with the same pid.
+    /// Sends a signal, and returns whether it was sent. A process that has ended gets no signal. The descriptor is
+    /// opened before the identity is checked, so that the signal cannot go to another process with the same pid.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
@@ -59,7 +59,8 @@ fn boot_id() -> io::Result<String> {
 }
 
 /// Reads a file of a process in `/proc`. Returns none if the process has ended or the file is not readable for this
-/// user; any other error, for example too many open files, does not mean that the process has ended.
+/// user. Any other error, for example too many open files, is returned, because it does not mean that the process has
+/// ended.
 fn read(pid: i32, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(format!("/proc/{pid}/{file}")) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -83,13 +84,13 @@ struct Stat {
 }
 
 impl Stat {
-    /// Reads the status of a process, or none if it does not exist.
+    /// Reads the status of a process. Returns none if the process does not exist or is hidden from this user.
     fn of(pid: i32) -> io::Result<Option<Self>> {
         Ok(read(pid, "stat")?.and_then(|text| Self::parse(&String::from_utf8_lossy(&text))))
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The name in parentheses may contain parentheses; the fields follow the last one.
+        // The name in parentheses may contain parentheses; the fields follow the last closing one.
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
         let threads: u32 = fields.get(17)?.parse().ok()?;
         Some(Self {
@@ -124,8 +125,8 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
-/// Returns the members of the wrapper's process group without the wrapper and its children: the processes inside the
-/// sandbox.
+/// Returns the processes inside the sandbox of bubblewrap, whose outer process is `wrapper`: the members of the process
+/// group of `wrapper` without `wrapper` and its children.
 pub(super) fn inside(wrapper: i32) -> Vec<i32> {
     let member = |pid: &i32| {
         let stat = Stat::of(*pid).ok().flatten();
@@ -139,15 +140,16 @@ pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
 /// Prefix of the name of an attempt's control group.
 pub(super) const CGROUP_PREFIX: &str = "cowhand-";
 
-/// Lists the living processes of this attempt by the variable in their environment and by their control group. Used
-/// when the keeper has ended, so that no common ancestor is left.
+/// Lists the living processes of an attempt except this process. They are recognised by the variable in their
+/// environment or by their control group, so they are found even if the keeper, their common ancestor, has ended.
 pub(super) fn of_attempt(name: &str) -> io::Result<Vec<i32>> {
     let of_all = of_attempts()?;
     let own = |names: &[String]| names.iter().any(|own| own == name);
     Ok(of_all.into_iter().filter(|(_, names)| own(names)).map(|(pid, _)| pid).collect())
 }
 
-/// Lists all living processes that belong to an attempt of any fleet, each with the names of its attempts.
+/// Lists all living processes that belong to an attempt of any fleet, each with the names of its attempts. This process
+/// is not listed.
 pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     let mut found = Vec::new();
@@ -160,8 +162,9 @@ pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
     Ok(found)
 }
 
-/// Returns the attempts of a process: by its environment, and by its control group, which it keeps when it clears its
-/// environment. The control groups come last, because they are harder to forge.
+/// Returns the names of the attempts of a process: by its environment, and by its control group, which it keeps when it
+/// clears its environment. The names by control group come last, because the API checks the last names first and a
+/// control group is harder to forge.
 fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     let environment = read(pid, "environ")?.unwrap_or_default();
     let marks = environment.split(|byte| *byte == 0).filter_map(|variable| {
@@ -174,9 +177,9 @@ fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     Ok(marks.chain(groups.filter_map(|group| group.strip_prefix(CGROUP_PREFIX)).map(str::to_owned)).collect())
 }
 
-/// Returns the attempts of a process and its ancestors. A keeper is the subreaper of its attempt, so a process with its
-/// own session or without its parent is still a descendant. The process itself comes first, its oldest ancestor last.
-/// Returns none if there is no such process.
+/// Returns the names of the attempts of a process and its ancestors. A keeper is the subreaper of its attempt, so a
+/// process with its own session or without its parent is still a descendant of the keeper. The names of the process
+/// itself come first, those of its oldest ancestor last. Returns none if there is no such process.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);
@@ -187,7 +190,7 @@ pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
                 Some(stat) if next != pid && stat.parent == next => return Ok(Some(names)),
                 Some(_) => next = child,
                 None if child == pid => return Ok(None),
-                // Both processes have ended meanwhile, so the search starts again.
+                // The ancestor and its child have ended meanwhile, so the search starts again.
                 None => (child, next) = (pid, pid),
             }
             continue;
@@ -223,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel shows such a process as a zombie, although its other threads work.
+    /// The kernel shows a process whose first thread has ended as a zombie, although its other threads work.
     #[test]
     fn a_process_whose_first_thread_has_ended_lives() {
         let script = "import ctypes, threading\n\

@@ -17,16 +17,16 @@ pub(super) const WRITE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Folder of all attempts in a state folder.
 const ATTEMPTS_FOLDER: &str = "attempts";
 
-/// Set after the keeper has logged a restored mode, so that it logs this once.
+/// Set after the keeper has logged a restored mode, so that it logs only the first one.
 static RESTORE_LOGGED: OnceLock<()> = OnceLock::new();
 
-/// Writes to the keeper's log. Errors are ignored: a full disk cannot be reported.
+/// Writes a line to the keeper's log, which is its stderr. Errors are ignored: a full disk cannot be reported.
 pub(super) fn log_error(folder: &Path, what: &str) {
     writeln!(io::stderr(), "keeper: {}: {what}", folder.display()).ok();
 }
 
 /// Restores the mode of the state folder, of the folder of all attempts and of this attempt's folder, where the owner
-/// lacks a right. Returns whether there was anything to restore.
+/// lacks a right. Returns whether a mode was restored.
 pub(super) fn restore(attempt: &Attempt) -> bool {
     let mut restored = false;
     for folder in own_folders(attempt.folder()) {
@@ -41,7 +41,7 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
     restored
 }
 
-/// Returns true if the folder was not accessible. The mode is restored if possible.
+/// Returns true if the folder of the attempt was not accessible. Its mode is restored if possible.
 pub(super) fn was_inaccessible(attempt: &Attempt) -> bool {
     restore(attempt) || closed_folder(&attempt.folder().join(KEEPER_FILE)).is_some()
 }
@@ -53,7 +53,7 @@ fn own_folders(folder: &Path) -> Vec<&Path> {
     [state, all, Some(folder)].into_iter().flatten().collect()
 }
 
-/// Waits until the folder is accessible.
+/// Restores the modes again and again until the folder of the attempt is accessible.
 pub(super) async fn wait_until_accessible(attempt: &Attempt) {
     let mut reported = false;
     loop {

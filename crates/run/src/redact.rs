@@ -1,4 +1,5 @@
-//! Redaction: known secrets are removed from the output of agents and hooks before it is written.
+//! Redaction: known secrets and tokens of cowhand are masked in the output of agents and hooks before it is written,
+//! and in messages, logs, views and answers of the API.
 
 mod advice;
 mod lines;
@@ -22,17 +23,18 @@ pub use lines::OpenSecret;
 use unescaped::Unescaped;
 use visible::Visible;
 
-/// Minimum length of a secret. Masking a shorter one would mask ordinary text.
+/// Minimum length of a secret. A shorter one is not masked, because it would also match ordinary text.
 const MIN_SECRET_BYTES: usize = 6;
 
 #[derive(Clone, Default)]
 pub struct Redactor {
     /// The secrets as they were given.
     secrets: Vec<String>,
-    /// All texts to search: secrets, their lines, and both with JSON escapes.
+    /// All texts to search for: secrets, their specific lines, and both with JSON escapes.
     patterns: Vec<String>,
-    /// Search automaton, or none if there is nothing to redact.
+    /// Search automaton for the patterns, or none if there are no patterns.
     finder: Option<AhoCorasick>,
+    /// Lines of secrets that are masked only after another line.
     following: Following,
 }
 
@@ -52,7 +54,7 @@ impl Redactor {
             patterns.extend(lines::specific_lines(secret).map(str::to_owned));
             patterns.push(secret.trim().to_owned());
         }
-        // The secrets as they appear inside JSON that cannot be parsed.
+        // The patterns as they appear inside JSON that cannot be parsed.
         let escaped: Vec<_> = patterns.iter().map(|secret| escaped(secret)).collect();
         patterns.extend(escaped);
         patterns.sort();
@@ -71,12 +73,12 @@ impl Redactor {
         Self::of(secrets)
     }
 
-    /// Returns the secrets that it masks.
+    /// Returns the secrets that this redactor masks.
     pub fn secrets(&self) -> &[String] {
         &self.secrets
     }
 
-    /// Returns the secrets that are in one of the texts, also with JSON escapes.
+    /// Returns the secrets that one of the texts contains, with or without JSON escapes.
     pub fn secrets_in<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let mut left: Vec<&String> = self.secrets.iter().collect();
         for text in texts {
@@ -89,8 +91,8 @@ impl Redactor {
         self.secrets.iter().filter(|secret| !left.contains(secret)).cloned().collect()
     }
 
-    /// Masks every known secret and every token of cowhand in a text, even if it contains colour codes or invisible
-    /// characters or is written with JSON escapes.
+    /// Masks every known secret and every token of cowhand in a text, even if colour codes or invisible characters are
+    /// inside the secret or it is written with JSON escapes.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let ranges = self.ranges(text.as_bytes());
         if ranges.is_empty() {
@@ -103,7 +105,7 @@ impl Redactor {
         Cow::Owned(hidden)
     }
 
-    /// Returns the ranges to mask, in their order and without overlaps.
+    /// Returns the ranges to mask, ordered by position and without overlaps.
     fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut ranges = self.find(text);
         ranges.extend(self.found_bare(text));
@@ -122,13 +124,13 @@ impl Redactor {
         })
     }
 
-    /// Finds secrets that contain colour codes or invisible characters.
+    /// Finds secrets and tokens with colour codes or invisible characters inside.
     fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(visible) = Visible::of(text) else { return Vec::new() };
         self.find(&visible.text).iter().map(|part| visible.range(part)).collect()
     }
 
-    /// Finds secrets, and tokens where there is no secret.
+    /// Finds secrets, and tokens that overlap no secret.
     fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         for secret in self.finder.iter().flat_map(|finder| finder.find_iter(text)) {
@@ -149,7 +151,7 @@ impl Redactor {
     }
 
     /// Returns the length of the part of an unfinished text that can be redacted now. The rest may be the beginning of
-    /// a secret.
+    /// a secret or of a token.
     pub fn redactable_len(&self, text: &str) -> usize {
         let open = token::unfinished(text).unwrap_or(text.len());
         let Some(_) = &self.finder else { return open };
@@ -164,7 +166,8 @@ impl Redactor {
         across.iter().find(|found| found.start < cut && cut < found.end).map_or(cut, |found| found.start)
     }
 
-    /// Returns where an unfinished secret may begin at the end of a text, or the length of the text.
+    /// Returns the position from which the end of a text may be the beginning of a secret. Returns the length of the
+    /// text if no secret can begin there.
     fn partial_secret_start(&self, text: &[u8]) -> usize {
         let unfinished = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
@@ -173,7 +176,7 @@ impl Redactor {
         text.len() - self.patterns.iter().filter_map(unfinished).max().unwrap_or(0)
     }
 
-    /// Redacts a file that may be binary.
+    /// Redacts bytes that need not be valid UTF-8.
     pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let ranges = self.ranges(bytes);
         if ranges.is_empty() {
@@ -206,8 +209,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts the next line of a stream. `open` states whether the line before it ended with a line of a secret, so
-    /// that this line may continue the secret.
+    /// Redacts the next line of a stream. If the line before it ended with a line of a secret, `open` contains that
+    /// line of the secret, and this line may continue the secret. The call sets `open` for the line after this one.
     pub fn redact_next_line<'a>(&self, line: &'a str, open: &mut OpenSecret) -> Cow<'a, str> {
         match self.following.next(line, open) {
             Some(Range { start, end }) => {
@@ -231,7 +234,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts a JSON value, and returns whether there was anything to redact.
+    /// Redacts the keys, texts and numbers of a JSON value, and returns whether there was anything to redact. A number
+    /// that contains a secret becomes a text.
     pub fn redact_value(&self, value: &mut Value) -> bool {
         match value {
             Value::String(text) => match self.redact(text) {

@@ -9,7 +9,7 @@ fn at(time: &str) -> Timestamp {
 
 #[test]
 fn days_and_months_begin_at_midnight_of_the_time_zone() {
-    // time zone, now, the day, its number of hours, the month
+    // time zone, now, start of the day, its number of hours, start of the month, start of the next month
     let table = [
         (
             "UTC",
@@ -44,7 +44,7 @@ fn days_and_months_begin_at_midnight_of_the_time_zone() {
             "2026-02-28T23:00:00Z",
             "2026-03-31T22:00:00Z",
         ),
-        // The clock goes back.
+        // The clock goes back: the day has 25 hours.
         (
             "Europe/Berlin",
             "2026-10-25T00:30:00Z",
@@ -140,7 +140,8 @@ fn usd(dollars: f64) -> Amount {
     Amount { microdollars: microdollars(dollars), tokens: 0 }
 }
 
-/// Returns spending of today and this month, and the reported and reserved amounts of running attempts.
+/// Returns a spending from dollars: of ended attempts today and this month, and the reported and the committed amount
+/// of running attempts.
 fn spending(day: f64, month: f64, reported: f64, committed: f64) -> Spending {
     Spending { day: usd(day), month: usd(month), reported: usd(reported), committed: usd(committed) }
 }
@@ -165,20 +166,20 @@ fn an_attempt_reserves_its_expected_cost() {
     let nothing = Spending::default();
     let spent = |day, committed| spending(day, 9.0, 0.0, committed);
     let table = [
-        ("no budget", none, none, nothing, nothing, None, "$0.00"),
-        ("only of a job", job(2.0, none), none, nothing, nothing, Some(9.0), "$2.00"),
-        ("the stricter of two", job(2.0, none), job(1.0, none), nothing, nothing, None, "$1.00"),
-        ("nothing is known: all that is left", day(5.0), none, spent(1.5, 0.0), nothing, None, "$3.50"),
-        ("and nothing for a second one", day(5.0), none, spent(1.5, 3.5), nothing, None, "agent, day"),
-        ("the dearest of the last ones", day(5.0), none, spent(1.5, 0.0), nothing, Some(0.7), "$0.70"),
-        ("it fits exactly", day(5.0), none, spent(3.0, 1.3), nothing, Some(0.7), "$0.70"),
-        ("it does not", day(5.0), none, spent(3.0, 1.4), nothing, Some(0.7), "agent, day"),
-        ("the job's budget first", job(1.0, day(5.0)), none, nothing, nothing, Some(4.0), "$1.00"),
-        ("one that cost more than a day may", day(5.0), none, nothing, nothing, Some(7.0), "$5.00"),
-        ("starts alone", day(5.0), none, spent(0.0, 0.1), nothing, Some(7.0), "agent, day"),
-        ("used up", day(5.0), none, spent(5.0, 0.0), nothing, Some(0.0), "agent, day"),
-        ("the fleet's", none, day(5.0), nothing, spent(4.5, 0.0), Some(1.0), "fleet, day"),
-        ("of another agent", day(5.0), none, nothing, spent(99.0, 0.0), Some(1.0), "$1.00"),
+        ("without a budget, nothing is reserved", none, none, nothing, nothing, None, "$0.00"),
+        ("only a job budget: all of it", job(2.0, none), none, nothing, nothing, Some(9.0), "$2.00"),
+        ("the smaller of two job budgets", job(2.0, none), job(1.0, none), nothing, nothing, None, "$1.00"),
+        ("cost not known: all that is left", day(5.0), none, spent(1.5, 0.0), nothing, None, "$3.50"),
+        ("no room for a second attempt", day(5.0), none, spent(1.5, 3.5), nothing, None, "agent, day"),
+        ("the highest earlier cost", day(5.0), none, spent(1.5, 0.0), nothing, Some(0.7), "$0.70"),
+        ("the reservation fits exactly", day(5.0), none, spent(3.0, 1.3), nothing, Some(0.7), "$0.70"),
+        ("the reservation does not fit", day(5.0), none, spent(3.0, 1.4), nothing, Some(0.7), "agent, day"),
+        ("the job budget comes first", job(1.0, day(5.0)), none, nothing, nothing, Some(4.0), "$1.00"),
+        ("never more than the daily budget", day(5.0), none, nothing, nothing, Some(7.0), "$5.00"),
+        ("no room beside a reservation", day(5.0), none, spent(0.0, 0.1), nothing, Some(7.0), "agent, day"),
+        ("the daily budget is used up", day(5.0), none, spent(5.0, 0.0), nothing, Some(0.0), "agent, day"),
+        ("the fleet's budget has no room", none, day(5.0), nothing, spent(4.5, 0.0), Some(1.0), "fleet, day"),
+        ("other agents do not count", day(5.0), none, nothing, spent(99.0, 0.0), Some(1.0), "$1.00"),
     ];
     for (name, own, fleet, spent, by_all, most, expected) in table {
         assert_eq!(reserved(own, fleet, spent, by_all, most), expected, "{name}");
@@ -207,24 +208,30 @@ fn unreported_cost_is_assumed() {
     };
     let (priced, unpriced) = (used(5_000, Some(0.25)), used(5_000, None));
     let table = [
-        ("it told the sum", usage(&[("m", unpriced)], Some(0.5)), false, 2.0, None),
-        ("it told each", usage(&[("m", priced)], None), false, 2.0, None),
-        ("a hundredth of a cent for each", usage(&[("m", unpriced)], None), false, 2.0, Some(0.5)),
-        ("beside what it told", usage(&[("m", unpriced), ("n", priced)], None), false, 2.0, Some(0.5)),
-        ("never more than was reserved", usage(&[("m", unpriced)], None), false, 0.3, Some(0.3)),
-        ("with what it told", usage(&[("m", unpriced), ("n", priced)], None), false, 0.3, Some(0.05)),
-        ("dollars are not limited", usage(&[("m", unpriced)], None), false, 0.0, None),
-        ("not a single token", usage(&[("m", used(0, None))], None), false, 2.0, None),
+        ("the total cost is reported", usage(&[("m", unpriced)], Some(0.5)), false, 2.0, None),
+        ("the cost of each model is reported", usage(&[("m", priced)], None), false, 2.0, None),
+        ("each token costs 0.01 cents", usage(&[("m", unpriced)], None), false, 2.0, Some(0.5)),
+        ("plus the reported cost", usage(&[("m", unpriced), ("n", priced)], None), false, 2.0, Some(0.5)),
+        ("never more than the reservation", usage(&[("m", unpriced)], None), false, 0.3, Some(0.3)),
         (
-            "all are counted that there can be",
+            "together with the reported cost, never more than the reservation",
+            usage(&[("m", unpriced), ("n", priced)], None),
+            false,
+            0.3,
+            Some(0.05),
+        ),
+        ("no dollars are reserved", usage(&[("m", unpriced)], None), false, 0.0, None),
+        ("the model used no tokens", usage(&[("m", used(0, None))], None), false, 2.0, None),
+        (
+            "the number of tokens is at its maximum",
             usage(&[("m", used(u64::MAX, None))], None),
             false,
             2.0,
             Some(2.0),
         ),
-        ("it could not tell", None, true, 2.0, Some(2.0)),
-        ("it had nothing to tell", None, false, 2.0, None),
-        ("it told before it was cut short", usage(&[("m", priced)], None), true, 2.0, None),
+        ("a silent attempt costs the whole reservation", None, true, 2.0, Some(2.0)),
+        ("no usage, and the attempt is not silent", None, false, 2.0, None),
+        ("a silent attempt with a reported cost", usage(&[("m", priced)], None), true, 2.0, None),
     ];
     for (name, usage, silent, reserved, expected) in table {
         let before = usage.as_ref().map(Amount::of).unwrap_or_default();
@@ -258,18 +265,18 @@ fn a_used_up_budget_stops_a_running_attempt() {
     let fleet = Budget { per_month_usd: Some(50.0), ..none };
     let nothing = Spending::default();
     let table = [
-        ("little", 0.99, nothing, nothing, None),
-        ("all of it", 1.0, nothing, nothing, Some((BudgetScope::Agent, BudgetWindow::Job))),
-        ("what others have reserved is not spent", 0.5, spending(4.0, 4.0, 0.5, 9.0), nothing, None),
+        ("less than the job budget is spent", 0.99, nothing, nothing, None),
+        ("the job budget is used up", 1.0, nothing, nothing, Some((BudgetScope::Agent, BudgetWindow::Job))),
+        ("reservations of other attempts are not spent", 0.5, spending(4.0, 4.0, 0.5, 9.0), nothing, None),
         (
-            "what others have said is",
+            "reported amounts of running attempts are spent",
             0.5,
             spending(4.0, 4.0, 1.0, 1.0),
             nothing,
             Some((BudgetScope::Agent, BudgetWindow::Day)),
         ),
         (
-            "the fleet's month",
+            "the monthly budget of the fleet is used up",
             0.5,
             nothing,
             spending(0.0, 49.0, 1.2, 2.0),
@@ -292,9 +299,9 @@ fn a_reservation_may_fit_after_running_attempts_end() {
             .unwrap_err()
             .fits_after_running()
     };
-    assert!(over(spending(1.0, 1.0, 0.0, 3.5)), "they may need less");
-    assert!(!over(spending(4.5, 4.5, 0.0, 0.0)), "that is spent");
-    assert!(!over(spending(1.0, 1.0, 4.0, 4.0)), "and so is that");
+    assert!(over(spending(1.0, 1.0, 0.0, 3.5)), "running attempts have reserved more than they have spent");
+    assert!(!over(spending(4.5, 4.5, 0.0, 0.0)), "ended attempts have spent too much");
+    assert!(!over(spending(1.0, 1.0, 4.0, 4.0)), "running attempts have spent too much");
 }
 
 #[test]

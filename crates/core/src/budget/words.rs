@@ -8,7 +8,8 @@ use super::{BudgetScope, BudgetWindow, OverBudget, Unit, microdollars};
 use crate::id::AgentName;
 use crate::job::JobUsage;
 
-/// Formats money: `$0.05`, `$12.00`, `$0.0012`. An amount below a cent keeps its digits.
+/// Formats money: `$0.05`, `$12.00`, `$0.0012`. An amount below a dollar keeps all its digits, and a larger amount is
+/// rounded to cents.
 pub fn money(microdollars: u64) -> String {
     let (dollars, rest) = (microdollars / 1_000_000, microdollars % 1_000_000);
     if rest % 10_000 == 0 || dollars > 0 {
@@ -47,7 +48,7 @@ impl OverBudget {
         format!("budget.per_{}_{}", self.window, self.unit)
     }
 
-    /// Describes on one line which budget is used up, how much was spent, and what to do.
+    /// Describes on one line which budget is used up or has no room, how much was spent, and what to do.
     pub fn sentence(&self, agent: &AgentName, zone: &TimeZone) -> String {
         let (limit, spent) = (self.unit.amount(self.limit), self.unit.amount(self.spent));
         let owner = Owner { over: self, agent };
@@ -55,8 +56,8 @@ impl OverBudget {
             0 => String::new(),
             reserved => format!(", {} reserved by running jobs", self.unit.amount(reserved)),
         };
-        // For a run of unknown cost, `needed` is 1, the smallest amount. It says nothing about the cost, so it is not
-        // shown.
+        // For a run of unknown cost, `needed` is 1, the smallest amount. This amount says nothing about the cost, so it
+        // is not shown.
         let text = if self.spent < self.limit && self.needed <= 1 {
             format!("{owner} of {limit} has no room: {spent} spent{reserved}, and nothing is left")
         } else if self.spent < self.limit {
@@ -90,7 +91,7 @@ pub fn unpriced_sentence(agent: &AgentName, model: &str) -> String {
     )
 }
 
-/// Describes on one line why a job counts for more than was reported.
+/// Describes on one line why a job counts with a higher cost than was reported; none if no cost was assumed.
 pub fn assumed_sentence(usage: &JobUsage) -> Option<String> {
     let assumed = money(microdollars(usage.assumed_usd?));
     let unpriced = usage.per_model.iter().find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());

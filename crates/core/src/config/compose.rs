@@ -1,4 +1,5 @@
-//! Fleets of fleets: follows the files and merges the layers, defaults → agent → `overrides`.
+//! Collects the agents of a fleet and its sub-fleets: reads the files that the root file names, and merges the layers
+//! of each agent, defaults → agent → `overrides`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -33,17 +34,18 @@ const MAX_MERGED: usize = 250_000;
 /// Keys that count only in the root file, because they apply to the whole fleet.
 const ROOT_FILE_KEYS: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
 
-/// Context that a fleet gets from the fleet above it.
+/// Context of a fleet, from the fleets above it and its own reference.
 struct ParentFleet {
-    /// Files from the root to here, including this one.
+    /// Files from the root file to the file of this fleet, both included.
     files: Vec<PathBuf>,
-    /// Names of the fleets from the root to here.
+    /// Names of the sub-fleets from the outermost to this fleet; empty for the root file.
     names: Vec<String>,
     defaults: Option<Node>,
     herdctl: bool,
 }
 
-/// Collects the agents of the root file and of all fleets below. Returns the other keys of the root file.
+/// Collects the agents of the root file and of all fleets below. Returns the keys of the root file without `agents`,
+/// `fleets` and `defaults`, with secrets masked.
 pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let above = ParentFleet {
         files: vec![path.to_owned()],
@@ -63,7 +65,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     }
     // The root file is checked a second time only to get its typed value. The second check finds the same problems.
     let checked = check(&mut rest, SCHEMA.fleet(), reading, &mut loader.problems);
-    // Values that cannot be read were reported, and such a fleet is not run.
+    // Values that cannot be read are already reported, and a fleet with errors is not run.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
     let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
@@ -120,7 +122,8 @@ fn take_as_defaults(fleet: &mut Node, key: &str) -> Option<Node> {
     Some(Node { value: Value::Map(Map { entries, replaces_all: false }), at: fleet.at })
 }
 
-/// Collects an agent. Returns none if the agent cannot be read; the reason is reported.
+/// Collects an agent. Returns none if the agent cannot be read, or if all agents together have too many nodes; the
+/// reason is reported.
 fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &ParentFleet) -> Option<()> {
     if loader.merged > MAX_MERGED {
         return None;
@@ -186,7 +189,8 @@ fn split_defaults(defaults: &Node, agent: bool) -> Node {
     part
 }
 
-/// Adds the agent's values for the keys that its schedules do not set.
+/// Merges some keys of the agent below those of its schedules, so that a schedule inherits the values that it does not
+/// set.
 fn inherit_from_agent(agent: &mut Node) {
     for key in ["work_source", "isolation", "retry", "timeout", "idle_timeout", "breaker"] {
         let Some(from) = agent.entry(key).cloned() else { continue };
@@ -215,7 +219,7 @@ fn add_sandbox_kinds(agent: &mut Node) {
     });
 }
 
-/// Returns the `kind` of the agent's sandbox. herdctl's `docker` is one too.
+/// Returns the `kind` of the agent's sandbox. Without one, herdctl's `docker` counts as a sandbox if it is enabled.
 fn sandbox_kind(agent: &Node) -> Option<Entry> {
     let own = agent.entry("sandbox").map(|sandbox| long_form(sandbox.node.clone()));
     let docker = agent.get("docker").filter(|own| own.get("enabled").and_then(Node::text) == Some("true"));
@@ -267,7 +271,7 @@ fn sub_fleet(
     let path = resolve_path(loader, file, path);
     loader.fleets += 1;
     if let Some(message) = too_many(loader.fleets, &path, above) {
-        // Reported once, because each further fleet would repeat it.
+        // That there are too many fleets is reported once, because each further fleet would repeat it.
         if loader.fleets <= MAX_FLEETS + 1 {
             loader.problems.add(Problem::error(at, message).key(format!("{key}.path")));
         }
@@ -295,8 +299,8 @@ fn sub_fleet(
     Some(())
 }
 
-/// Reports keys that count only in the root file. A budget here is an error, because its author expects it to limit
-/// spending.
+/// Reports keys of a sub-fleet that count only in the root file. A budget is an error there, because its author expects
+/// it to limit spending.
 fn report_root_only_keys(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
     for (key, written) in ROOT_FILE_KEYS.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
@@ -312,7 +316,7 @@ fn report_root_only_keys(loader: &mut Loader<'_>, fleet: &Node, file: FileId, re
     }
 }
 
-/// Checks and reserves the name. The error is a message and a help text.
+/// Checks the name of a sub-fleet and adds it to `names`. The error is a message and a help text.
 fn take_name(
     name: &str,
     at: Location,
@@ -340,7 +344,8 @@ fn too_many(fleets: usize, path: &Path, above: &ParentFleet) -> Option<String> {
     deep.then(|| format!("fleets are nested more than {MAX_LEVELS} levels deep"))
 }
 
-/// Returns the name of the reference, else that of the fleet, else that of its directory, with the location to report.
+/// Returns the name of a sub-fleet, and the location at which to report an error in the name. The name is that of its
+/// entry in `fleets`, else that in its file, else that of its directory.
 fn name_of(entry: &Node, fleet: &Node, path: &Path, path_at: Location) -> (String, Location) {
     let own = entry.get("name").and_then(|name| Some((name.text()?.to_owned(), name.at)));
     let fleets = || fleet.get("fleet")?.get("name")?.text().map(|name| (name.to_owned(), path_at));

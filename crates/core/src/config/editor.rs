@@ -1,4 +1,5 @@
-//! The schema for editors: plain JSON Schema, without the extensions of our checker.
+//! The schema for editors: `x-partial` and the aliases of keys are expressed in plain JSON Schema. Editors ignore the
+//! other extensions of our checker.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +13,7 @@ pub fn fleet_schema() -> Value {
 /// Returns the schema of an agent's own file.
 pub fn agent_schema() -> Value {
     let fleet = SCHEMA.fleet();
-    // A file is merged over defaults, so none of its keys is required.
+    // An agent's own file is merged over defaults, so none of its keys is required.
     let mut schema = json!({ "$schema": fleet["$schema"], "title": "Agent", "$ref": "#/$defs/PartialAgent" });
     schema["$defs"] = fleet["$defs"].clone();
     for_editors(schema)
@@ -133,6 +134,6 @@ mod tests {
         insta::assert_json_snapshot!("fleet_schema", fleet_schema());
         let agent = agent_schema();
         assert_eq!(agent["$defs"]["PartialAgent"], fleet_schema()["$defs"]["PartialAgent"]);
-        assert!(agent["$defs"].get("Agent").is_none(), "only what is used");
+        assert!(agent["$defs"].get("Agent").is_none(), "definitions that are not used are removed");
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn is_discreet(format: &str) -> bool {
     format == POSTGRES
 }
 
-/// Returns the error in the text, if there is one.
+/// Returns the error in the text, if there is one; none for a format that is not listed here.
 pub(super) fn validate(format: &str, text: &str) -> Option<String> {
     match format {
         "name" => message(check_name(text)),

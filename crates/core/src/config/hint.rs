@@ -1,8 +1,8 @@
-//! Hints for frequent mistakes: values and keys of other programs, and their correct form.
+//! Hints for frequent mistakes in values and keys, with the correct form.
 
 use super::syntax::quoted;
 
-/// Returns a hint for a value, by the keys from the file's root to it.
+/// Returns a hint for a value. `path` is the keys from the root of the tree to the value.
 pub(super) fn of_value(path: &[&str], text: &str) -> Option<String> {
     let (key, above) = path.split_last().map(|(key, above)| (*key, above))?;
     if key == "agents" {
@@ -66,7 +66,7 @@ pub(super) fn of_list_for_map(path: &[&str]) -> Option<String> {
     by_name.then(|| format!("write a map, with the name of each as its key: `{key}: {{NAME: …}}`"))
 }
 
-/// Returns a hint for an unknown key, by the keys from the file's root to its section.
+/// Returns a hint for an unknown key. `path` is the keys from the root of the tree to the section of the key.
 pub(super) fn of_key(path: &[&str], key: &str) -> Option<&'static str> {
     let section = path.last().copied().unwrap_or_default();
     match section {
@@ -76,7 +76,7 @@ pub(super) fn of_key(path: &[&str], key: &str) -> Option<&'static str> {
         "budget" if ["per_hour", "per_week", "per_year"].iter().any(|start| key.starts_with(start)) => {
             Some("a budget is for a job, a day or a month")
         }
-        // An agent, in its own file or in the fleet's.
+        // An agent in a fleet file; or the root of the tree, which is an agent or a fleet file.
         "agents" | "overrides" | "" => of_agent_key(key),
         "defaults" if key == "max_concurrent" => of_agent_key(key),
         _ => None,

@@ -38,7 +38,7 @@ pub fn interpolate(
     }
 }
 
-/// Maximum number of locations reported for one value.
+/// Maximum number of undefined variables, and of `${` without a variable, that are reported for one value.
 const MAX_PLACES: usize = 20;
 
 fn fill_in(
@@ -50,7 +50,7 @@ fn fill_in(
 ) {
     let expanded = expand(&scalar.text, env);
     let undefined = !expanded.undefined.is_empty();
-    // Each location is searched from the beginning, so a value with thousands of them would be slow.
+    // The search for each location starts at the beginning of the value, so thousands of locations would be slow.
     for (place, undefined) in expanded.undefined.into_iter().take(MAX_PLACES) {
         let at = locate_variable(at, source, &scalar.text, place, undefined);
         let message = format!("the environment variable `{undefined}` is not set");
@@ -128,7 +128,7 @@ struct Variable<'a> {
 }
 
 impl<'a> Variable<'a> {
-    /// Parses from just after `${` to just after `}`.
+    /// Parses the text after `${`. Returns the variable and the text after its `}`; none if there is no variable.
     fn read(text: &'a str) -> Option<(Self, &'a str)> {
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
         let (name, rest) = text.split_at(end);
@@ -144,8 +144,9 @@ impl<'a> Variable<'a> {
 }
 
 /// Returns the location in the file of the `${` at `place` in a value's text. The text in the file differs from the
-/// value's text where there are escapes and folded lines. So the function counts the `${` before `place`, and returns
-/// the location of the whole value if the result does not match.
+/// value's text where there are escapes and folded lines. So the function counts the `${` before `place`, and takes the
+/// `${` with the same number in the file. If `name` does not follow it there, the function returns the location of the
+/// whole value.
 fn locate_variable(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
     let before = text[..place].matches("${").count();
     let start = at.start as usize;

@@ -1,4 +1,4 @@
-//! Loading of config files into a fleet, or into the list of their problems.
+//! The loader: reads the config files of a fleet, and builds the roster and the list of problems from them.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +32,7 @@ pub struct ConfigEnvironment<'a> {
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Checks whether a folder with this path exists.
     pub is_folder: &'a dyn Fn(&Path) -> bool,
-    /// Time zone of cron schedules without one.
+    /// Time zone of the machine, which is used where the config sets none.
     pub zone: Zone,
 }
 
@@ -64,7 +64,8 @@ impl LoadedConfig {
     }
 }
 
-/// Loads the fleet of a root file. A file named `herdctl.*` and all files below it are read by the rules of herdctl.
+/// Loads the fleet of a root file. A fleet file named `herdctl.*` and all files that it refers to are read by the rules
+/// of herdctl.
 pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
     let mut loader = Loader {
         environment,
@@ -135,20 +136,21 @@ pub(super) struct Loader<'a> {
     pub retention: Retention,
     pub prices: Prices,
     pub providers: IndexMap<String, Provider>,
-    /// Locations of the providers.
+    /// Names of the providers and the locations of these names.
     pub provider_places: Vec<(String, Location)>,
-    /// Settings without effect.
+    /// Settings that may have no effect, collected until all agents are known.
     pub unused: UnusedSettings,
     pub budget: FleetBudget,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,
     /// Number of nodes of all merged agents so far.
     pub merged: usize,
-    /// Number of fleets so far.
+    /// Number of references to sub-fleets so far.
     pub fleets: usize,
-    /// True if no agent was left out because its file cannot be read.
+    /// False if an agent or a sub-fleet was left out, for example because its file cannot be read.
     pub complete: bool,
-    /// Files read so far, by path and by whether they were read as an agent's file. Each file is read once.
+    /// Trees of the files read so far, by path and by whether the file was read as an agent's file, so that no file is
+    /// parsed again for each reference; none if the file is not a valid YAML map.
     files: HashMap<(PathBuf, bool), Option<(Node, FileId)>>,
 }
 
@@ -161,21 +163,21 @@ pub(super) struct Draft {
     pub home: FileId,
     /// Location of its entry in the fleet file.
     pub entry: Location,
-    /// Path of its entry; empty if the agent is defined in another file.
+    /// Path of the key of its entry, for example `agents[3]`; empty if the agent is defined in another file.
     pub key: String,
     pub herdctl: bool,
 }
 
 impl Draft {
-    /// Returns a path inside the agent, from the root of its file.
+    /// Returns the path of a key inside the agent, from the root of its file.
     pub(super) fn key_of(&self, path: &str) -> String {
         if self.key.is_empty() { path.to_owned() } else { format!("{}.{path}", self.key) }
     }
 }
 
 impl Loader<'_> {
-    /// Reads, expands and checks one file as written. `asked` is the location that names the file, and the path of that
-    /// key.
+    /// Reads one file, expands its variables and checks it as written. Returns none if the file cannot be read or is
+    /// not a map. `asked` is the location and the path of the key that names the file; none for the root file.
     pub(super) fn file(
         &mut self,
         path: &Path,
@@ -201,7 +203,7 @@ impl Loader<'_> {
         let blank = text.trim().is_empty();
         let file = self.sources.add(path.to_owned(), text);
         if blank {
-            // A program that writes a file truncates it first, and the file may be read at that moment.
+            // Many programs truncate a file before they write it, and the file may be read at that moment.
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let message = format!("{name} is empty; perhaps a program is writing it at the moment");
             let help = "for a fleet without agents, write `agents: []`".to_owned();
@@ -239,7 +241,7 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Removes `.` and, where possible, `..` from a path, by text only, because nothing here accesses a disk.
+/// Removes `.` and, where possible, `..` from a path, by text only, because core does not access a disk.
 pub(super) fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {

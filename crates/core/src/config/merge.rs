@@ -1,7 +1,7 @@
-//! Merging of trees: maps merge key by key, and every other value is replaced as a whole, also by null.
+//! Merging of trees: maps merge key by key, and every other value is replaced as a whole. A null also replaces a value.
 //!
-//! Missing keys are inherited. Every node keeps its location. A value that is short for a map counts as that map when a
-//! map is merged over it. When it is merged over another value, it replaces that value as a whole.
+//! Missing keys are inherited. Every node keeps its location. A short form counts as its map when a map is merged over
+//! the short form. A short form that is merged over another value replaces that value as a whole.
 
 use indexmap::map::Entry::{Occupied, Vacant};
 
@@ -37,7 +37,7 @@ fn merge_maps(mut base: Map, over: Map) -> Map {
     base
 }
 
-/// Returns the map for which a value is short; other values as they are.
+/// Returns the map for which a short form stands. Returns any other value unchanged.
 pub(super) fn long_form(node: Node) -> Node {
     let Value::Scalar(scalar) = &node.value else { return node };
     let Some(key) = scalar.short_for else { return node };

@@ -5,6 +5,8 @@
 //! text → node (parse) → variables (interpolate) → layers (merge) → checked against the schema → shapes → roster
 //! ```
 //!
+//! Each file is also checked against the schema before the merge.
+//!
 //! Each node has its file, line and column, so an error found after a merge still points to the line in the file.
 //! All problems are collected; loading does not stop at the first one.
 

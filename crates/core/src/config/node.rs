@@ -1,7 +1,7 @@
 //! The tree of a config file: untyped, with a location on every node.
 //!
 //! Types are assigned last: a plain `8080` becomes text or a number, as the schema requires at that position. So
-//! variables can be expanded and files merged before.
+//! variables can be expanded and files merged before the types are known.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,15 @@ use indexmap::IndexMap;
 
 use super::load::normalize;
 
-/// Location in a file. Lines and columns count from 1, columns in characters.
+/// Location in a file. Lines and columns count from 1, columns in characters. Line 0 means the file as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     pub file: FileId,
     pub line: u32,
     pub column: u32,
-    /// Range of bytes to underline, within one line.
+    /// First byte to underline, as an offset in the file.
     pub start: u32,
+    /// End of the bytes to underline (exclusive), on the same line.
     pub end: u32,
 }
 
@@ -88,8 +89,8 @@ pub enum Value {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Map {
     pub entries: IndexMap<String, Entry>,
-    /// True if this map replaced a value that is not a map. Then it also replaces the value of every lower layer. This
-    /// makes merging associative.
+    /// True if this map replaced a value that is not a map, or stands for a short form. Then it also replaces the value
+    /// of every lower layer. This makes merging associative.
     pub replaces_all: bool,
 }
 
@@ -104,13 +105,15 @@ pub struct Scalar {
     pub text: String,
     /// True if the text was written without quotes, so that it may become a number, a boolean or null.
     pub plain: bool,
-    /// True if the text was written with variables in it.
+    /// True if the text was written with `${` in it.
     pub interpolated: bool,
     /// Environment variables whose values are in the text.
     pub variables: Vec<String>,
-    /// True if a variable has no value. This is reported, and the text is not known.
+    /// True if the text is not known, because a variable has no value, or because a text without quotes begins with
+    /// `{{`. The error is already reported.
     pub undefined: bool,
-    /// The key for whose map the scalar is short: `worktree` is short for `{kind: worktree}`. The schema decides.
+    /// Set by the check against the schema if the scalar is a short form: the only key of its map. For `worktree`,
+    /// which is short for `{kind: worktree}`, it is `kind`.
     pub short_for: Option<&'static str>,
 }
 

@@ -1,7 +1,7 @@
 //! Parsing of YAML text into a tree.
 //!
-//! YAML 1.2: `yes` and `on` are text. Anchors, aliases and `<<` work. A duplicate key, a second document and anything
-//! beyond the limits below is rejected. The limits also bound the depth, so that every later pass over the tree may
+//! YAML 1.2: `yes` and `on` are text. Anchors, aliases and `<<` work. Duplicate keys, a second document and files
+//! beyond the limits below are rejected. The limits also bound the depth, so that every later pass over the tree may
 //! recurse.
 
 use std::collections::HashMap;
@@ -19,7 +19,8 @@ pub const MAX_NODES: usize = 200_000;
 /// Maximum depth of nesting.
 pub const MAX_LEVELS: usize = 64;
 
-/// Returns the tree of a file; none if its text is not valid YAML. An empty file is an empty map.
+/// Returns the tree of a file; none if its text is not valid YAML, has a second document or exceeds a limit. An empty
+/// file is an empty map.
 pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> {
     if text.len() > MAX_CONFIG_BYTES {
         let message = format!("the file is larger than {} MiB", MAX_CONFIG_BYTES >> 20);
@@ -93,7 +94,7 @@ enum Content {
 enum Key {
     Name(String, Location),
     Merge,
-    /// Rejected already; its value is dropped.
+    /// The key is already rejected; its value is dropped.
     Unusable,
 }
 
@@ -210,7 +211,7 @@ impl<'a> Builder<'a> {
         self.nodes += 1;
         if anchor != 0 {
             let (count, height) = (node.count(), node.height());
-            // The stored copy uses memory too.
+            // The stored copy uses memory, so its nodes count as well.
             self.nodes += count;
             self.anchors.insert(anchor, Anchored { node: node.clone(), count, height });
         }
@@ -280,7 +281,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the byte at a line and column; the parser does not report it for every error.
+    /// Returns the byte offset of a line and column, because the parser does not report the offset for every error.
     fn byte_of(&self, at: Location) -> usize {
         let lines = self.text.split_inclusive('\n').take((at.line as usize).saturating_sub(1));
         let begin: usize = lines.map(str::len).sum();

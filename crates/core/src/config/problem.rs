@@ -1,4 +1,4 @@
-//! The problems of a config, collected while the rest is still checked.
+//! The problems (errors and warnings) of a config. They are collected, so that one problem does not hide the others.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -72,7 +72,7 @@ impl Problems {
         self.all.is_empty()
     }
 
-    /// Prefixes the keys of the problems from `from` on, which were found below `key`.
+    /// Prefixes the keys of the problems from index `from` on, which were found below `key`.
     pub fn prefix_keys(&mut self, from: usize, key: &str) {
         for problem in &mut self.all[from..] {
             problem.key = problem.key_below(key);
@@ -102,7 +102,8 @@ impl Problems {
     }
 }
 
-/// Joins equal warnings: fifty agents with hooks cause one warning about hooks, at the first of them.
+/// Joins equal warnings of a file: if fifty agents cause the same warning, it is reported once, at the first agent,
+/// with the number of other places.
 fn join_repeated_warnings(problems: Vec<Problem>) -> Vec<Problem> {
     let mut first: HashMap<(FileId, String), (usize, usize)> = HashMap::new();
     let mut kept: Vec<Problem> = Vec::new();

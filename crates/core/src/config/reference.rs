@@ -17,7 +17,7 @@ use crate::trigger::{EventTrigger, TriggerConfig, TriggerKind};
 pub(super) struct KnownNames<'a> {
     /// Agents with their drafts, including those with errors, as far as they can be read.
     agents: Vec<(&'a Agent, &'a Draft)>,
-    /// True if no agent is missing.
+    /// True if the names of all agents are known.
     all: bool,
     names: Names,
 }
@@ -29,7 +29,7 @@ struct Names {
     /// Ids by `AGENT/SCHEDULE`; the name of an agent has no slash.
     schedules: HashMap<String, ScheduleId>,
     ids: HashSet<ScheduleId>,
-    /// Schedules with errors. They exist, so naming them is not a second error.
+    /// Schedules of agents with errors, as `AGENT/SCHEDULE`. They exist, so naming them is not a second error.
     broken: HashSet<String>,
     /// Agents whose schedule names are not known.
     unread: HashSet<String>,
@@ -167,8 +167,8 @@ impl<'a> KnownNames<'a> {
         !self.all || full_names(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
-    /// Finds cycles. Each schedule waits for at most one other, so this function follows the references until one
-    /// repeats.
+    /// Finds cycles of schedules that name each other. Each schedule names at most one other, so this function follows
+    /// the references until a schedule repeats.
     fn find_cycles(&self, upstream: &HashMap<ScheduleId, ScheduleId>, problems: &mut Problems) {
         let places: HashMap<ScheduleId, ScheduleRef<'_>> =
             self.places().map(|place| (place.schedule.id, place)).collect();
@@ -191,9 +191,9 @@ impl<'a> KnownNames<'a> {
         }
     }
 
-    /// Finds cycles of schedules that wait for the jobs of all others. Two of them start each other forever if one
-    /// outcome starts both. A cycle that needs two different outcomes in turn ends by itself, or at the limit of jobs
-    /// in a chain.
+    /// Finds cycles of two schedules: one waits for the jobs of all others, and the other does the same or names the
+    /// first. They start each other forever if one outcome starts both. A cycle that needs two different outcomes in
+    /// turn ends as soon as a job has another outcome, or when too many schedules have triggered each other in a row.
     fn find_mutual_cycles(
         &self,
         for_anyone: &[ScheduleRef<'_>],
@@ -228,7 +228,7 @@ fn written_name(draft: &Draft) -> Option<String> {
     Some(name)
 }
 
-/// Returns the full names for a name in a fleet: inside it first, then from the root.
+/// Returns the full names that a name in a fleet can mean: first inside this fleet, then from the root.
 fn full_names(name: &str, from: &Draft) -> [String; 2] {
     let nearby: Vec<&str> = from.fleets.iter().map(String::as_str).chain([name]).collect();
     [nearby.join("."), name.to_owned()]
@@ -333,12 +333,13 @@ impl ScheduleRef<'_> {
         format!("{}/{}", self.agent_name(), self.schedule.name)
     }
 
-    /// Returns the name for messages, which has no agent if that has no name.
+    /// Returns the name for messages: without the agent if the agent has no name.
     fn shown(&self) -> String {
         if written_name(self.draft).is_some() { self.name() } else { self.schedule.name.to_string() }
     }
 
-    /// Returns the name as it is written, also if it is not a valid one.
+    /// Returns the full name of the agent as it is written, even if it is not valid. An agent without a name has a
+    /// placeholder.
     fn agent_name(&self) -> String {
         written_name(self.draft).unwrap_or_else(|| self.agent.name.to_string())
     }

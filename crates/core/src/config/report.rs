@@ -1,4 +1,4 @@
-//! Formatting of problems: with the wrong line for people, and as JSON for programs.
+//! Formatting of problems: with the wrong line for people, on one line each for a log, and as JSON for programs.
 
 use std::path::Path;
 
@@ -54,11 +54,11 @@ fn shows_line(problem: &Problem, sources: &Sources) -> bool {
     problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= MAX_LINE_LENGTH
 }
 
-/// Maximum length of a shown line; a longer line would hide the message.
+/// Maximum length of a shown line, in bytes; a longer line would hide the message.
 const MAX_LINE_LENGTH: usize = 1_000;
 
-/// Returns the wrong line. Only this line is passed to the renderer, because it would scan a large file again for each
-/// problem.
+/// Returns the wrong line, and the start and end of the part to underline, as bytes of this line. Only this line is
+/// passed to the renderer, because the renderer would scan a large file again for each problem.
 fn line_of<'a>(problem: &Problem, sources: &'a Sources) -> (&'a str, usize, usize) {
     let text = sources.text(problem.at.file);
     let mut start = (problem.at.start as usize).min(text.len());

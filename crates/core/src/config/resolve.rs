@@ -26,7 +26,7 @@ use crate::workspace::Isolation;
 pub(super) enum Resolved {
     /// The agent and the form in which it is shown.
     Whole(Box<Agent>, Json),
-    /// The agent has errors, which are reported. The readable part is kept for references to it.
+    /// The agent has errors, which are reported. The readable part, if there is one, is kept to check references to it.
     Broken(Option<Box<Agent>>),
 }
 
@@ -55,8 +55,8 @@ pub(super) fn agent(
     let directory = working_directory(loader, draft);
     let Some(Typed { config, partial, wrong_keys }) = typed(&checked) else {
         if loader.problems.errors() == before {
-            // The schema accepted what the type rejects. That is a defect of cowhand, and the message of serde may
-            // contain a secret. The test with random trees looks for such a defect.
+            // The schema accepted what the type rejects. That is a defect of cowhand, which the tests with random
+            // configs look for. The message of serde is not shown, because it may contain a secret.
             let problem = Problem::error(draft.entry, "this agent passes the schema but cannot be read");
             loader.problems.add(problem.key(draft.key.as_str()));
         }
@@ -98,14 +98,16 @@ fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wr
 /// The readable part of an agent.
 struct Typed {
     config: shape::AgentConfig,
-    /// Schedules without their wrong keys. They are checked by themselves only, because the checks of the agent would
-    /// miss these keys.
+    /// Schedules with errors, without their wrong keys. `check_keys_together` does not see these schedules, because its
+    /// checks would miss the wrong keys.
     partial: IndexMap<String, shape::ScheduleConfig>,
-    /// Keys of the agent, except `FREE_KEYS`, that are wrong and not in `config`; none if only its schedules can be read.
+    /// Wrong keys of the agent, except `FREE_KEYS`. `config` does not contain them. None if only the schedules of the
+    /// agent can be read.
     wrong_keys: Option<Vec<String>>,
 }
 
-/// Keys of agents and schedules on which no check of other keys depends, so that all others can be checked without them.
+/// Keys of agents and schedules on which no check of other keys depends. If one of them is wrong, the other keys can
+/// still be checked.
 const FREE_KEYS: [&str; 6] = ["name", "description", "retry", "timeout", "idle_timeout", "retention"];
 
 /// Returns the readable part of an agent, so that one error does not hide errors elsewhere: the agent without its wrong
@@ -213,7 +215,7 @@ fn schedules(
 ) -> Vec<Schedule> {
     let mut schedules = Vec::new();
     for (written, schedule) in written {
-        // An invalid name was reported.
+        // An invalid name is already reported.
         let Ok(name) = written.parse() else { continue };
         let schedule = self::schedule(loader, draft, agent, name, schedule);
         show_zone(&schedule.trigger, &mut shown["schedules"][&written]);
@@ -231,7 +233,7 @@ fn schedule(
 ) -> Schedule {
     let mut trigger = schedule.trigger;
     if let Err(error) = trigger.check() {
-        // herdctl has no webhook secrets. Such a fleet still loads, and its deliveries are rejected.
+        // herdctl has no webhook secrets. A herdctl fleet without them still loads, and its deliveries are rejected.
         let bearable = draft.herdctl && error == TriggerError::NoSecret;
         let severity = if bearable { Severity::Warning } else { Severity::Error };
         let problem = Problem::error(schedule_at(draft, name.as_str()), error.to_string());
@@ -299,7 +301,7 @@ fn schedule(
     }
 }
 
-/// Returns the location of `enabled: false` of the schedule.
+/// Returns the location of `enabled: false` of the schedule, as `FILE:LINE`.
 fn off_at(loader: &Loader<'_>, draft: &Draft, name: &str) -> String {
     let written = schedule_node(draft, name).and_then(|schedule| schedule.entry("enabled"));
     let at = written.map_or_else(|| schedule_at(draft, name), |entry| entry.key_at);
@@ -359,7 +361,7 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-/// Checks that no MCP server has the name of the fleet's own server.
+/// Checks that no MCP server has the name of the fleet's own server, if the agent uses that server.
 fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let word = |key: &str| draft.node.get(key).and_then(Node::text);
     let needed = if word("permission_mode") == Some("ask") {
@@ -391,7 +393,7 @@ fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-/// Checks that all variables of a prompt are known for this kind of schedule. herdctl has no templates, so in its
+/// Checks that all variables of a prompt are known for this type of schedule. herdctl has no templates, so in its
 /// fleets unknown variables are only warnings. Checks prompts as written, so that other errors do not hide an unknown
 /// variable.
 fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
@@ -445,14 +447,15 @@ fn name(
     Some(name)
 }
 
-/// Returns a name for an agent without a valid one, so that its other errors are found. It differs from those of other
-/// such agents.
+/// Returns a name for an agent without a valid one, so that its other errors are found. The name differs from the
+/// placeholders of other agents.
 fn placeholder_name(draft: &Draft) -> Option<AgentName> {
     let own = format!("unnamed-{}-{}", draft.entry.line, draft.entry.column);
     draft.fleets.iter().chain([&own]).cloned().collect::<Vec<_>>().join(".").parse().ok()
 }
 
 /// Returns the working directory. The path is relative to the file that sets it, which can be the file of any layer.
+/// The default is the directory of the file that defines the agent.
 fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     let written = draft.node.get("working_directory").and_then(|node| match node.value {
         Value::Map(_) => node.get("root"),

@@ -114,9 +114,9 @@ impl Checker<'_> {
         {
             let examples = schema.get("examples").and_then(Json::as_array).into_iter().flatten();
             let examples = one_of(examples.filter_map(Json::as_str));
-            // If there are examples, the message shows them instead of the pattern.
             let quoted =
                 if is_plain_word_for_url(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
+            // If there are examples, the message shows them instead of the pattern.
             let message = if examples.is_empty() {
                 format!("{quoted} does not match {pattern}")
             } else {
@@ -132,7 +132,8 @@ impl Checker<'_> {
     }
 }
 
-/// Checks whether a URL is expected and this is a plain word or path, which cannot contain a password.
+/// Checks whether a URL is expected and this is a short plain word or path. It cannot contain a password, so a message
+/// may quote it.
 fn is_plain_word_for_url(pattern: &str, scalar: &Scalar) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '/' | '-' | '_');
     pattern.contains("://")
@@ -141,7 +142,8 @@ fn is_plain_word_for_url(pattern: &str, scalar: &Scalar) -> bool {
         && scalar.text.chars().all(is_plain)
 }
 
-/// Returns the values of an enumeration, in any form of the schema.
+/// Returns the values of an enumeration, which a schema can write as `const`, `enum` or `oneOf`; none for other
+/// schemas.
 fn words_of(schema: &Json) -> Option<Vec<&str>> {
     if let Some(word) = schema.get("const").and_then(Json::as_str) {
         return Some(vec![word]);

@@ -49,12 +49,12 @@ impl ConfigSchema {
         self.patterns.get(pattern)
     }
 
-    /// Resolves any `$ref`.
+    /// Returns the schema to which `$ref` leads; a schema without `$ref` itself.
     pub(super) fn follow<'a>(&'a self, mut schema: &'a Value) -> &'a Value {
         while let Some(name) = schema.get("$ref").and_then(Value::as_str) {
             schema = match name.strip_prefix("#/$defs/") {
                 Some(name) => &self.fleet["$defs"][name],
-                // A fleet inside a fleet.
+                // `#`: a fleet inside a fleet.
                 None => &self.fleet,
             };
         }
@@ -82,7 +82,7 @@ fn close(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Temporary mark on the variants flattened into an object; removed when they are visited.
+/// Temporary key of the variants that are flattened into an object; removed when the variants are visited.
 const FLATTENED: &str = "x-flattened";
 
 /// Returns the other names of a property, and whether they are old names.
@@ -165,8 +165,8 @@ mod tests {
         });
     }
 
-    /// Two types that are a text or a map have no mark, because they are not merged as maps: plugins are items of a
-    /// list, and `network: off` is not short for any map.
+    /// Two types that are a text or a map have no `x-short-for`, because they are not merged as maps: plugins are items
+    /// of a list, and `network: off` is not short for any map.
     #[test]
     fn every_value_that_is_short_for_a_map_is_marked() {
         let is_a = |schema: &Value, kind: &str| {

@@ -1,7 +1,7 @@
-//! One pass over a tree along the schema: finds all errors, and converts correct values to types.
+//! One pass over a tree along the schema: finds all errors, and converts correct values to typed JSON.
 //!
-//! This module enforces the schema that editors read; there is no second set of rules for single sections. Rules
-//! between sections are in `resolve`.
+//! This module enforces the schema that editors read. Rules that a schema cannot express are in `resolve`, `checks` and
+//! `reference`.
 
 use std::fmt::Write as _;
 
@@ -58,12 +58,13 @@ pub(super) struct Checked {
     pub value: Json,
     /// JSON pointers to secrets.
     pub secrets: Vec<String>,
-    /// JSON pointers to values that are missing in `value`, because they are wrong or a variable has no value.
+    /// JSON pointers to values that are wrong or contain a variable without a value. They can be missing or incomplete
+    /// in `value`.
     pub unsound: Vec<String>,
 }
 
-/// Checks a tree. Also renames aliases and marks short forms in it, so that layers which use different names or forms can
-/// be merged.
+/// Checks a tree. Also renames aliases and marks short forms in the tree, so that layers which use different names or
+/// forms can be merged.
 pub(super) fn check(
     node: &mut Node,
     schema: &'static Json,
@@ -84,7 +85,8 @@ pub(super) fn check(
 }
 
 impl Checker<'_> {
-    /// Checks a value. `blame` is the location to report for a value without its own line.
+    /// Checks a value. `blame` is the location to report for an error in a list or map as a whole, for example that of
+    /// its key.
     fn value(&mut self, node: &mut Node, blame: Location, schema: &'static Json) -> Option<Json> {
         let schema = self.schema.follow(schema);
         if node.is_null() {
@@ -413,7 +415,7 @@ impl Checker<'_> {
         hint::of_value(&path, &scalar.text).or_else(as_list)
     }
 
-    /// Returns the keys from the root to here.
+    /// Returns the keys from the root of the tree to here, with their names in the schema.
     fn names(&self) -> Vec<&str> {
         let keys = self.path.iter().filter_map(|step| match step {
             Step::Key { name, .. } => Some(name.as_str()),

@@ -1,4 +1,4 @@
-//! Detection and masking of secrets.
+//! Detection and masking of secrets in the config.
 
 use serde_json::Value as Json;
 
@@ -6,7 +6,7 @@ use super::node::Scalar;
 
 pub const MASK: &str = "***";
 
-/// Checks whether a variable of this name may hold a secret. In doubt it returns true.
+/// Checks whether a variable or key of this name may hold a secret. In doubt it returns true.
 pub fn looks_secret(variable: &str) -> bool {
     let upper = variable.to_ascii_uppercase().replace("AUTHORI", "AUTH").replace("AUTHOR", "");
     let parts = ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH", "WEBHOOK_UR", "CONNECTION_STRING"];
@@ -46,7 +46,8 @@ fn mask_addresses(value: &mut Json) {
     }
 }
 
-/// Replaces `https://user:password@host/` by `https://***@host/`, anywhere in the text.
+/// Replaces `https://user:password@host/` with `https://***@host/`, anywhere in the text; none if there is nothing to
+/// replace.
 fn without_user(text: &str) -> Option<String> {
     let mut masked = String::new();
     let mut rest = text;

@@ -2,7 +2,8 @@
 //!
 //! The event log holds no copies of jobs, because pruned data must not remain and prompts can be large. Copies are
 //! not needed: the fields that a job gets at its creation never change, and an ended job does not change. So the record
-//! at the time of the event can be made from the event and the row that the job has now.
+//! at the time of the event can be made from the event and the row that the job has now. In the record of a created or
+//! started job, fields whose value at that time is not known are empty, for example the usage of earlier attempts.
 
 use jiff::Timestamp;
 
@@ -10,7 +11,8 @@ use super::{Event, Fact};
 use crate::cut::cut;
 use crate::job::{JobRecord, JobStatus};
 
-/// Length to which texts are cut in events. The job itself has the full texts.
+/// Length in bytes to which the prompt, the summary and the description of the work item are cut in events. The job
+/// itself has the full texts.
 const TEXT_CAP: usize = 16 << 10;
 
 impl Event {
@@ -60,8 +62,8 @@ fn as_created(job: JobRecord) -> JobRecord {
     }
 }
 
-/// Returns the record at the start of an attempt. It includes a session that an earlier attempt began, and not one that
-/// this attempt begins.
+/// Returns the record at the start of an attempt. The first attempt has no session yet. A later attempt gets the
+/// current session of the job, which an earlier attempt usually began.
 fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
     let session_id = job.session_id.clone().filter(|_| attempt > 1);
     let run_started_at = job.run_started_at.or(Some(at));
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!((first.status, first.attempt, first.session_id), (JobStatus::Running, 1, None));
         let second = carried(Fact::JobStarted { attempt: 2, node: "n".into() });
         assert_eq!((second.attempt, second.session_id.as_deref()), (2, Some("s-1")));
-        assert_eq!(second.run_started_at, record().run_started_at, "of the first attempt");
+        assert_eq!(second.run_started_at, record().run_started_at, "start of the first attempt");
         assert_eq!(second.exit_reason, None);
         let (exit_reason, kind) = (ExitReason::Error, ErrorKind::Exit);
         let failed = carried(Fact::JobFailed {

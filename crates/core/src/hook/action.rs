@@ -33,7 +33,7 @@ pub struct Hook {
     pub continue_on_error: bool,
     /// Hook events after which the hook runs; `None` means all, and an empty list means never.
     pub on_events: Option<Vec<HookEvent>>,
-    /// Dotted path into the hook context; the value there has to be true.
+    /// Dotted path into the hook context; the value there has to count as true (see [`super::is_truthy`]).
     pub when: Option<String>,
     pub action: HookAction,
 }

@@ -10,7 +10,7 @@ use crate::id::JobId;
 use crate::report::{Report, ReportedOutcome};
 use crate::work::{ItemRules, OnFailure, ReleaseOptions, WorkOutcome, WorkResult};
 
-/// Result or release that the work source has still to receive.
+/// What the work source has still to receive: the result of an item, or its release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Closing {
@@ -19,21 +19,28 @@ pub enum Closing {
 }
 
 impl Closing {
-    /// Releases the item with a comment that states the reason.
+    /// Returns a release with a comment that states the reason.
     pub fn release(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, unfinished: false })
     }
 
-    /// Undoes a claim that failed or whose result is not known.
+    /// Returns a release, without a comment, that undoes a claim that failed or whose result is not known.
     pub fn undo(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, unfinished: true })
     }
 }
 
 impl Closing {
-    /// Returns the result for the work source. A failure that the agent itself caused is reported to the source, and
-    /// the item waits for a person. Other failures do not come from the item, so the item is released. `failures`
-    /// includes this one, and `outcome` is the result of [`combine_with_report`].
+    /// Returns what the work source gets after the end of a job. `outcome` is the result of [`combine_with_report`].
+    ///
+    /// - A completed job: its result.
+    /// - A cancelled job: a release of the item.
+    /// - A failure that the agent itself caused: the result, and the item waits for a person; with
+    ///   `on_failure: release`, a release.
+    /// - Any other failure: a release, because the item did not cause the failure.
+    ///
+    /// A failed job gives a result and no release if the agent reports that a person is needed, or if the item has
+    /// failed too often. `failures` is the number of failed jobs of the item in a row, including this job.
     pub fn after(
         job: &JobId,
         outcome: &Outcome,
@@ -87,8 +94,9 @@ impl Closing {
     }
 }
 
-/// Combines the outcome of a job with the report of its agent. A completed job whose agent reports a failure has
-/// failed. A failed job stays failed whatever the agent reports. The summary of the report replaces the last message.
+/// Combines the outcome of a job with the report of its agent, for the work source. A completed job whose agent reports
+/// a failure has failed. A failed job stays failed whatever the agent reports. The summary of the report replaces the
+/// last message. The outcome of a cancelled job does not change.
 pub fn combine_with_report(outcome: &Outcome, report: Option<&Report>) -> Outcome {
     let Some(report) = report else { return outcome.clone() };
     let summary = Some(report.summary.clone());
@@ -124,7 +132,8 @@ fn text_or(summary: Option<&str>, otherwise: &str) -> String {
     summary.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(otherwise).to_owned()
 }
 
-/// Returns the reported artifacts and those that the text names.
+/// Returns the reported artifacts, and then the artifacts that the text names, as long as there are fewer than
+/// [`MAX_ARTIFACTS`].
 fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     let mut all = report.map(|report| report.artifacts.clone()).unwrap_or_default();
     for named in artifacts(text.unwrap_or_default()) {
@@ -135,7 +144,7 @@ fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     all
 }
 
-/// Maximum number of artifacts: enough for any report, and a bound for a text full of links.
+/// Maximum number of artifacts, because a text can contain many links. A report cannot have more.
 const MAX_ARTIFACTS: usize = 20;
 const MAX_ARTIFACT_LENGTH: usize = 300;
 
@@ -145,7 +154,8 @@ static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"(?:{address})|\b[0-9a-f]{{40}}\b")).ok()
 });
 
-/// Returns the pull requests and commits that a text names, each once, in their order.
+/// Returns the pull requests, merge requests and commits that a text names, each once, in their order, up to
+/// [`MAX_ARTIFACTS`].
 fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
@@ -209,7 +219,7 @@ mod tests {
         }
     }
 
-    /// The report of the agent counts together with the end of its process.
+    /// The result depends on both the report of the agent and the end of its process.
     #[test]
     fn the_report_decides_how_a_work_item_is_closed() {
         use ReportedOutcome::{Done, Failed, NeedsPerson, NothingToDo, Partial};

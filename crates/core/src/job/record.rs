@@ -1,4 +1,4 @@
-//! The record of a job: its flat form, the same in rows, views, JSON and output.
+//! The record of a job: its fields in one flat form, which events, `jobs/ID.yaml`, the API and the command line share.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -38,7 +38,7 @@ pub struct JobRecord {
     /// Number of attempts started so far.
     #[serde(default)]
     pub attempt: u32,
-    /// Number of attempts that reached a limit of their provider.
+    /// Number of attempts that reached a usage limit of their provider.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub parks: u32,
     /// Attempts that never began; absent if there were none.
@@ -47,10 +47,10 @@ pub struct JobRecord {
     /// Start of the first attempt.
     #[serde(default)]
     pub run_started_at: Option<Timestamp>,
-    /// Start of the current attempt.
+    /// Start of the running attempt.
     #[serde(default)]
     pub attempt_started_at: Option<Timestamp>,
-    /// Earliest start of the next attempt after a failed one.
+    /// Earliest start of the next attempt, while the job is pending.
     #[serde(default)]
     pub not_before: Option<Timestamp>,
     #[serde(default)]
@@ -60,7 +60,8 @@ pub struct JobRecord {
     /// Conversation in which the job answers, if it came from a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// Author of its text, if not trusted; the job runs in the strict sandbox.
+    /// Reason why the text of the job is not trusted, so that the job runs in the strict sandbox; absent if the job is
+    /// not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
 }
@@ -166,7 +167,8 @@ impl JobRecord {
 impl TryFrom<JobRecord> for Job {
     type Error = RecordError;
 
-    /// Converts a record. A record that no sequence of changes can produce is rejected.
+    /// Converts a record. A record is rejected if a field that its status needs is missing, or if its exit reason does
+    /// not match its status.
     fn try_from(mut record: JobRecord) -> Result<Self, RecordError> {
         let state = record.read_state()?;
         let is_cancelled = record.status == JobStatus::Cancelled;

@@ -20,7 +20,7 @@ pub enum NotBegun {
     /// The machine has run out of file descriptors, processes, memory or disk space. The job does not cause this, so it
     /// waits for as long as the shortage lasts.
     Shortage(String),
-    /// Any other problem. After [`MAX_REQUEUES`] in a row the job fails.
+    /// Any other problem. The job is requeued [`MAX_REQUEUES`] times in a row for the same reason, and then fails.
     Failed(String),
 }
 
@@ -36,10 +36,11 @@ impl NotBegun {
 /// Attempts of a job that never began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Requeued {
-    /// Reason why the last of these attempts did not begin; none after an attempt has begun.
+    /// Reason why the last of these attempts did not begin; none after an attempt has begun. An attempt that the end of
+    /// a daemon prevented does not change the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Number of times in a row with this reason.
+    /// Number of requeues in a row for this reason.
     #[serde(default)]
     pub times: u32,
     /// Total number of attempts that never began. They do not count for `retry`.
@@ -52,18 +53,18 @@ impl Requeued {
         *self == Self::default()
     }
 
-    /// Clears the reason, because an attempt has begun.
+    /// Clears the reason and its count, because an attempt has begun.
     pub(super) fn begun(&mut self) {
         (self.reason, self.times) = (None, 0);
     }
 
-    /// Checks whether the job keeps its place while it waits, so that later jobs do not overtake it. A job that was
-    /// requeued too often does not block the others.
+    /// Checks whether a place of the agent stays reserved for the job while it waits, so that jobs that were created
+    /// later do not start first. A job that was requeued too often does not block other jobs.
     pub fn keeps_place(&self) -> bool {
         self.reason.is_some() && self.times <= MAX_REQUEUES
     }
 
-    /// Returns a sentence about why the job waits.
+    /// Returns a sentence about why the job waits; none if no reason is recorded.
     pub fn sentence(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
         Some(match self.times {
@@ -78,9 +79,9 @@ impl Job {
         &self.requeued
     }
 
-    /// Requeues the job because its claimed attempt never began. The wait grows each time, because the problem may
-    /// last; after the end of a daemon there is no wait. Returns false, and changes nothing, if the job was requeued
-    /// too often for this reason.
+    /// Requeues the job because its claimed attempt never began. The wait grows by a second each time, up to a minute,
+    /// because the problem may last; after the end of a daemon there is no wait. Returns false, and changes nothing, if
+    /// the job was requeued too often for this reason.
     pub fn requeue(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, JobChangeRefused> {
         let mut requeued = self.requeued.clone();
         requeued.total = requeued.total.saturating_add(1);
@@ -105,8 +106,7 @@ impl Job {
     }
 }
 
-/// Checks whether two messages have the same signature, that is, differ only in words with digits, in white space and
-/// in case.
+/// Checks whether two messages have the same signature.
 fn same(one: &str, other: &str) -> bool {
     let signature =
         |message: &str| signature(&JobError { kind: ErrorKind::StartFailed, message: message.to_owned() });

@@ -6,8 +6,8 @@ use crate::cut::cut;
 /// Maximum length of a signature, in bytes.
 const MAX_SIGNATURE_LENGTH: usize = 500;
 
-/// Returns the signature of a failure: its kind, and its message without numbers, ids and differences of white space
-/// and case.
+/// Returns the signature of a failure: its kind, and its message in lower case, with single spaces, and with `#`
+/// instead of each part that contains a digit, such as a number or an id.
 pub fn signature(error: &JobError) -> String {
     let mut text = format!("{}:", error.kind);
     for word in error.message.to_lowercase().split_whitespace() {

@@ -59,7 +59,7 @@ fn a_job_cancelled_between_attempts_keeps_its_last_error() {
     assert_eq!(record.termination, Some(Termination::BetweenAttempts));
     let error = record.error.clone().unwrap();
     assert_eq!(error.message, "it waited for attempt 2; attempt 1 failed: exit code 1");
-    assert_eq!(Job::try_from(record).unwrap(), job, "and the record keeps it");
+    assert_eq!(Job::try_from(record).unwrap(), job, "the record keeps the error");
 }
 
 #[test]
@@ -211,9 +211,10 @@ fn a_requeued_job_waits_longer_each_time() {
     }
 }
 
-/// Letters of a story: in f, g and s the attempt does not begin, because of an error (f), another error (g) or a
-/// shortage (s). In i, the daemon ends before the attempt begins. In b, the attempt begins and fails. Each digit of the
-/// result is the number of times in a row with the same reason; `!` means too often.
+/// Each letter of a story is one attempt. With f, g and s the attempt does not begin, because of an error (f), another
+/// error (g) or a shortage (s). With i, the daemon ends before the attempt begins. With b, the attempt begins and
+/// fails. Each character of the result belongs to one attempt: a digit is the number of requeues in a row for the same
+/// reason, `!` means that the job was requeued too often, and `-` means that the attempt began.
 #[test]
 fn a_job_that_repeatedly_cannot_begin_fails() {
     for (story, expected) in [
@@ -251,7 +252,7 @@ fn a_job_that_repeatedly_cannot_begin_fails() {
                 assert_eq!(job.run_started_at().is_some(), answers.contains('-'), "{story}");
             } else {
                 answers.push('!');
-                assert!(matches!(job.state(), JobState::Running { .. }), "nothing is changed");
+                assert!(matches!(job.state(), JobState::Running { .. }), "the job is unchanged");
             }
         }
         assert_eq!(answers, expected, "{story}");

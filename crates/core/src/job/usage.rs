@@ -13,9 +13,10 @@ pub const MAX_TOKENS: u64 = 1_000_000_000_000;
 /// Maximum dollars that count for one attempt.
 pub const MAX_USD: f64 = 1_000_000.0;
 
-/// Maximum length of the name of a model. Agents report it, and it is part of an index, which refuses long texts.
+/// Maximum length of the name of a model, in bytes. Agents report the name, and it is part of an index of the store,
+/// which refuses long texts.
 const MAX_MODEL_NAME: usize = 200;
-/// Maximum number of models of one attempt. The usage of further models is summed.
+/// Maximum number of models of one attempt. The usage of further models is summed under [`OTHER_MODELS`].
 const MAX_MODELS: usize = 100;
 const OTHER_MODELS: &str = "(other models)";
 
@@ -34,8 +35,9 @@ pub struct JobUsage {
 }
 
 impl JobUsage {
-    /// Limits the numbers of one attempt to the maximum, for all models together, and the names of its models. All usage
-    /// that is shown, summed or stored has passed through this function.
+    /// Limits the usage of one attempt: the sums of its tokens and dollars over all models, its turns, the number of
+    /// its models and the length of their names. All usage that is shown, summed or stored has passed through this
+    /// function.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let mut named = BTreeMap::<String, ModelUsage>::new();
@@ -70,7 +72,7 @@ impl JobUsage {
         for (model, more) in &more.per_model {
             self.per_model.entry(model.clone()).or_default().add(more);
         }
-        // The result is none only if both are none.
+        // The number of turns stays none only if both numbers are none.
         if let Some(turns) = more.num_turns {
             self.num_turns = Some(self.num_turns.unwrap_or_default().saturating_add(turns));
         }
@@ -78,8 +80,9 @@ impl JobUsage {
         self.assumed_usd = sum(self.assumed_usd, more.assumed_usd);
     }
 
-    /// Returns the usage after `before`, for runtimes that continue their counters from one run to the next. Models
-    /// that were not used since are left out. Turns are not subtracted, because each run counts them anew.
+    /// Returns the usage since `before`, for runtimes that continue their counters from one run to the next. Models
+    /// that were not used since `before` are left out. Turns are not subtracted, because each run counts its turns from
+    /// zero.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (model, before) in &before.per_model {
@@ -94,7 +97,7 @@ impl JobUsage {
     }
 }
 
-/// Adds two amounts; none only if neither is known.
+/// Adds two amounts. An unknown amount counts as 0; the result is none if both are unknown.
 fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.map_or(other, |one| Some(one + other.unwrap_or_default()))
 }
@@ -203,7 +206,7 @@ mod tests {
         assert_eq!(bounded.per_model.len(), MAX_MODELS + 1);
         assert!(bounded.per_model.keys().all(|name| name.len() <= MAX_MODEL_NAME));
         let tokens: u64 = bounded.per_model.values().map(|model| model.input_tokens).sum();
-        assert_eq!(tokens, 302, "nothing is lost");
+        assert_eq!(tokens, 302, "all tokens are counted");
         assert_eq!(bounded.clone().bounded(), bounded);
     }
 

@@ -9,7 +9,7 @@ use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 /// Minimum room for any value: a marker in quotes.
 const MIN_VALUE_ROOM: usize = MAX_MARKER_LENGTH + 2;
 
-/// Key of the note that whole fields are missing.
+/// Key of the note that states how many bytes were cut because whole fields are missing.
 const CUT_NOTE_KEY: &str = "cut";
 
 /// Known fields of all types. All other fields of a message are extra.
@@ -43,7 +43,7 @@ pub(super) fn fit(message: Value, cap: usize) -> Value {
     }
     let usage = fields.get("usage").map_or(0, length);
     let mut fields = fit_object(fields, cap);
-    // A text is not valid as usage; the note replaces it and is shorter.
+    // A cut `usage` is a text, which is not valid there. The note replaces it and is shorter.
     if fields.get("usage").is_some_and(Value::is_string) {
         fields.shift_remove("usage");
         fields.insert(CUT_NOTE_KEY.to_owned(), note(usage));
@@ -76,7 +76,7 @@ fn fit_object(fields: Map<String, Value>, room: usize) -> Map<String, Value> {
 }
 
 /// Returns the maximum length of each part so that all parts together fit into `room`. Shorter parts stay whole and
-/// leave the room that they do not use to the others.
+/// leave the room that they do not use to the others. If all parts fit, the result is `usize::MAX`.
 fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     lengths.sort_unstable();
     let count = lengths.len();
@@ -126,7 +126,7 @@ fn note(bytes: usize) -> Value {
     Value::String(out)
 }
 
-/// Returns the bytes of a character inside a JSON string.
+/// Returns the number of bytes of a character inside a JSON string.
 const fn cost(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

@@ -1,4 +1,4 @@
-//! The final output of a job, collected message by message, so that the messages need not be in memory at once.
+//! The final output of a job, collected message by message, so that not all messages have to be in memory at once.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,13 @@ pub struct FinalOutput {
     last_message: Option<String>,
     last_tool_result: Option<String>,
     lines: VecDeque<String>,
-    /// Size of `lines`, and whether earlier lines were dropped.
+    /// Size of `lines`, with one more byte for each line.
     bytes: usize,
+    /// True if earlier lines were dropped.
     dropped_lines: bool,
 }
 
-/// Maximum size of the unstructured lines; the last ones are kept.
+/// Maximum size of the unstructured lines, in bytes. The last lines are kept, and at least one line.
 const MAX_LINES_SIZE: usize = 64 << 10;
 
 impl FinalOutput {
@@ -53,8 +54,8 @@ impl FinalOutput {
         }
     }
 
-    /// Checks whether the agent itself has produced a result or message, which only later messages of the agent can
-    /// change.
+    /// Checks whether the added messages of the last attempt contain a result or a complete message of the agent. If
+    /// the end of an output contains one, its beginning need not be read.
     pub const fn has_agent_text(&self) -> bool {
         self.result.is_some() || self.last_message.is_some()
     }
@@ -86,8 +87,8 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the result in a line of a command's output, if the line has the form of Claude's result line. Such a line is
-/// not one of our messages, so it arrives as plain text.
+/// Returns the result in a line of a command's output, if the line has the form of Claude's result line; its `type` may
+/// be missing. Such a line is not a message of cowhand, so it is stored as plain text.
 fn result_in(line: &str) -> Option<String> {
     let fields = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");

@@ -70,7 +70,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
     for (case, lines, expected) in [
         ("nothing", &[][..], None),
         (
-            "said",
+            "assistant text before tool results",
             &[
                 r#"{"type":"assistant","content":"first"}"#,
                 r#"{"type":"assistant","content":"last"}"#,
@@ -82,7 +82,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             Some("last"),
         ),
         (
-            "answered",
+            "tool results without assistant text",
             &[
                 r#"{"type":"tool_result","result":"one"}"#,
                 r#"{"type":"tool_result","result":{"n":2}}"#,
@@ -93,7 +93,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             Some(r#"{"n":2}"#),
         ),
         (
-            "told",
+            "result line of the agent",
             &[
                 r#"{"type":"assistant","content":"half of it"}"#,
                 r#"{"type":"system","subtype":"result","line":{"type":"result","result":"all of it"}}"#,
@@ -103,7 +103,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             Some("all of it"),
         ),
         (
-            "told by a command",
+            "result line of a command",
             &[
                 r#"{"type":"system","content":"noise"}"#,
                 r#"{"type":"system","content":"{\"is_error\":false,\"result\":\"all good\"}"}"#,
@@ -112,7 +112,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             Some("all good"),
         ),
         (
-            "a subagent is somebody else",
+            "messages of a subagent do not count",
             &[
                 r#"{"type":"assistant","content":"mine"}"#,
                 r#"{"type":"assistant","content":"its","line":{"parent_tool_use_id":"t1"}}"#,
@@ -120,7 +120,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             Some("mine"),
         ),
         (
-            "only lines",
+            "unstructured lines",
             &[
                 r#"{"type":"system","subtype":"init","content":"i"}"#,
                 r#"{"type":"system","content":"one"}"#,
@@ -140,14 +140,14 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
             Some("two"),
         ),
         (
-            "a later attempt that said nothing",
+            "a later attempt without output",
             &[
                 r#"{"type":"system","subtype":"result","line":{"type":"result","result":"half"}}"#,
                 r#"{"type":"system","subtype":"attempt","content":"attempt 2"}"#,
             ],
             None,
         ),
-        ("blank ones", &[r#"{"type":"system","content":" "}"#], None),
+        ("blank lines", &[r#"{"type":"system","content":" "}"#], None),
     ] {
         let mut output = FinalOutput::default();
         for line in lines {
@@ -162,7 +162,7 @@ fn the_final_output_prefers_assistant_text_to_tool_results() {
     let text = endless.into_text().unwrap();
     assert!(
         text.len() < 70_000 && text.starts_with("…\nline ") && text.ends_with("line 99999"),
-        "the last ones"
+        "the last lines are kept"
     );
 }
 
@@ -254,7 +254,8 @@ fn message() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Treats a missing text and `null` as equal. For `input`, `result` and extra keys they differ.
+/// Removes the texts that are `null`, because a missing text and `null` are equal. For `input`, `result` and extra keys
+/// they differ.
 fn without_empty_texts(mut message: Value) -> Value {
     let texts = ["subtype", "content", "tool_use_id", "error", "code", "stack"];
     message.as_object_mut().unwrap().retain(|key, value| !(value.is_null() && texts.contains(&key.as_str())));

@@ -1,5 +1,5 @@
-//! All commands that a text may run in a shell, for deny and ask rules. In doubt, the result contains a command that
-//! does not run rather than missing one that does.
+//! All commands that a text may run in a shell, for deny and ask rules. In doubt, a command is included: the result may
+//! contain commands that do not run, but no command that runs may be missing.
 
 use super::runner;
 use super::shell::MAX_COMMAND;
@@ -29,7 +29,7 @@ pub(super) fn commands(text: &str) -> Option<Vec<Command>> {
     collect(text, MAX_NESTED_COMMANDS, &mut found).then_some(found)
 }
 
-/// Returns every command that these words may run. No shell parses the words again.
+/// Returns every command that these words may run; none if that cannot be determined. No shell parses the words again.
 pub(super) fn commands_of_words(words: &[String]) -> Option<Vec<Command>> {
     let mut found = Vec::new();
     let words = words.iter().cloned().map(Piece::Known).collect();
@@ -47,7 +47,7 @@ fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
         return false;
     }
     if nested {
-        // If a text contains another text, quotes no longer show where a command begins.
+        // If a text contains a nested text, quotes no longer show where a command begins.
         for part in text.split([';', '|', '&', '(', ')', '<', '>', '`', '\n', '{', '}']) {
             let part = part.replace(['"', '\'', '\\'], "");
             let words: Vec<_> = part.split_whitespace().map(piece).collect();
@@ -61,7 +61,7 @@ fn piece(word: &str) -> Piece {
     if word.contains(['$', '*', '?', '[', '~']) { Piece::Open } else { Piece::Known(word.to_owned()) }
 }
 
-/// Adds the command, and the commands that it may run in turn.
+/// Adds the command, and the commands that it may run in turn. Returns false if these cannot be determined.
 fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
     let is_assignment = |word: &Piece| matches!(word, Piece::Known(word) if word.contains('='));
     while words.first().is_some_and(is_assignment) {
@@ -97,7 +97,7 @@ struct Reader {
     word: Option<Piece>,
     /// True if the next word is the file of a redirection and not a word of the command.
     file: bool,
-    /// True if the text contains another text, or a quote is not closed.
+    /// True if the text contains a nested text, for example in `$(…)` or `{…}`, or if a quote is not closed.
     nested: bool,
 }
 

@@ -12,7 +12,7 @@ use super::runner;
 use super::shell::{self, Word};
 
 /// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` inside a word
-/// matches any letters; `*` as a separate word matches any number of words.
+/// matches any characters; `*` as a separate word matches any number of words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "permission", "examples" = ["Read", "Bash(cargo *)", "mcp__files__*"]))]
@@ -26,7 +26,8 @@ pub struct Rule {
 /// Names of the runtimes' tools that pass a text to a shell.
 const SHELLS: [&str; 6] = ["Bash", "bash", "shell", "local_shell", "run_shell_command", "execute"];
 
-/// Inputs of a shell tool that do not change which command is run, or where.
+/// Inputs of a shell tool with which an allow rule can match: the command, and inputs that do not change which command
+/// is run, or where.
 const HARMLESS: [&str; 5] = ["command", "description", "timeout", "run_in_background", "timeout_ms"];
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -161,7 +162,7 @@ fn may_match_words(pattern: &[String], command: &Command) -> bool {
                 |at| matches!(&words[at], Piece::Known(word) if word_could(part, word, index == 0)),
             )
         };
-        // Or an open piece may expand to this word and more.
+        // An open piece may also expand to this word and more words.
         for at in 0..words.len() {
             next[at] |= reached[at] && is_open(at);
         }
@@ -194,7 +195,7 @@ fn word_could(pattern: &str, word: &str, is_program: bool) -> bool {
     letters_match(&pattern, &word) || letters_match(&pattern, runner::base_name(&word))
 }
 
-/// Checks whether a text matches a pattern in which `*` matches any letters.
+/// Checks whether a text matches a pattern in which `*` matches any characters, or none.
 fn letters_match(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

@@ -1,6 +1,8 @@
-//! Programs that run other commands, so that their own name does not determine what is run.
+//! Lists of programs that run other commands. The name of such a program does not show which command runs, so the
+//! permission rules treat it differently from other programs.
 
-/// Programs whose words, or some of them, are a command. No allow rule matches them.
+/// Programs that run a command from their arguments, or change how the shell runs later commands (`alias`, `export`).
+/// No allow rule with a pattern matches them.
 const RUNNERS: [&str; 74] = [
     ".",
     "alias",
@@ -104,7 +106,8 @@ const INTERPRETERS: [&str; 16] = [
     "sed",
 ];
 
-/// Checks whether a program runs other commands, so that its command is never plain.
+/// Checks whether a word is a program that runs other commands, or a keyword. A command that begins with it is never
+/// plain.
 pub(super) fn runs_others(program: &str) -> bool {
     let name = base_name(program);
     KEYWORDS.contains(&program) || RUNNERS.iter().any(|runner| runner.eq_ignore_ascii_case(name))
@@ -116,7 +119,7 @@ pub(super) fn may_run_its_words(program: &str) -> bool {
     runs_others(program) || INTERPRETERS.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Checks for the options of `find` that are followed by a command.
+/// Checks whether a word is an option of `find` that is followed by a command.
 pub(super) fn runs_what_follows(word: &str) -> bool {
     matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir")
 }

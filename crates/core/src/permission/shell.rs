@@ -1,5 +1,7 @@
-//! A parser for shell commands that accepts only a single plain command. A text is not plain if a shell would do more
-//! with it (run two commands, expand a variable, redirect, define), or if shells treat it differently.
+//! A parser for shell commands that accepts only a single plain command: one program with its arguments, which may be
+//! quoted or be file name patterns. A text is not plain if a shell would do more with it than run that program (run a
+//! second command, expand a variable, redirect, define a function), if shells treat it differently, or if the program
+//! itself runs other commands.
 
 use super::runner;
 
@@ -11,7 +13,8 @@ pub(super) enum Word {
     Files,
 }
 
-/// Maximum length of a command. Nobody reads longer commands, so they cannot be allowed.
+/// Maximum length of a command in bytes. Nobody reads longer commands, so no allow rule with a pattern matches them,
+/// and every ask or deny rule with a pattern does.
 pub(super) const MAX_COMMAND: usize = 32 << 10;
 
 /// Returns the words; none if the text is not a plain command.
@@ -90,7 +93,7 @@ fn double_quoted(letters: &mut Letters<'_>, text: &mut String) -> Option<()> {
     }
 }
 
-/// Accepts every character inside quotes except control characters.
+/// Accepts a character inside quotes unless it is a control character other than line feed and tab.
 fn ordinary(letter: char) -> Option<char> {
     (matches!(letter, '\n' | '\t') || !letter.is_control()).then_some(letter)
 }

@@ -14,7 +14,8 @@ fn of_command(rules: &Permissions, command: &str) -> ToolVerdict {
 
 const DENIED: fn(&str) -> ToolVerdict = |rule| ToolVerdict::Deny { rule: rule.to_owned() };
 
-/// Each of these runs, or may run in some shell, something other than `cargo` with arguments.
+/// Commands that no rule for `cargo *` allows. Each of them runs, or may run in some shell, something other than
+/// `cargo` with the arguments as they are written.
 const HOSTILE: [&str; 92] = [
     "cargo x && rm -rf /",
     "cargo x&&rm -rf /",
@@ -240,7 +241,7 @@ fn denied_commands_are_found_inside_other_commands() {
     assert_eq!(of_command(&rules, &hidden), DENIED("Bash(rm *)"));
 }
 
-/// Options before a subcommand do not hide it from a rule.
+/// Ask and deny rules for `git push` also match if options such as `-C .` precede the subcommand.
 #[test]
 fn options_before_a_subcommand_do_not_evade_rules() {
     let asks =
@@ -281,7 +282,7 @@ fn options_before_a_subcommand_do_not_evade_rules() {
         assert_eq!(of_command(&denies, command), DENIED(rule), "{command:?}");
     }
     assert_eq!(of_command(&denies, "git push origin main"), ToolVerdict::Allow);
-    // Allow rules are compared word by word.
+    // An allow rule does not match if options that it does not contain precede the subcommand.
     let narrow = permissions(&["Bash(git status)"], &[], &[]);
     assert_eq!(of_command(&narrow, "git -C . status"), ToolVerdict::Ask);
 }

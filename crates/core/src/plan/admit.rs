@@ -1,6 +1,6 @@
-//! May a job start now? [`admit`] is the only function with this rule. The planner calls it for pending jobs. The store
-//! calls it again in the transaction that claims a job, or that creates and claims a job at once. Work items are taken
-//! only for places that [`free_places`] counts.
+//! The rule that decides whether a job may start now. [`admit`] is the only function with this rule. The planner calls
+//! it for pending jobs, and to explain why a job waits. The store calls it again in the transaction that claims a job,
+//! or that creates and claims a job at once. Work items are taken only for places that [`free_places`] counts.
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ pub struct StartFacts<'a> {
     /// Reason why its schedule holds the job, if there is one.
     pub hold: Option<ScheduleHold<'a>>,
     pub places: AgentPlaces,
-    /// True if a running job has the session that the job continues.
+    /// True if another job has the session that the job continues.
     pub session_busy: bool,
     /// Reason why its provider takes no job.
     pub provider: Option<ProviderWait>,
@@ -94,11 +94,11 @@ pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot:
     (agent.max_concurrent as usize).saturating_sub(ready.before(snapshot.next_turn(schedule)))
 }
 
-/// Jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs that their
-/// schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs` repeats this rule for one transaction, but
-/// also counts jobs that their schedule holds.
+/// Jobs that run, pending jobs whose time has come, and requeued jobs that keep their place while they wait. Jobs that
+/// their schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs` repeats this rule for one
+/// transaction, but also counts jobs that their schedule holds.
 pub(super) struct ReadyJobs {
-    /// Number of those that come before every new firing: running jobs, and jobs of work items.
+    /// Number of the ready jobs that come before every new firing: running jobs, and jobs of work items.
     first: usize,
     /// The others in the order in which they start, with their turn if they take turns.
     waiting: Vec<Option<PlaceTurn>>,

@@ -48,13 +48,13 @@ impl DueCheck<'_> {
             Jitter::NONE
         });
         let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
-        // The wait is at most one interval, even if the clock was set.
+        // The wait is at most one interval and its jitter, even if the clock was set back.
         let from = self.interval_from().map(|from| from.min(self.now));
         interval.next_trigger(from, jitter, place, self.record.armed_at.min(self.now))
     }
 
-    /// Returns the end of the schedule's last run, or, with a work source, the time of its last poll if that is later.
-    /// The time is on the wall clock as it is set now.
+    /// Returns the time from which the interval counts: usually the end of the schedule's last run, or, with a work
+    /// source, its last poll if that is later. The time is on the wall clock as it is set now.
     fn interval_from(&self) -> Option<Timestamp> {
         let now = self.snapshot.moment(self.now);
         let polled_at = self.polled_at().filter(|_| self.live.takes_work);
@@ -65,7 +65,7 @@ impl DueCheck<'_> {
         self.record.polled_at.map(|at| at.on_clock_of(self.snapshot.moment(self.now)))
     }
 
-    /// Returns the time at which its `end_at` passes, if that is in the future.
+    /// Returns the `end_at` of the schedule if it is in the future and the clock fires the schedule.
     pub(super) fn ends(&self) -> Option<Timestamp> {
         let end = self.schedule.timing.end_at.filter(|end| *end > self.now)?;
         self.schedule.is_over(end).then_some(end)
@@ -88,8 +88,9 @@ impl DueCheck<'_> {
         }
     }
 
-    /// Decides about an interval, which counts from the end of the last job that it fired. There is no next time before
-    /// that job has ended. With a work source it also counts from the last poll.
+    /// Decides about an interval. It counts from the end of the last job that it fired, and there is no next time
+    /// before that job has ended. With a work source, it counts from the last poll if that is later, and does not wait
+    /// for the end of a job.
     fn interval(&self, interval: Interval, places: &mut FiringPlaces) -> DueResult {
         if self.is_under_way() {
             return DueResult::default();
@@ -168,8 +169,9 @@ impl DueCheck<'_> {
         run_at.max(self.schedule.timing.start_at.unwrap_or(run_at))
     }
 
-    /// Returns the time, now or later, at which the calendar lets the delay fire. A delay that was allowed to fire
-    /// before its `end_at`, but did not, fires now, as a missed due time of a cron schedule does.
+    /// Returns the time, now or later, at which the calendar lets the delay fire; none if there is no such time. A
+    /// delay that was allowed to fire before its `end_at`, but did not, fires now, as a missed due time of a cron
+    /// schedule does.
     pub(super) fn delay_opens(&self, due: Timestamp) -> Option<Timestamp> {
         let timing = &self.schedule.timing;
         let from = |at: Timestamp| timing.next_allowed(at, self.zone());
@@ -207,8 +209,9 @@ impl DueCheck<'_> {
         verdict
     }
 
-    /// Returns the due times in (since, now] and between `start_at` and `end_at`, oldest first. Returns at most the
-    /// newest [`MAX_MISFIRES`], because no policy runs more.
+    /// Returns the due times in (since, now] and between `start_at` and `end_at`, oldest first. With jitter, a due time
+    /// whose firing time is in the future is left out. Returns at most the newest [`MAX_MISFIRES`], because no policy
+    /// runs more.
     pub(super) fn overdue(&self, cron: &Cron, since: Timestamp) -> Vec<Timestamp> {
         let timing = &self.schedule.timing;
         let just_after = self.now.checked_add(SignedDuration::from_nanos(1)).unwrap_or(self.now);
@@ -287,7 +290,8 @@ impl DueCheck<'_> {
         places: &mut FiringPlaces,
         verdict: &mut DueResult,
     ) -> Option<FiringOutcome> {
-        // `run_all` runs each missed firing. They queue, because otherwise `overlap` could skip or cancel some of them.
+        // `run_all` runs each missed firing. These firings queue, so that `overlap` does not skip or cancel some of
+        // them.
         let queues = self.missed(due) && self.schedule.timing.misfire == Misfire::RunAll;
         let is_under_way = match self.schedule.timing.overlap {
             _ if self.live.takes_work => self.is_under_way(),
@@ -328,8 +332,8 @@ impl DueCheck<'_> {
         if is_interval && self.live.is_empty() { Overlap::Skip } else { self.schedule.timing.overlap }
     }
 
-    /// Returns the reason why the next firing has to wait, if there is one. With `queue`, and with `cancel_previous`
-    /// while a job is live, a firing does not wait.
+    /// Returns the reason why the next firing has to wait, if there is one. Without a work source, a firing does not
+    /// wait with `queue`, or with `cancel_previous` while a job is live.
     fn hold(&self, places: &FiringPlaces) -> Option<Hold> {
         match self.overlap() {
             // Each job has its own item, so the jobs do not exclude each other.
@@ -376,10 +380,10 @@ impl DueResult {
         self.actions.push(Action::Fire { schedule, key, due, outcome, by_misfire, after_hours });
     }
 
-    /// Adds the wait once: the record stores the reason and the start.
+    /// Adds the wait, unless the record already has a wait with this reason.
     fn wait(&mut self, check: &DueCheck<'_>, due: Timestamp, hold: Hold) {
         let known = check.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
-        // A row that is written before this action clears the stored wait.
+        // A row that is written before this action may clear the stored wait.
         if !known || !self.actions.is_empty() {
             self.actions.push(Action::Wait { schedule: check.schedule.id, due, hold });
         }

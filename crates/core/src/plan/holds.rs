@@ -1,7 +1,8 @@
 //! Jobs that have to wait for their schedule. While a schedule is paused, no new job starts that its trigger fired, and
-//! after the pause one probe starts first. If the schedule is disabled during its pause, jobs that the clock fired wait
-//! until it is enabled; jobs that it accepted from outside wait for the pause and the probe as before. Jobs whose
-//! schedule was removed from the config wait too, because its restrictions were removed with it.
+//! after the pause one probe starts first. If a person disables the schedule during its pause, or before its probe has
+//! completed, jobs that the clock fired wait until the schedule is enabled; jobs that it accepted from outside wait for
+//! the pause and the probe as before. Jobs whose schedule was removed from the config wait too, because its
+//! restrictions were removed with it.
 
 use std::collections::HashMap;
 
@@ -20,13 +21,13 @@ pub enum ScheduleHold<'a> {
         reason: &'a str,
         until: Timestamp,
     },
-    /// The pause is over, and this job is the probe.
+    /// The pause is over, and the jobs wait for this job, the probe.
     Probe(&'a JobId),
-    /// The schedule was disabled during its pause, which has not ended.
+    /// A person has disabled the schedule, and its pause has not ended.
     PausedWhileDisabled {
         until: Timestamp,
     },
-    /// The schedule was disabled during its pause, and the clock fired the job.
+    /// A person disabled the schedule during its pause, or before its probe had completed, and the clock fired the job.
     Off,
     /// The schedule is not in the config.
     Removed,
@@ -73,15 +74,16 @@ impl<'a> Holds<'a> {
         Self(agent.schedules.iter().map(of_schedule).collect())
     }
 
-    /// Returns the reason why a job may not start. During a pause, jobs with an attempt continue, and jobs made by hand
-    /// start; all other jobs of the schedule wait. A job whose schedule was removed does not start.
+    /// Returns the reason why a pending job may not start. During a pause, jobs that have had an attempt continue, and
+    /// jobs by hand start; all other jobs of the schedule wait. A job whose schedule was removed does not start.
     pub fn job(&self, job: &LiveJob) -> Option<ScheduleHold<'a>> {
         let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
         let Some(held) = self.0.get(&schedule) else { return Some(ScheduleHold::Removed) };
         held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
     }
 
-    /// Returns the reason why the job of a firing may not start once it is created. The firing has no job yet.
+    /// Returns the reason why the job of a firing may not start once it is created; none for a firing by hand. The
+    /// firing has no job yet.
     pub fn firing(&self, firing: &Preparing) -> Option<ScheduleHold<'a>> {
         let held = self.0.get(&firing.schedule).copied().unwrap_or(Some(ScheduleHold::Removed));
         held.filter(|_| !firing.key.is_by_hand())
@@ -118,7 +120,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the probe: the job that began after the pause, else the oldest that is ready.
+    /// Returns the probe: the job that began after the pause, else the oldest ready job without an attempt.
     fn probe(&self, schedule: &Schedule, record: &ScheduleRecord, now: Timestamp) -> Option<&JobId> {
         self.begun_probe(schedule, record).or_else(|| {
             let mut waiting = self.fired_by(schedule).filter(|job| job.began_at.is_none());

@@ -14,8 +14,8 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
-/// Maximum number of due times that the search tries in a row without a result, for an expression that its calendar
-/// never allows.
+/// Maximum number of due times that the search tries in a row without a result. It ends the search for an expression
+/// whose due times the calendar never allows.
 const MAX_TRIED: usize = 2_000;
 
 /// State of a fleet at one moment, from which the next firings are computed.
@@ -33,9 +33,9 @@ impl<'a> Outlook<'a> {
         Self { now, roster, snapshot, shared_intervals: SharedIntervals::of(roster) }
     }
 
-    /// Returns the next firing of the schedule, which is never in the past. None if the schedule is disabled, paused or
-    /// finished, if it counts from the end of a job that has not ended, if it waits for something with an unknown end,
-    /// or if the clock does not fire it.
+    /// Returns the next firing of the schedule, which is never in the past. None if the schedule is not active, if its
+    /// calendar allows no further firing, if the clock does not fire it, or if it is an interval that counts from the
+    /// end of a job that has not ended, or that waits for something with an unknown end.
     pub fn next(&self, agent: &Agent, schedule: &Schedule) -> Option<Timestamp> {
         self.firings(agent, schedule, self.now, 1).pop()
     }
@@ -48,8 +48,9 @@ impl<'a> Outlook<'a> {
         times
     }
 
-    /// Returns at most `count` firings of the schedule from `from` on, none in the past. An interval counts from the
-    /// end of each run, so its times are exact only if the runs take no time.
+    /// Returns at most `count` firings of the schedule from `from` on, none in the past. A firing of a cron schedule at
+    /// `from` itself is left out. An interval counts from the end of each run, so its times are exact only if the runs
+    /// take no time.
     pub fn firings(
         &self,
         agent: &Agent,
@@ -104,15 +105,15 @@ pub(super) struct Search<'a> {
     pub(super) check: due::DueCheck<'a>,
 }
 
-/// Effect of a used-up provider on firings: firings before `until` create jobs that wait for it.
+/// Effect of a used-up provider on firings: firings before `until` create jobs that wait for the provider.
 struct Park {
     until: Timestamp,
-    /// True if a job of the schedule already waits for it.
+    /// True if a job of the schedule already waits for the provider.
     has_job: bool,
 }
 
 impl Search<'_> {
-    /// Returns the times of a cron schedule after `from` until now.
+    /// Returns the first `count` times of a cron schedule after `from`, up to now.
     fn past_times(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let TriggerConfig::Cron { expression: cron, .. } = &self.check.schedule.trigger else {
             return Vec::new();
@@ -142,8 +143,9 @@ impl Search<'_> {
     fn cron(&self, cron: &Cron, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let (timing, zone) = (&self.check.schedule.timing, self.check.zone());
         let Ok(mut opens) = self.budget_opens() else { return Vec::new() };
-        // While the provider is used up, the first firing creates a job that waits for it, and `overlap: skip` skips
-        // the firings after it. With a work source none is skipped: each of them looks for work.
+        // While the provider is used up, the first firing creates a job that waits for the provider, and
+        // `overlap: skip` skips the later firings. With a work source, no firing is skipped: each of them looks for
+        // work.
         let skips = timing.overlap == Overlap::Skip && !self.check.live.takes_work;
         let park = self.park().filter(|_| skips);
         if let Some(park) = park.as_ref().filter(|park| park.has_job) {
@@ -202,8 +204,8 @@ impl Search<'_> {
         found
     }
 
-    /// Returns the time at which the interval is due, or the time after that at which there is budget. None if this
-    /// time is not known.
+    /// Returns the first time, now or later, at which the interval is due and has budget. None if this time is not
+    /// known.
     fn interval_start(&self, interval: Interval) -> Option<Timestamp> {
         let waits = self.check.record.waiting.as_ref().map(|waiting| waiting.reason);
         let ends_by_itself = matches!(waits, None | Some(SkipReason::OutsideHours | SkipReason::OverBudget));
@@ -245,7 +247,8 @@ impl Search<'_> {
     }
 }
 
-/// Returns the last step before `from` directly, so that a distant time does not need many steps.
+/// Returns the time that is a whole number of steps after `at` and one to two steps before `from`, so that the search
+/// for a distant time does not need many steps. Returns `at` if it is later.
 fn last_before(from: Timestamp, at: Timestamp, step: SignedDuration) -> Timestamp {
     let steps = from.duration_since(at).as_secs() / step.as_secs().max(1) - 1;
     let Ok(steps @ 1..) = i32::try_from(steps) else { return at };

@@ -10,7 +10,7 @@ use crate::roster::{Agent, Schedule};
 use crate::schedule::FiringOutcome;
 use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
-/// Maximum number of due times that are counted.
+/// Maximum number of due times that are examined after the first one that waits.
 const MAX_COUNTED: usize = 1_000;
 
 /// Due times of a cron schedule or a delay that passed while no daemon ran, and what the next daemon does with them.
@@ -18,14 +18,14 @@ const MAX_COUNTED: usize = 1_000;
 pub struct Missed {
     /// The first of them.
     pub since: Timestamp,
-    /// Number of missed times; at most 100 are counted.
+    /// Number of missed due times; at most 100 are counted.
     pub times: usize,
     /// Number of runs that the next daemon makes for them when it starts.
     pub runs: usize,
     rule: MissedRule,
 }
 
-/// Rule for missed due times.
+/// What a daemon does with the missed due times when it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MissedRule {
     Cron(Misfire),
@@ -80,8 +80,8 @@ impl Missed {
 }
 
 impl Outlook<'_> {
-    /// Returns the missed due times of a cron schedule or a delay. The snapshot has to be one without a running daemon: its
-    /// `uptime` begins now.
+    /// Returns the missed due times of a cron schedule or a delay; none if no due time was missed. The snapshot has to
+    /// be one without a running daemon: its `uptime` begins now.
     pub fn missed(&self, agent: &Agent, schedule: &Schedule) -> Option<Missed> {
         let TriggerKind::Clock(trigger) = schedule.trigger.kind() else { return None };
         self.search(agent, schedule, |search| match trigger {

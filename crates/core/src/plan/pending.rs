@@ -15,7 +15,7 @@ use crate::trigger::Driver;
 pub struct AwaitedStart {
     /// Reason of the wait; none if only a daemon is missing.
     pub reason: Option<SkipReason>,
-    /// Time at which the wait ends by itself, if known.
+    /// Time at which the wait ends, if known.
     pub until: Option<Timestamp>,
     pub sentence: String,
 }
@@ -104,7 +104,7 @@ impl Snapshot {
         let earlier = order.iter().take_while(|(waits, _)| waits.id != job.id);
         let jobs = earlier.filter(|(waits, _)| self.takes_next_place(agent, &holds, waits, now)).count();
         let own_turn = order.iter().find(|(waits, _)| waits.id == job.id).and_then(|(_, turn)| *turn);
-        // A job with an item, or without a turn, comes before every new firing.
+        // No firings are counted for a job with an item, or without a turn.
         let turn = own_turn.filter(|_| job.item.is_none());
         let firings = turn.map_or(0, |turn| self.firings_before(agent, turn));
         let before = what_comes_before(jobs, firings);
@@ -170,8 +170,8 @@ impl LiveJob {
         matches!(self.state, LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now))
     }
 
-    /// Returns the time since which the retry of the job is due. None if the job has had no attempt, or if its retry is
-    /// in the future.
+    /// Returns the time since which the retry of the job is due. None if the job runs, has had no attempt, or has a
+    /// retry in the future.
     pub fn retry_due(&self, now: Timestamp) -> Option<Timestamp> {
         match self.state {
             LiveState::Pending { not_before } if self.began_at.is_some() => {

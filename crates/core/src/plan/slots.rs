@@ -36,8 +36,9 @@ pub(super) struct FoundSlot {
     provider: Option<String>,
 }
 
-/// Returns the agents that may run the job, in their order: the agent and its fallbacks. A job with a session continues
-/// only with a program that can continue the session, so that finished work is not repeated.
+/// Returns the candidates for the job, in their order: the agent itself, and the agent with the program of each
+/// fallback. A job that continues its session after a usage limit has only the candidates that can continue the
+/// session, so that finished work is not repeated. If there is none, it has all.
 fn candidates<'a>(
     agent: &'a Agent,
     job: &LiveJob,
@@ -49,7 +50,8 @@ fn candidates<'a>(
 }
 
 impl Snapshot {
-    /// Returns the usage limit that the job waits for: the one that ends first. None if a candidate is not used up.
+    /// Returns the usage limit that the job waits for: the one that ends first. None if the provider of a candidate is
+    /// not used up.
     pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
     }
@@ -123,7 +125,8 @@ impl ProviderSlots {
         Self { providers }
     }
 
-    /// Finds a slot for the job. While the first candidate is used up, the next one is tried.
+    /// Finds a slot for the job. The other candidates are tried only if the provider of the first one is used up. If no
+    /// candidate has a slot now, returns the reason, with the earliest time at which one takes a job, if known.
     pub(super) fn find(
         &self,
         agent: &Agent,

@@ -1,4 +1,5 @@
-//! Each case has a fleet, a snapshot of the store, the current time, and the lines of the resulting plan.
+//! Tests of the planner. Each case has a fleet, a snapshot of the store, the current time, and the lines of the
+//! resulting plan.
 
 mod clocks;
 mod ends;
@@ -30,7 +31,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Creates one agent `a` with one schedule `s`, written as in YAML, armed at midnight.
+    /// Creates one agent `a` with one schedule `s`, which is written in JSON with the keys of the config and is armed
+    /// at midnight.
     fn new(schedule: &str) -> Self {
         let mut scene = Self {
             roster: Roster::of(vec![Agent::new("a".parse().unwrap())]),
@@ -90,7 +92,8 @@ impl Scene {
         self
     }
 
-    /// Adds a live job: of schedule `s` fired by the clock, of `s` by hand, or of the agent alone.
+    /// Adds a live job: of schedule `s` fired by the clock (`clock`), of `s` by hand (`hand`), or without a schedule
+    /// (`agent`).
     fn job(mut self, origin: &str, state: LiveState) -> Self {
         let number = self.snapshot.jobs.len() as u64 + 1;
         let of_schedule = (origin != "agent").then_some(self.roster.agents[0].schedules[0].id);
@@ -178,15 +181,15 @@ fn intervals_count_from_completion() {
         ("never ran: at once", Scene::new(EVERY), "10:00", "ran interval:1 00:00"),
         ("not due", Scene::new(EVERY).last_run("10:03"), "10:05", "wake 10:08"),
         ("due", Scene::new(EVERY).last_run("10:03"), "10:08", "ran interval:2 10:08"),
-        ("asleep: once, at once", Scene::new(EVERY).last_run("10:00"), "10:30", "ran interval:2 10:05"),
+        ("long overdue: runs once", Scene::new(EVERY).last_run("10:00"), "10:30", "ran interval:2 10:05"),
         (
-            "its own job lives: no next time",
+            "its own job has not ended: no next time",
             Scene::new(EVERY).job("clock", RUNNING).last_run("10:00"),
             "11:00",
             "",
         ),
         (
-            "a manual run holds it and does not move it",
+            "a job by hand delays the firing and does not move the due time",
             Scene::new(EVERY).max(2).job("hand", RUNNING).last_run("10:00"),
             "10:06",
             "Skipping a/s: already running, due 10:05",
@@ -201,8 +204,8 @@ fn cron_fires_at_its_times() {
         ("not yet", Scene::new(HOURLY).last_due("09:00"), "09:30", "wake 10:00"),
         ("due", Scene::new(HOURLY).last_due("09:00"), "10:00", "ran cron 10:00 | wake 11:00"),
         ("decided already", Scene::new(HOURLY).last_due("10:00"), "10:00", "wake 11:00"),
-        ("nothing from before it was armed", Scene::new(HOURLY), "00:30", "wake 01:00"),
-        ("clock set back: from now", Scene::new(HOURLY).last_due("10:00"), "08:30", "restart"),
+        ("due times before it was armed do not count", Scene::new(HOURLY), "00:30", "wake 01:00"),
+        ("clock set back: counts from now", Scene::new(HOURLY).last_due("10:00"), "08:30", "restart"),
     ]);
 }
 
@@ -216,13 +219,13 @@ fn missed_firings_follow_the_misfire_policy() {
             "coalesced cron 10:00 | coalesced cron 11:00 | ran cron 12:00 | wake 13:00",
         ),
         (
-            "skip: none, and the next is awaited",
+            "skip: none runs, and the plan waits for the next due time",
             hourly(r#""misfire":"skip""#).up_since("12:29"),
             "12:30",
             "missed cron 10:00 | missed cron 11:00 | missed cron 12:00 | wake 13:00",
         ),
         (
-            "skip: a moment before the start was missed, too",
+            "skip: a due time one second before the start of the daemon was missed",
             hourly(r#""misfire":"skip""#).up_since("11:00:01"),
             "11:00:02",
             "missed cron 10:00 | missed cron 11:00 | wake 12:00",
@@ -240,7 +243,7 @@ fn missed_firings_follow_the_misfire_policy() {
             "ran cron 10:00 | ran cron 11:00 | ran cron 12:00 | wake 13:00",
         ),
         (
-            "run_all: also while the first of them lives",
+            "run_all: also while the first of them runs",
             hourly(r#""misfire":"run_all""#).up_since("12:29").last_due("10:00").job("clock", RUNNING),
             "12:30",
             "ran cron 11:00 | ran cron 12:00 | wake 13:00",
@@ -267,7 +270,7 @@ fn missed_firings_follow_the_misfire_policy() {
 fn overlap_policies_and_capacity_decide_due_firings() {
     check([
         (
-            "skip: recorded, and the clock moves on",
+            "skip: the due time is recorded as skipped, and the plan waits for the next one",
             hourly(r#""overlap":"skip""#).job("clock", RUNNING),
             "10:00",
             "skipped already_running cron 10:00 | wake 11:00",
@@ -285,25 +288,25 @@ fn overlap_policies_and_capacity_decide_due_firings() {
             "cancel 1 | ran cron 10:00 | wake 11:00",
         ),
         (
-            "allow, with a place free",
+            "allow, with a free place",
             hourly(r#""overlap":"allow""#).max(2).job("clock", RUNNING),
             "10:00",
             "ran cron 10:00 | wake 11:00",
         ),
         (
-            "allow, with none",
+            "allow, without a free place",
             hourly(r#""overlap":"allow""#).job("clock", RUNNING),
             "10:00",
             "Skipping a/s: at max capacity (1/1), due 10:00",
         ),
         (
-            "two of two places taken, as the log says it",
+            "two of two places taken",
             Scene::new(EVERY).max(2).job("agent", RUNNING).job("agent", RUNNING),
             "10:00",
             "Skipping a/s: at max capacity (2/2), due 00:00",
         ),
         (
-            "said once",
+            "the wait is recorded once",
             Scene::new(EVERY).job("agent", RUNNING).waiting("00:00", SkipReason::AtCapacity),
             "10:00",
             "",
@@ -315,13 +318,13 @@ fn overlap_policies_and_capacity_decide_due_firings() {
             "Skipping a/s: at max capacity (1/1), due 00:00 | start 1",
         ),
         (
-            "held back is not missed",
+            "a due time that had to wait was not missed",
             hourly(r#""misfire":"skip""#).waiting("10:00", SkipReason::AtCapacity),
             "10:45",
             "ran cron 10:00 | wake 11:00",
         ),
         (
-            "held back over the next time: once",
+            "a due time that waited until after the next one: one run for both",
             hourly(r#""misfire":"skip""#).waiting("10:00", SkipReason::AtCapacity),
             "11:45",
             "coalesced cron 10:00 | ran cron 11:00 | wake 12:00",
@@ -371,19 +374,19 @@ fn the_calendar_closes_schedules() {
         |policies: &str| Scene::new(&format!(r#"{{"type":"interval","interval":"5m",{policies}}}"#));
     check([
         (
-            "cron: a row for each",
+            "cron: a row for each due time",
             hourly(night),
             "11:00",
             "skipped outside_hours cron 10:00 | skipped outside_hours cron 11:00 | wake 12:00",
         ),
         (
-            "interval: waits for the opening",
+            "interval: waits for its active hours",
             interval(night),
             "10:00",
             "Skipping a/s: outside active hours until 2026-01-05T22:00:00Z, due 00:00 | wake 22:00",
         ),
-        ("interval: not due before the opening", interval(night).last_run("05:58"), "05:59", "wake 22:00"),
-        ("open", interval(night), "23:00", "ran interval:1 00:00"),
+        ("interval: due after its active hours", interval(night).last_run("05:58"), "05:59", "wake 22:00"),
+        ("in its active hours", interval(night), "23:00", "ran interval:1 00:00"),
         (
             "excluded date",
             hourly(r#""exclude_dates":["2026-01-05"]"#),
@@ -400,17 +403,17 @@ fn delays_fire_once() {
     let delay = r#"{"type":"delay","run_at":"2026-01-05T10:00:00Z"}"#;
     let busy = || Scene::new(delay).job("agent", RUNNING);
     check([
-        ("ahead", Scene::new(delay), "09:00", "wake 10:00"),
+        ("not due", Scene::new(delay), "09:00", "wake 10:00"),
         ("due", Scene::new(delay), "10:00", "ran delay:2026-01-05T10:00:00Z 10:00"),
         ("past: at once", Scene::new(delay), "23:00", "ran delay:2026-01-05T10:00:00Z 10:00"),
-        ("a busy agent queues it", busy(), "10:00", "ran delay:2026-01-05T10:00:00Z 10:00"),
+        ("without a free place, its job waits", busy(), "10:00", "ran delay:2026-01-05T10:00:00Z 10:00"),
         (
             "years ahead",
             Scene::new(r#"{"type":"delay","run_at":"2040-01-05T10:00:00Z"}"#),
             "09:00",
             "wake 01-05 10:00",
         ),
-        ("by in", Scene::new(r#"{"type":"delay","in":"2h"}"#), "01:00", "wake 02:00"),
+        ("with `in`", Scene::new(r#"{"type":"delay","in":"2h"}"#), "01:00", "wake 02:00"),
     ]);
 }
 
@@ -428,7 +431,7 @@ fn delays_keep_to_their_calendar() {
     };
     let ran = "ran delay:2026-01-05T10:00:00Z 10:00";
     check([
-        ("ahead", delay(hours), "09:00", "wake 10:00"),
+        ("not due", delay(hours), "09:00", "wake 10:00"),
         (
             "due before its hours",
             delay(hours),
@@ -453,7 +456,7 @@ fn delays_keep_to_their_calendar() {
             "finish",
         ),
         ("its hours and its end have passed", delay(&format!("{early},{end}")), "12:00", ran),
-        ("its end came, and then its hours", delay(&format!("{hours},{end}")), "11:00", "finish"),
+        ("its end has passed before its hours", delay(&format!("{hours},{end}")), "11:00", "finish"),
         ("its end comes before its hours", delay(&format!("{hours},{end}")), "10:00", "wake 11:00"),
         ("it ends before it is due", delay(r#""end_at":"2026-01-05T09:30:00Z""#), "09:00", "wake 09:30"),
     ]);
@@ -491,10 +494,10 @@ fn jobs_start_oldest_first_while_there_are_places() {
             "start 1 | start 2",
         ),
         ("full", manual().job("agent", RUNNING).job("agent", PENDING), "10:00", ""),
-        ("backing off", manual().job("agent", backing_off("10:05")), "10:00", "wake 10:05"),
-        ("backed off", manual().job("agent", backing_off("10:05")), "10:05", "start 1"),
+        ("in its backoff", manual().job("agent", backing_off("10:05")), "10:00", "wake 10:05"),
+        ("after its backoff", manual().job("agent", backing_off("10:05")), "10:05", "start 1"),
         (
-            "one that backs off keeps nobody waiting",
+            "a job in its backoff does not delay others",
             manual().job("agent", backing_off("10:05")).job("agent", PENDING),
             "10:00",
             "start 2 | wake 10:05",
@@ -529,8 +532,8 @@ fn equal_intervals_are_spread_by_default_and_cron_is_not() {
     let spread = hourly(r#""jitter":10"#);
     let wake = plan(at("09:30"), &spread.roster, &spread.snapshot).wake_at.unwrap();
     assert!(wake > at("10:00") && wake <= at("10:06"), "{wake}");
-    assert_eq!(plan(at("10:00"), &spread.roster, &spread.snapshot).wake_at, Some(wake), "still ahead");
-    assert!(plan(wake, &spread.roster, &spread.snapshot).actions.len() == 1, "and then it fires");
+    assert_eq!(plan(at("10:00"), &spread.roster, &spread.snapshot).wake_at, Some(wake), "not fired yet");
+    assert!(plan(wake, &spread.roster, &spread.snapshot).actions.len() == 1, "it fires then");
 }
 
 #[test]

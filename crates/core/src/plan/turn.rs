@@ -14,7 +14,7 @@ use crate::trigger::Driver;
 /// Turn of a waiting firing, or of the job that it made. The smaller turn gets a free place first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PlaceTurn {
-    /// Number of jobs of its schedule that run, or that start before it.
+    /// Number of jobs of its schedule that run, or that start before this firing or job.
     before: usize,
     /// End of the last run of its schedule. A schedule that never ran comes first.
     last_run_at: Option<Timestamp>,

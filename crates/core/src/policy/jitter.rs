@@ -1,4 +1,4 @@
-//! Jitter: the shift of due times, which spreads schedules with equal intervals.
+//! Jitter: the shift of due times, which spreads schedules that would be due at the same time.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -22,7 +22,8 @@ impl Jitter {
         if percent <= Self::MAX_PERCENT { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
     }
 
-    /// Returns the position of a firing in 0..1, which is the same for the same schedule and key on every machine.
+    /// Returns the position of a firing inside the jitter, in 0..1. It is the same for the same schedule and key on
+    /// every machine.
     pub fn position(schedule: &str, key: &str) -> f64 {
         // FNV-1a, then the finisher of splitmix, so that similar inputs also differ in the high bits. A hash of the
         // standard library may change between releases; this one must not.
@@ -88,7 +89,7 @@ mod tests {
         let hour = SignedDuration::from_hours(1);
         assert_eq!(Jitter(10).share_of(hour, 0.999), SignedDuration::from_millis(359_640));
         assert_eq!(Jitter::NONE.share_of(hour, 0.999), SignedDuration::ZERO);
-        assert_eq!(Jitter::position("a", "k").to_bits(), 4_605_658_892_822_547_399, "the same for ever");
+        assert_eq!(Jitter::position("a", "k").to_bits(), 4_605_658_892_822_547_399, "never changes");
         let places: Vec<f64> =
             (0..1_000).map(|n| Jitter::position("agent/check", &format!("interval:{n}"))).collect();
         assert!(places.iter().all(|place| (0.0..1.0).contains(place)));
@@ -119,7 +120,7 @@ mod tests {
                 "2025-01-19T11:05:00Z",
             ),
             (
-                "beyond time",
+                "later than the largest timestamp",
                 Some("9999-12-01T00:00:00Z"),
                 "36500d",
                 none,

@@ -51,7 +51,8 @@ impl PromptAuthor<'_> {
         }
     }
 
-    /// Returns the name without characters that could end the line or the fence.
+    /// Returns the name without characters that could end the line or the fence, and not longer than
+    /// [`MAX_NAME_LENGTH`] characters; none if nothing is left.
     fn name(&self) -> Option<String> {
         let is_plain =
             |sign: &char| sign.is_alphanumeric() || matches!(sign, '-' | '_' | '.' | '@' | '[' | ']' | ' ');

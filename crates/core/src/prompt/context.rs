@@ -42,7 +42,7 @@ pub struct PromptFiring<'a> {
     pub scheduled_for: Option<Timestamp>,
 }
 
-/// The job whose end created this one. It is passed as metadata of the task, with keys that begin with `upstream.`.
+/// The job whose end fired this one. It is passed as metadata of the task, with keys that begin with `upstream.`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Upstream {
     pub agent: AgentName,
@@ -56,8 +56,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Reads the upstream job from the metadata of a task, only for the trigger that writes it, because other metadata
-    /// may come from anywhere.
+    /// Reads the upstream job from the metadata of a task. Returns none for every trigger except `dispatch_result`,
+    /// because the metadata of the others may come from anywhere.
     pub(crate) fn of(trigger: &str, task: &Task) -> Option<Self> {
         let get = |key: &str| task.metadata.get(key).filter(|_| trigger == "dispatch_result");
         Some(Self {
@@ -71,7 +71,7 @@ impl Upstream {
         })
     }
 
-    /// Writes the upstream job to metadata. Texts longer than a prompt could contain are cut.
+    /// Writes the upstream job to metadata. A result or summary longer than [`VALUE_CAP`] is cut.
     pub fn write(self, metadata: &mut IndexMap<String, String>) {
         let Self { agent, schedule, job_id, status, result, summary, work_item } = self;
         let pairs = [
@@ -89,7 +89,8 @@ impl Upstream {
 }
 
 impl Context<'_> {
-    /// Checks whether the job may contain text from outside. Firings by the clock contain only own text.
+    /// Checks whether the values may contain text from outside. Without a work item, a firing by the clock contains
+    /// only own text.
     pub(super) fn may_have_outside_text(&self) -> bool {
         self.work_item.is_some() || !matches!(self.firing.trigger, "interval" | "cron" | "delay")
     }

@@ -7,7 +7,7 @@ use super::{PROMPT_CAP, VALUE_CAP};
 use crate::cut::{MAX_MARKER_LENGTH, push_cut};
 use crate::invisible::is_invisible;
 
-/// One part of a prompt.
+/// One part of a prompt: own text of the template, or the value of a placeholder, which may come from outside.
 #[derive(Debug)]
 pub(super) enum PromptPart {
     Own(String),
@@ -58,17 +58,17 @@ impl OutsideText {
     }
 }
 
-/// Maximum number of bytes of a value without quotes.
+/// Maximum number of bytes of a plain value.
 const PLAIN_CAP: usize = 200;
 
-/// Checks whether a value is one plain word, such as a number, name, branch or URL: not a sentence, and without
-/// characters that could end a quote or a fence.
+/// Checks whether a value is empty or one plain word, such as a number, name, branch or URL: not a sentence, and
+/// without characters that could end a quote or a fence.
 fn is_plain(text: &str) -> bool {
     let is_part = |sign: char| sign.is_alphanumeric() || "-_./:@#+=%&?,".contains(sign);
     text.len() <= PLAIN_CAP && text.chars().all(is_part)
 }
 
-/// Maximum number of bytes of a text on one line.
+/// Maximum number of bytes of a text that [`one_line`] returns.
 const LINE_CAP: usize = 1_000;
 
 /// Returns text from outside as one line without control characters, short enough for a variable or a table.
@@ -80,7 +80,7 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Assembles the prompt with at most [`PROMPT_CAP`] bytes. If it is too long, the longest values are cut first, so that
-/// own text and the ends of fences remain.
+/// own text and the ends of fences remain. If that is not enough, the end of the prompt is cut.
 pub(super) fn assemble(parts: &[PromptPart]) -> String {
     let mut cap = VALUE_CAP;
     loop {
@@ -165,8 +165,8 @@ fn longest_run(text: &str, of: char) -> usize {
     text.split(|character| character != of).map(str::len).max().unwrap_or_default()
 }
 
-/// Removes everything that a terminal or a reader does not show: escape sequences, control characters, marks that
-/// change the direction of text, and invisible characters. Every line end becomes a line feed.
+/// Removes everything that people do not see: escape sequences, control characters except tabs, marks that change the
+/// direction of text, and invisible characters. Every line end becomes a line feed.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -1,4 +1,4 @@
-//! Templates: own text and placeholders, checked when they are loaded.
+//! Templates of prompts: own text and placeholders, checked when the config is loaded.
 
 use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
@@ -14,11 +14,13 @@ pub(super) const MAX_PLACEHOLDERS: usize = 500;
 /// Maximum number of engine steps for one placeholder, enough for any sensible one.
 const MAX_ENGINE_STEPS: u64 = 1_000;
 
-/// Maximum length of an expression. The engine parses by recursion, and a short expression cannot exhaust the stack.
+/// Maximum length of an expression in bytes. The engine parses by recursion, and a short expression cannot exhaust the
+/// stack.
 const MAX_EXPRESSION_LENGTH: usize = 1_000;
 
-/// Variables with whole texts, which are fenced even on one line: the text of the task, and the result of another job.
+/// Variables with the text of the task, which is fenced even on one line.
 const TASK_VARIABLES: [&str; 2] = ["body", "issue.body"];
+/// The variable with the result of another job, which is fenced even on one line.
 const RESULT_VARIABLE: &str = "upstream.result";
 
 /// Variables with text of people who open issues, comment or push. `metadata` and `payload` contain everything that was
@@ -64,8 +66,8 @@ impl Template {
         Self::read(text, variables, false).1
     }
 
-    /// Parses a template of a file that was written for a program without templates. Unknown placeholders stay
-    /// unchanged, with a warning.
+    /// Parses a template without rejecting it: a placeholder with a problem stays as it is written. Returns the
+    /// problems too.
     pub fn parse_lenient(text: &str, variables: Variables) -> (Self, Vec<PromptError>) {
         Self::read(text, variables, true)
     }
@@ -125,7 +127,8 @@ impl Template {
     }
 }
 
-/// Parses the text after `{{`. Returns the length of the placeholder, and the placeholder.
+/// Parses the text after `{{`. Returns the length of the placeholder in this text, including `}}`, and the placeholder
+/// or its problem. The length is 0 if there is no `}}`.
 fn placeholder(inside: &str, line: usize, variables: &Variables) -> (usize, Result<Piece, PromptError>) {
     let Some(close) = closing(inside) else { return (0, Err(PromptError::Unclosed { line })) };
     let placeholder = Placeholder { line, expression: inside[..close].to_owned() };

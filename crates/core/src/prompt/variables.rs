@@ -8,9 +8,11 @@ pub struct Variables {
     trigger: String,
     /// Names that always have a value, which may be empty.
     exact: Vec<&'static str>,
-    /// Names below which any path is allowed; the content is known only when the trigger fires.
+    /// Names that a template may use alone or with any path below them. Their content is known only when the trigger
+    /// fires.
     open: Vec<&'static str>,
-    /// True if the actor who fires the trigger can add keys.
+    /// True if every name without a dot is allowed, because the actor who fires the trigger can pass values of their
+    /// own.
     free: bool,
 }
 
@@ -98,7 +100,8 @@ impl Variables {
     fn nearest(&self, name: &str) -> Option<String> {
         let distance = |known: &str| strsim::damerau_levenshtein(known, name);
         let nearest = self.exact.iter().chain(&self.open).min_by_key(|known| distance(known))?;
-        // Accept one error in a short word and two in a longer one; with more it is a different word.
+        // Accept one error in a name of up to five bytes and two in a longer one; with more errors, the name is a
+        // different word.
         (distance(nearest) <= (nearest.len() / 3).clamp(1, 2)).then(|| (*nearest).to_owned())
     }
 }

@@ -1,4 +1,4 @@
-//! Parsing of the end of a limit from messages of providers and their programs.
+//! Parsing of the end of a usage limit from messages of providers and their programs.
 
 use std::sync::LazyLock;
 
@@ -7,18 +7,21 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use regex::{Captures, Regex};
 
-/// Maximum time by which a reported time of day may have passed and still mean today. Messages state it without
-/// seconds.
+/// A time of day without a date means today if it passed at most this long ago, else tomorrow. A date without a year
+/// means this year in the same way, else next year. Messages state times without seconds, so the reported time may have
+/// just passed.
 const PAST_RESET_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
-/// Returns the end of a limit, if the text contains one. `zone` is the zone of the program that wrote it.
+/// Returns the end of a usage limit, if the beginning of the text contains one. `zone` is the time zone of the program
+/// that wrote the text.
 pub fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-    // Messages of providers are short.
+    // Messages of providers are short, so the first 8 KiB are enough.
     let text = &text[..text.floor_char_boundary(8 << 10)];
     epoch(text).or_else(|| written_out(text)).or_else(|| wait(text, now)).or_else(|| clock(text, now, zone))
 }
 
-/// Parses `usage limit reached|1749924000` and `"resets_at": 1749924000`.
+/// Parses `usage limit reached|1749924000` and `"resets_at": 1749924000`. A number of 13 digits is in milliseconds,
+/// which are cut to seconds.
 fn epoch(text: &str) -> Option<Timestamp> {
     static EPOCH: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"(?i)(?:\||resets?_?at"?\s*[:=]\s*)(\d{10})(\d{3})?\b"#).ok());
@@ -173,7 +176,11 @@ mod tests {
         }
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         let expected = "2026-11-15T20:00:00Z".parse().unwrap();
-        assert_eq!(reset("try again at 9:00 PM", now, &berlin), Some(expected), "as its own clock says");
+        assert_eq!(
+            reset("try again at 9:00 PM", now, &berlin),
+            Some(expected),
+            "a time without a zone is in the zone of the program"
+        );
         let long = format!("{} resets 7:40pm", "ä".repeat(100_000));
         assert_eq!(reset(&long, now, &TimeZone::UTC), None);
     }

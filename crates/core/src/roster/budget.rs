@@ -1,4 +1,4 @@
-//! The budgets of a fleet's agents, and which agents may not start because of them.
+//! The budgets of a fleet's agents, and the budget that prevents an agent's attempts from starting.
 
 use jiff::Timestamp;
 

@@ -6,35 +6,38 @@ use super::Agent;
 use crate::runtime::Runtime;
 
 impl Agent {
-    /// Returns the agent with the program of the fallback with this number.
+    /// Returns the agent with the program of the fallback with this number, from 0; none if there is no such fallback.
     pub fn fallback(&self, number: usize) -> Option<Self> {
         let program = self.fallbacks.get(number)?.clone();
         Some(Self { program, ..self.clone() })
     }
 
-    /// Returns the agent itself and then its fallbacks, with their numbers.
+    /// Returns the agent itself, without a number, and then its fallbacks with their numbers.
     pub fn with_fallbacks(&self) -> impl Iterator<Item = (Option<usize>, Cow<'_, Self>)> {
         let others = (0..self.fallbacks.len())
             .filter_map(|number| Some((Some(number), Cow::Owned(self.fallback(number)?))));
         std::iter::once((None, Cow::Borrowed(self))).chain(others)
     }
 
-    /// Returns the agent and fallbacks that can continue a session of this runtime at this provider. If the config has
-    /// none any more, returns all, because a new session is better than an endless wait.
+    /// Returns those of the agent and its fallbacks that can continue a session of this runtime. The provider counts
+    /// only for the runtime `acp`. If none can continue the session any more, returns all, because a new session is
+    /// better than an endless wait.
     pub fn able_to_continue(
         &self,
         runtime: &str,
         provider: Option<&str>,
     ) -> Vec<(Option<usize>, Cow<'_, Self>)> {
-        // Any program may be behind `acp`, and programs do not know each other's sessions.
+        // Any program may be behind `acp`, and programs do not know each other's sessions. The same provider counts as
+        // the same program.
         let any = runtime != Runtime::Acp.name();
         let can = |agent: &Self| agent.has_runtime(runtime) && (any || agent.provider() == provider);
         let able: Vec<_> = self.with_fallbacks().filter(|(_, agent)| can(agent)).collect();
         if able.is_empty() { self.with_fallbacks().collect() } else { able }
     }
 
-    /// Returns the fallback with which an attempt runs. An attempt that has not been launched has no runtime yet. The
-    /// fallback is found by its program and not by its number, because the list may have changed.
+    /// Returns the number of the fallback with which an attempt runs; none if the attempt runs with the agent's own
+    /// program, or if no fallback matches. The fallback is found by its provider and runtime and not by its number,
+    /// because the list may have changed. An attempt that has not been launched has no runtime yet.
     pub fn fallback_of(&self, provider: Option<&str>, runtime: Option<&str>) -> Option<usize> {
         let is_it = |agent: &Self| {
             agent.provider() == provider && runtime.is_none_or(|runtime| agent.has_runtime(runtime))

@@ -5,9 +5,9 @@ use crate::followup::{FollowupRefused, Followups};
 use crate::id::AgentName;
 
 impl Roster {
-    /// Returns the bounds that apply when a job of one agent requests a job of another agent or its own, or the reason
-    /// for a refusal. An agent needs its own permission to request follow-ups, and another agent has to accept prompts
-    /// from it.
+    /// Returns the bounds that apply when a job of the agent `by` requests a job of the agent `of`, or the reason for a
+    /// refusal. `by` needs `followups.max` in its config. If `of` is another agent, its `followups.from` has to name
+    /// `by`.
     pub fn followup_rules(&self, by: &AgentName, of: &Agent) -> Result<Vec<Followups>, FollowupRefused> {
         let own = self.agent(by).and_then(|agent| agent.followups.as_ref());
         let own = own.filter(|own| own.max.is_some()).ok_or(FollowupRefused::NotAllowed)?;
@@ -50,7 +50,7 @@ mod tests {
             ("planner", "coder", Ok(vec![Some(5), Some(9)])),
             ("planner", "mute", Ok(vec![Some(5), None])),
             ("coder", "planner", Err(not_from("coder", "planner"))),
-            // The name means the agent of its own fleet, and not that of the root fleet.
+            // In `followups.from` of web.coder, `planner` means web.planner, and not the agent of the root fleet.
             ("planner", "web.coder", Err(not_from("planner", "web.coder"))),
             ("web.planner", "web.coder", Ok(vec![Some(5), Some(7)])),
             ("web.coder", "web.closed", Err(not_from("web.coder", "web.closed"))),

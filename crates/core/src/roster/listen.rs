@@ -78,7 +78,8 @@ mod tests {
     use crate::job::{ErrorKind, ExitReason};
     use crate::trigger::TriggerConfig;
 
-    /// Checks an event. `coder` has the schedule that listens, `listener`, and `build`; `web.coder` has `build`, too.
+    /// Checks whether an event triggers the schedule `listener` of the agent `coder`. Both `coder` and `web.coder` have
+    /// a schedule `build`.
     fn matches(trigger: &str, agent: &str, schedule: Option<&str>, fact: Fact) -> bool {
         let trigger = trigger.replace("BUILD", &id("coder", "build").to_string());
         let trigger: TriggerConfig = serde_json::from_str(&trigger).unwrap();

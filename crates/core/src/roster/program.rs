@@ -11,9 +11,9 @@ pub struct Program {
     pub runtime: Runtime,
     /// Program and arguments for the runtimes `command` and `acp`; others have their own program.
     pub command: Vec<String>,
-    /// Model; none means that of the program.
+    /// Model; none means that the program decides.
     pub model: Option<String>,
-    /// Its own provider; none means that it shares the provider of its runtime.
+    /// Configured provider; none means the provider that all agents with its runtime share, if the runtime has one.
     pub provider: Option<String>,
     /// Environment variables, in addition to those that every agent gets.
     pub env: IndexMap<String, String>,

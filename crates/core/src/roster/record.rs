@@ -38,8 +38,9 @@ impl ScheduleRecord {
         }
     }
 
-    /// Updates the record after a reload. Only a changed trigger is armed again: a delay that has fired gets its new
-    /// time, and a trigger with an error may try again. A schedule that a person disabled stays disabled.
+    /// Updates the record after the config was loaded again, and returns whether the record has changed. A changed
+    /// trigger is armed again: a delay that has fired gets its new time, and a trigger with an error may try again. A
+    /// schedule that a person disabled stays disabled.
     pub fn reload(&mut self, schedule: &Schedule, now: Timestamp) -> bool {
         let returned = self.load_presence(schedule.enabled, now);
         if self.trigger == schedule.trigger {
@@ -64,8 +65,8 @@ impl ScheduleRecord {
     }
 
     /// Records whether the config has the schedule enabled, and returns whether that has changed. After an absence, due
-    /// times count from now: due times that passed meanwhile do not fire. Firing keys stay, so that nothing fires
-    /// twice.
+    /// times count from now: due times that passed meanwhile do not fire. The generation of firing keys does not
+    /// change, so that nothing fires twice.
     fn load_presence(&mut self, is_enabled: bool, now: Timestamp) -> bool {
         if !is_enabled {
             return self.leave(now);
@@ -80,8 +81,8 @@ impl ScheduleRecord {
         is_back
     }
 
-    /// Checks whether its `end_at` has passed, even if no daemon ran then to record it. A cron firing that waits still
-    /// runs before the schedule is finished.
+    /// Checks whether the `end_at` of an active or finished schedule has passed, even if no daemon has recorded that
+    /// yet. A cron firing that waits still runs before the schedule is finished.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
         let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);
@@ -123,10 +124,10 @@ mod tests {
         record.record_outcome(&Occurrence::Delay(at(10)).key(0), at(10));
         assert_eq!(record.state, ScheduleState::Disabled { why: DisabledBy::Done });
         let mut by_hand = record.clone();
-        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "it fires once");
-        assert!(!by_hand.disable(DisabledBy::Person), "and is off already");
+        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "a delay fires once");
+        assert!(!by_hand.disable(DisabledBy::Person), "it is disabled already");
         by_hand.state = ScheduleState::Disabled { why: DisabledBy::Person };
-        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "as an earlier version stored it");
+        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "an earlier version stored this state");
         assert!(record.reload(&schedule(r#"{"type":"delay","in":"1m"}"#), at(20)));
         assert_eq!((record.run_at, &record.state), (Some(at(80)), &ScheduleState::Active));
     }
@@ -137,14 +138,18 @@ mod tests {
         let off = Schedule { enabled: false, ..on.clone() };
         let mut record = ScheduleRecord::new(&agent(), &on, at(0));
         record.record_outcome(&Occurrence::Cron(at(10)).key(0), at(10));
-        assert!(record.reload(&off, at(20)) && !record.reload(&off, at(30)), "it is recorded once");
+        assert!(record.reload(&off, at(20)) && !record.reload(&off, at(30)), "the absence is recorded once");
         assert_eq!((record.absent_since, record.armed_at), (Some(at(20)), at(0)));
-        assert!(record.reload(&on, at(40)) && !record.reload(&on, at(50)), "it is back");
+        assert!(record.reload(&on, at(40)) && !record.reload(&on, at(50)), "the return is recorded once");
         assert_eq!((record.absent_since, record.armed_at, record.generation), (None, at(40), 0));
-        assert!(record.leave(at(60)) && !record.leave(at(70)), "it is removed");
+        assert!(record.leave(at(60)) && !record.leave(at(70)), "the removal is recorded once");
         assert!(record.reload(&on, at(80)));
         assert_eq!((record.absent_since, record.armed_at), (None, at(80)));
-        assert_eq!(ScheduleRecord::new(&agent(), &off, at(90)).absent_since, Some(at(90)), "never on");
+        assert_eq!(
+            ScheduleRecord::new(&agent(), &off, at(90)).absent_since,
+            Some(at(90)),
+            "disabled from the start"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::runtime::Runtime;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unenforceable {
-    /// Key of the agent's config, from its root.
+    /// Path of the key in the agent's config, for example `mcp_servers.NAME.url`.
     pub key: String,
     pub why: String,
 }
@@ -36,7 +36,7 @@ impl Agent {
         Some(Unenforceable { key: key.to_owned(), why })
     }
 
-    /// Returns the key with a restriction that the program does not support.
+    /// Returns the first key with a restriction that the runtime cannot enforce.
     fn unsupported_restriction(&self) -> Option<&'static str> {
         let runtime = self.runtime();
         let forbids = |mode| {
@@ -59,7 +59,7 @@ impl Agent {
         }
     }
 
-    /// Returns an MCP server whose URL may contain a secret.
+    /// Returns the name of the first MCP server whose URL may contain a secret.
     fn server_with_secret_url(&self) -> Option<&str> {
         let holds_more = |url: &str| {
             let place = url.split_once("://").map_or(url, |(_, place)| place);

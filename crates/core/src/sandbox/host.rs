@@ -23,7 +23,7 @@ pub struct Host {
 pub struct HostError(String);
 
 impl Host {
-    /// Creates a host. The name is converted to lower case.
+    /// Creates a host. The name is converted to lower case, without dots at its end.
     pub fn new(name: &str, port: u16) -> Self {
         Self { name: name.trim_end_matches('.').to_ascii_lowercase(), port }
     }
@@ -36,7 +36,7 @@ impl Host {
         self.port
     }
 
-    /// Returns the IP address, if the name is one in any notation.
+    /// Returns the IP address, if the name is one.
     pub fn address(&self) -> Option<IpAddr> {
         self.name.parse().ok()
     }
@@ -87,7 +87,7 @@ impl FromStr for Host {
                 && !label.starts_with('-')
                 && label.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_'))
         };
-        // A name of digits only is an address in an invalid form.
+        // A name without a letter is an address in an invalid form.
         let named =
             labels.split('.').all(is_label) && labels.contains(|sign: char| sign.is_ascii_alphabetic());
         if port == 0 || !(is_address || named) {

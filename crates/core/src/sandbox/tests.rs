@@ -14,7 +14,7 @@ fn a_plain_kind_has_default_rules() {
 #[test]
 fn the_stricter_sandbox_rules_win() {
     for (agent, schedule, expected) in [
-        // Empty rules change nothing.
+        // The stricter kind counts, and unset keys change nothing. The second image replaces the first.
         (r#""landlock""#, r#""none""#, r#"{"kind":"landlock"}"#),
         (r#""none""#, r#""landlock""#, r#"{"kind":"landlock"}"#),
         (r#""landlock""#, r#""bubblewrap""#, r#"{"kind":"bubblewrap"}"#),
@@ -30,7 +30,7 @@ fn the_stricter_sandbox_rules_win() {
             r#"{"kind":"docker","image":"b"}"#,
             r#"{"kind":"docker","image":"b"}"#,
         ),
-        // A limit without a sandbox applies too.
+        // The smaller limit counts, even if it is set with `kind: none`.
         (
             r#"{"kind":"landlock","pids":50}"#,
             r#"{"kind":"none","pids":20,"memory":"1GB"}"#,
@@ -46,7 +46,7 @@ fn the_stricter_sandbox_rules_win() {
             r#"{"kind":"landlock","memory":"1GB"}"#,
             r#"{"kind":"landlock","memory":"1GB"}"#,
         ),
-        // Paths that both allow.
+        // Only paths that both rules allow remain.
         (
             r#"{"kind":"landlock","write":["/a","/b/c"]}"#,
             r#"{"kind":"landlock","write":["/a/x","/b","/d","/ax"]}"#,
@@ -62,7 +62,7 @@ fn the_stricter_sandbox_rules_win() {
             r#"{"kind":"landlock"}"#,
             r#"{"kind":"landlock","read":["/a"]}"#,
         ),
-        // Hosts that both may reach.
+        // Only ports and hosts that both rules allow remain, and `outside` is stricter than `inside`.
         (
             r#"{"kind":"landlock","network":"on"}"#,
             r#"{"kind":"landlock","network":{"ports":[443]}}"#,

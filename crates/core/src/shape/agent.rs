@@ -29,9 +29,9 @@ pub struct Fallback {
     /// Provider; unset means the provider of the agent, or, with another `runtime`, the provider of that runtime.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
-    /// Program and arguments for `runtime: command`.
+    /// Program and arguments for `runtime: command` and `runtime: acp`.
     pub command: Option<Vec<String>>,
-    /// Environment variables, for example for another account.
+    /// Environment variables in addition to those of the agent, for example for another account.
     #[schemars(extend("x-secret" = true))]
     pub env: IndexMap<String, String>,
 }
@@ -49,7 +49,7 @@ pub struct AgentConfig {
     pub repo: Option<String>,
     pub identity: Option<Identity>,
     pub system_prompt: Option<String>,
-    /// Prompt of a run whose schedule has none.
+    /// Prompt of a job whose schedule has none.
     pub default_prompt: Option<String>,
     /// Schedules by name.
     pub schedules: IndexMap<String, ScheduleConfig>,
@@ -126,9 +126,9 @@ pub struct InheritedSettings {
     pub timeout: Option<Timeout>,
     /// Maximum time without output of an attempt; unset means 15m, 0 means no limit.
     pub idle_timeout: Option<Timeout>,
-    /// Limits for its finished jobs; unset means that all are kept.
+    /// Limits for its finished jobs; unset keys are taken from `retention` of the fleet.
     pub retention: Option<Retention>,
-    /// Spend limits of the agent; unset means those of the fleet.
+    /// Spend limits of the agent; unset means that only the budget of the fleet applies.
     pub budget: Option<Budget>,
     /// Conditions under which its schedules pause themselves.
     pub breaker: Option<Breaker>,
@@ -182,7 +182,7 @@ pub struct Instances {
 #[serde(default)]
 #[schemars(rename = "Session")]
 pub struct SessionConfig {
-    /// Which jobs share one session; unset means `fresh`, none.
+    /// Which jobs share one session; unset means `fresh`: each job starts a new session.
     pub policy: Option<SessionPolicy>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,

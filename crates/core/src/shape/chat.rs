@@ -1,4 +1,4 @@
-//! The keys of `chat`: how to talk to an agent in a chat.
+//! The keys of `chat`: how people talk to an agent in a chat. The keys are accepted, but chat is not connected yet.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -36,8 +36,8 @@ pub struct FleetFile {
     /// folder. Only the key of the root file counts.
     #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true, "format" = "postgres"))]
     pub store: Option<String>,
-    /// Limits for finished jobs where `defaults` or the agent set none, and for agents that were removed from the
-    /// fleet; unset means that all are kept.
+    /// Limits for finished jobs where `defaults` or the agent set none; unset means that all are kept. The key of the
+    /// root file also applies to agents that were removed from the fleet.
     pub retention: Option<Retention>,
     /// Providers by name, with limits that apply to all their agents together. Only the key of the root file counts.
     pub providers: Option<IndexMap<String, Provider>>,
@@ -61,7 +61,7 @@ pub struct FleetFile {
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
 pub struct FleetInfo {
-    /// Name of the fleet as part of another fleet.
+    /// Name of the fleet: as part of another fleet, and, in the root file, in claims of work items.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,

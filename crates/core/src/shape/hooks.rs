@@ -25,7 +25,8 @@ pub struct HookConfig {
     /// Results of a job after which the hook runs; unset means all.
     #[serde(default)]
     pub on_events: Option<Vec<HookEvent>>,
-    /// Dotted path into the context; the value there has to be true.
+    /// Dotted path into the hook context. The hook runs only if a value is there that is not null, false, 0 or empty
+    /// text.
     #[serde(default)]
     pub when: Option<String>,
     #[serde(flatten)]
@@ -36,7 +37,7 @@ pub struct HookConfig {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schemars(rename = "HookAction")]
 pub enum HookActionConfig {
-    /// A shell command; it gets the context as JSON on stdin.
+    /// A shell command; it gets the hook context as JSON on stdin.
     Shell {
         #[schemars(length(min = 1))]
         command: String,
@@ -45,7 +46,7 @@ pub enum HookActionConfig {
         #[schemars(range(min = 1))]
         timeout: Option<u64>,
     },
-    /// An HTTP request with the context as its body.
+    /// An HTTP request with the hook context as its body.
     Webhook {
         #[schemars(extend("format" = "uri"))]
         url: String,

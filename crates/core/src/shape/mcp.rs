@@ -20,7 +20,7 @@ pub struct McpServerConfig {
     pub url: Option<String>,
     #[schemars(extend("x-secret" = true))]
     pub headers: Option<IndexMap<String, String>>,
-    /// Time limit in milliseconds.
+    /// Time limit of a tool call in milliseconds; unset means that the agent's program decides.
     #[schemars(range(min = 1))]
     pub timeout: Option<u64>,
     #[serde(rename = "alwaysLoad")]

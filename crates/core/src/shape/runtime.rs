@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Kind of program; `acp` is any agent with the Agent Client Protocol, `sdk` and `cli` are herdctl's names of `claude`.
+/// Kind of program; `acp` is any program that supports the Agent Client Protocol, `sdk` and `cli` are herdctl's names
+/// of `claude`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Runtime")]

@@ -33,7 +33,7 @@ pub struct ScheduleConfig {
     pub filter: Option<Filter>,
     #[serde(default)]
     pub work_source: Option<WorkSourceConfig>,
-    /// Program and arguments to run before each firing: exit code 0 lets it run, any other skips it.
+    /// Program and arguments to run before each firing; only with exit code 0 does the firing run.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub when_command: Option<Vec<String>>,
@@ -49,7 +49,7 @@ pub struct ScheduleConfig {
     /// Permissions in addition to the agent's; the stricter decision counts.
     #[serde(default)]
     pub permissions: Option<Permissions>,
-    /// Retry policy; unset means the agent's.
+    /// Retry policy; unset keys are taken from the agent.
     #[serde(default)]
     pub retry: Option<Retry>,
     /// Maximum duration of one attempt; unset means the agent's.
@@ -61,10 +61,10 @@ pub struct ScheduleConfig {
     /// Restrictions on the processes of its jobs, in addition to the agent's; the stricter rule counts.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
-    /// Conditions under which it pauses itself; unset means the agent's.
+    /// Conditions under which it pauses itself; unset keys are taken from the agent.
     #[serde(default)]
     pub breaker: Option<Breaker>,
-    /// Trusted authors, in addition to the agent's; both have to trust an author.
+    /// Trust rules in addition to the agent's; the stricter decision counts.
     #[serde(default)]
     pub trust: Option<Trust>,
     #[serde(flatten)]

@@ -17,10 +17,10 @@ pub struct FiringContext {
     /// a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Conversation, if it came from a chat.
+    /// Conversation, if the firing came from a chat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// Reason why its text is not trusted, so that its jobs run in the strict sandbox.
+    /// Reason why the text of the firing is not trusted; with a reason, its jobs run in the strict sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
     /// True if it was fired in the dashboard.
@@ -38,7 +38,7 @@ impl FiringContext {
         Self { task, confined, ..Self::default() }
     }
 
-    /// Creates the context of a firing by hand.
+    /// Creates the context of a firing by hand. A blank prompt counts as unset.
     pub fn by_hand(key: &FiringKey, prompt: Option<String>) -> Self {
         let task = Task { source_id: key.to_string(), ..Task::default() };
         let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());

@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 use super::{ChatPlatform, PullEvent, Task, TriggerConfig, TriggerKind};
 
-/// Maximum length of an id or a key from outside that becomes part of a firing key. Firing keys are in an index, and the
-/// index of PostgreSQL refuses long texts.
+/// Maximum length in bytes of an id or a key from outside that becomes part of a firing key. Firing keys are in an
+/// index, and the index of PostgreSQL refuses long texts.
 pub const MAX_KEY_BYTES: usize = 200;
 
-/// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and for a
-/// redelivery. The generation makes keys of a re-armed schedule new.
+/// One occurrence of a trigger. Within a schedule, an occurrence has the same key after a restart, on another machine
+/// and for a redelivery. The generation makes the keys of a re-armed schedule differ from its earlier keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurrence<'a> {
     Cron(Timestamp),
@@ -68,7 +68,7 @@ impl<'a> Occurrence<'a> {
         found.unwrap_or(Self::custom(id))
     }
 
-    /// Returns the occurrence of a task with any id.
+    /// Returns the occurrence of a task with any id. Its key begins with `custom:`.
     pub const fn custom(id: &'a str) -> Self {
         Self::Task { trigger_type: "custom", id }
     }
@@ -100,8 +100,8 @@ fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-/// Returns an id from outside, if it is short and unambiguous, else a UUID derived from it. `#` would be taken for a
-/// generation.
+/// Returns an id from outside if it is short and has no `#` and no control characters, else a UUID derived from the id.
+/// `#` would be taken for the beginning of a generation.
 fn safe_id(id: &str) -> Cow<'_, str> {
     if id.len() <= MAX_KEY_BYTES && !id.contains(|c: char| c == '#' || c.is_control()) {
         return Cow::Borrowed(id);
@@ -129,28 +129,28 @@ impl FiringKey {
         self.0.split_once(':').map_or(self.as_str(), |(kind, _)| kind)
     }
 
-    /// Checks whether the schedule's own clock created it, as opposed to something outside.
+    /// Checks whether the clock fired the schedule, as opposed to a person or something outside.
     pub fn is_by_clock(&self) -> bool {
         matches!(self.kind(), "cron" | "interval" | "fill" | "delay")
     }
 
-    /// Checks whether a firing without a job ends when its schedule is turned off. A delay is disabled as soon as it
+    /// Checks whether a firing without a job ends when its schedule is disabled. A delay is disabled as soon as it
     /// has fired, so its firing still runs, like firings by hand and from outside.
     pub fn is_dropped_when_off(&self) -> bool {
         self.is_by_clock() && self.kind() != "delay"
     }
 
-    /// Checks whether it fills a free place between two due times.
+    /// Checks whether it is the key of a fill.
     pub fn is_fill(&self) -> bool {
         self.kind() == "fill"
     }
 
-    /// Checks whether it was fired by hand, as opposed to by the schedule's trigger.
+    /// Checks whether the schedule was fired by hand, and not by its trigger.
     pub fn is_by_hand(&self) -> bool {
         self.kind() == "manual"
     }
 
-    /// Returns the number of the event that caused it.
+    /// Returns the `seq` of the event that caused the firing; none if no event caused it.
     pub fn event(&self) -> Option<i64> {
         self.0.strip_prefix("event:")?.parse().ok()
     }

@@ -18,7 +18,7 @@ pub enum TriggerKind<'a> {
         /// Names of the variables that hold secrets, separated by commas.
         secret_env: Option<&'a str>,
         allow_unsigned: bool,
-        /// GitHub events that fire it; empty means all.
+        /// Events that fire it, for example `issues` or `issues.opened`; empty means all.
         events: &'a [String],
     },
     Chat,
@@ -52,7 +52,8 @@ pub enum ClockTrigger<'a> {
 pub enum EventTrigger<'a> {
     /// A change of a session of an agent; without a name, of the schedule's own agent.
     Lifecycle { event: LifecycleEvent, agent: Option<&'a str> },
-    /// The end of a job of the schedule with this id or name; without both, of any other schedule.
+    /// The end of a job of the schedule with this id and this name, if they are set. With neither, the end of any job
+    /// that does not belong to the schedule of the trigger.
     JobEnded { id: Option<Uuid>, schedule: Option<&'a str>, status: Option<EndStatus> },
 }
 
@@ -85,7 +86,7 @@ impl TriggerConfig {
         matches!(self.kind(), TriggerKind::Event(_))
     }
 
-    /// Returns the variables that hold a webhook's secrets.
+    /// Returns the names of the variables that hold a webhook's secrets.
     pub fn secret_names(&self) -> impl Iterator<Item = &str> {
         let names = match self.kind() {
             TriggerKind::Webhook { secret_env, .. } => secret_env.unwrap_or_default(),

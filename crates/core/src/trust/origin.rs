@@ -14,15 +14,15 @@ pub struct TextOrigin {
     pub repo: Option<String>,
     pub authors: Vec<Author>,
     pub head: Head,
-    /// True if deliveries are not signed, so that anybody could have sent it.
+    /// True if the webhook accepts unsigned deliveries, so that anybody could have sent the text.
     pub is_unsigned: bool,
-    /// True if it comes from a source without repositories.
+    /// True if the text comes from a source without repositories.
     pub has_no_repository: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Author {
-    /// Login of the account; none if the account no longer exists.
+    /// Login of the account; none if the account no longer exists or its login is not known.
     pub login: Option<String>,
     pub permission: AuthorPermission,
 }
@@ -46,7 +46,7 @@ pub enum Head {
     Fork(Option<String>),
     /// From the source of this pull request, which is not known yet.
     OfPull(u64),
-    /// The payload does not contain it.
+    /// The payload does not contain the origin.
     Unknown,
 }
 
@@ -60,8 +60,9 @@ pub enum Question {
 }
 
 impl TextOrigin {
-    /// Returns the authors of a firing; none if it contains no text from outside: firings by the clock or by hand, and
-    /// those by an agent of the fleet, which already have a decision.
+    /// Returns the origin of the text of a firing. Returns none if trust rules do not apply to the text: for firings by
+    /// the clock or by hand, for tasks without an author, and for events of the fleet, whose text already has a
+    /// decision.
     pub fn of(trigger: &TriggerConfig, firing_context: &FiringContext) -> Option<Self> {
         match trigger.kind() {
             TriggerKind::Webhook { allow_unsigned: true, .. } => {
@@ -90,7 +91,7 @@ impl TextOrigin {
         }
     }
 
-    /// Returns the author of an item. `repo` is set if its source is a repository.
+    /// Returns the origin of an item's text. `repo` is set if the source of the item is a repository.
     pub fn of_item(item: &WorkItem, repo: Option<&str>) -> Self {
         let login = item.metadata.get("author").and_then(Value::as_str).map(str::to_owned);
         match repo {
@@ -150,7 +151,7 @@ impl TextOrigin {
         questions
     }
 
-    /// Returns the reason why it counts as text of a fork, if it does.
+    /// Returns the reason why the text counts as text of a fork, if it does.
     pub(super) fn fork(&self) -> Option<String> {
         match &self.head {
             Head::Own => None,
@@ -196,8 +197,8 @@ const AUTHOR_KEYS: [&str; 7] =
 const IGNORED_PARTS: [&str; 9] =
     ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
 
-/// Collects the logins of all parts. `actor` is the id of the acting account, for payloads in which authors have only
-/// ids.
+/// Collects the logins of all parts, with `None` for each author whose login is not known. `actor` is the id of the
+/// acting account, for payloads in which authors have only ids.
 fn collect(part: &Value, actor: Option<&Value>, logins: &mut IndexSet<Option<String>>) {
     match part {
         Value::Array(parts) => parts.iter().for_each(|part| collect(part, actor, logins)),

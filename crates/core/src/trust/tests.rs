@@ -57,7 +57,7 @@ fn authors_are_found_in_the_payload_of_a_delivery() {
                 "base": {"user": {"login": "my-org"}}, "head": {"user": {"login": "x"}}}, "sender": {"login": "ann"}}),
             vec!["ann", "eve"],
         ),
-        // Ann runs it again.
+        // Eve started the workflow run, and Ann runs it again.
         (
             json!({"workflow_run": {"actor": {"login": "eve"}, "triggering_actor": {"login": "ann"}}, "sender": {"login": "ann"}}),
             vec!["ann", "eve"],
@@ -187,7 +187,7 @@ fn author_and_permission_decide_trust() {
     assert_eq!(
         verdict_text(trust(names).verdict(&two)),
         "refused: eve is not among `allow_authors`",
-        "all of them"
+        "every author has to be trusted"
     );
 }
 
@@ -240,9 +240,9 @@ fn forks_and_strangers_are_treated_as_configured() {
     assert_eq!(
         verdict_text(judge(&strict, &origin)),
         "refused: eve is not among `allow_authors`",
-        "the stricter counts"
+        "the stricter decision counts"
     );
-    assert_eq!(judge(&[], &origin), TrustVerdict::Trusted, "nobody asked");
+    assert_eq!(judge(&[], &origin), TrustVerdict::Trusted, "there are no trust rules");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn permissions_count_only_in_the_configured_repositories() {
         ("tools", "refused: tools is not among `repos`"),
     ] {
         assert_eq!(verdict_text(trust.verdict(&of(repo))), expected);
-        assert_eq!(of(repo).open_questions(&[&trust]), [], "what is refused anyhow is asked nowhere");
+        assert_eq!(of(repo).open_questions(&[&trust]), [], "the permission is known, or the text is refused");
     }
     let nowhere = TextOrigin { repo: None, ..of("o/r") };
     assert_eq!(
@@ -298,7 +298,8 @@ fn text_without_a_proven_author_is_refused() {
     }
 }
 
-/// Types without text of others have the row for all other types.
+/// The table in `docs/trust.md` names each type whose authors are checked, and each type that fires for an event of the
+/// fleet. One row is for all other types, without their names.
 #[test]
 fn the_documentation_names_every_type_whose_authors_are_checked() {
     let page = include_str!("../../../../docs/trust.md");
@@ -321,14 +322,14 @@ fn only_undecided_questions_of_trust_are_asked() {
         "sender": {"login": "eve"}, "repository": {"full_name": "o/r"}}));
     let asked = |written: Value| origin.open_questions(&[&trust(written)]).len();
     assert_eq!(asked(json!({"allow_authors": ["ann"], "forks": "allow"})), 0);
-    assert_eq!(asked(json!({"allow_authors": ["ann"]})), 0, "eve is refused anyhow");
-    assert_eq!(asked(json!({"allow_authors": ["ann", "eve"]})), 1, "where it comes from");
+    assert_eq!(asked(json!({"allow_authors": ["ann"]})), 0, "eve is always refused");
+    assert_eq!(asked(json!({"allow_authors": ["ann", "eve"]})), 1, "the origin of the commits");
     assert_eq!(asked(json!({"allow_authors": ["ann"], "min_permission": "read"})), 2);
     assert_eq!(asked(json!({"min_permission": "read", "forks": "allow"})), 2);
     assert_eq!(asked(json!({"min_permission": "read", "strangers": "allow", "forks": "allow"})), 0);
     let gone =
         TextOrigin { authors: vec![Author::new(None), Author::new(Some("eve".into()))], ..origin.clone() };
-    assert!(gone.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty(), "refused anyhow");
+    assert!(gone.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty(), "always refused");
     let nowhere = delivered(json!({"sender": {"login": "eve"}}));
     assert!(nowhere.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty());
 }
@@ -360,7 +361,8 @@ fn the_author_of_a_work_item_is_checked() {
     assert_eq!(of(json!({}), None), "refused: its author is not known");
 }
 
-/// Letters that only look alike are different letters.
+/// Only the case of ASCII letters is ignored. A letter that looks like another letter, a space and an invisible
+/// character make a different name.
 #[test]
 fn lookalike_names_are_not_trusted() {
     let known = trust(json!({"allow_authors": ["kim"]}));

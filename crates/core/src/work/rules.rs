@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ItemRules {
-    /// Action if the agent reports a failure; unset means `report`.
+    /// Action if the agent reports a failure or its program ends with an error; unset means `report`.
     pub on_failure: Option<OnFailure>,
-    /// Number of failures after which an item is left for a person; unset means 3.
+    /// Number of failures in a row after which an item is left for a person; unset means 3.
     #[schemars(range(min = 1))]
     pub max_item_attempts: Option<u32>,
 }
 
-/// Action if the agent reports a failure.
+/// Action if the agent reports a failure or its program ends with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// Report it to the source; the item waits for a person.
+    /// Report the failure to the source; the item waits for a person.
     Report,
-    /// Release the item.
+    /// Release the item, until it has failed `max_item_attempts` times in a row.
     Release,
 }
 

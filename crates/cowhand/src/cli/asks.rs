@@ -1,4 +1,4 @@
-//! `cowhand asks`, `approve`, `deny` and `answer`: lists the asks of agents, and answers them.
+//! `cowhand asks`, `approve`, `deny` and `answer`: list the asks of agents, and answer them.
 
 use std::path::Path;
 
@@ -117,7 +117,7 @@ fn answer(
     if message.as_deref().is_some_and(|text| text.trim().is_empty()) {
         return Err(Failure::new(Exit::Usage, "the text is empty; write a reason or an answer"));
     }
-    // This is not a security boundary; it only prevents mistakes.
+    // An agent can remove this variable. The check only prevents mistakes and is not a security boundary.
     if std::env::var_os("COWHAND_JOB_ID").is_some() {
         return Err(Failure::new(Exit::Refused, "an agent cannot answer asks"));
     }
@@ -153,7 +153,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
     table
 }
 
-/// Formats the tool with its input, or the question.
+/// Formats what an ask is about: the tool with its command or, without a command, its whole input; or the question.
 pub(super) fn describe(ask: &Ask) -> String {
     match &ask.what {
         AskSubject::Tool { tool, input } => {

@@ -1,4 +1,4 @@
-//! Starts a daemon that outlives its command, and waits for a daemon to end.
+//! Starts a daemon in the background, which outlives the command that starts it, and waits for the end of a daemon.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
@@ -25,7 +25,7 @@ use cowhand_store::Imported;
 use cowhand_web::api::{ApiProblem, Client, DaemonView, LoginLink, Page, StatusView};
 
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
-/// Longest time for which the socket may exist while no daemon answers.
+/// Time after the start of a daemon in which errors of requests to it are ignored.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a daemon in the background. Returns when it is ready, or an error with the reason why it does not start.
@@ -79,7 +79,8 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Prints what this start imported from herdctl. The events of the import are among the first events of a fleet.
+/// Prints what this start imported from herdctl. Only the first events of the fleet are read, because those of the
+/// import are among them.
 fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
         location.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
@@ -88,8 +89,8 @@ fn print_import(location: &FleetLocation, start_time: Timestamp) -> Result<(), F
     Ok(())
 }
 
-/// Prints the warnings of `config check`. Errors are not printed here, because the daemon reports them and does not
-/// start.
+/// Prints the notes about the `.env`, and the warnings of `config check`. Of a config with errors, no warnings are
+/// printed: the daemon does not start and reports the errors.
 fn show_warnings(location: &FleetLocation) {
     let FromDisk { loaded, env_notes, .. } = config::load(&location.config);
     env_notes.iter().for_each(print::note);
@@ -114,7 +115,7 @@ pub(super) fn print_link(link: &LoginLink) {
     }
 }
 
-/// Formats the first line that every daemon prints, with its address.
+/// Formats the first line that every daemon prints: `ready`, with the address of its server if it has one.
 pub(super) fn ready_line(url: Option<&str>) -> String {
     url.map_or_else(|| "ready".to_owned(), |url| format!("ready {url}"))
 }
@@ -142,7 +143,7 @@ async fn wait_until_ready(
         }
         match daemon(location).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
-            // Until the deadline, errors are ignored: the socket of a killed daemon may still exist.
+            // Until the deadline, errors are ignored, because the daemon is still starting.
             Err(problem) if Instant::now() > deadline => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }
@@ -178,7 +179,7 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon
     })?;
     let program =
         std::env::current_exe().map_err(|error| cannot("cannot find the path of this program", &error))?;
-    // Otherwise a pipe of the caller's shell would remain open as long as the daemon runs.
+    // If the daemon inherited the descriptors, a pipe of the caller's shell would remain open as long as it runs.
     descriptors::close_on_exec().map_err(|error| cannot("cannot close descriptors", &error))?;
     let not_started = |error: io::Error| cannot("cannot start the daemon", &error);
     let failure = memfd_create("start", MemfdFlags::CLOEXEC)

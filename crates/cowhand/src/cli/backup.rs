@@ -58,14 +58,16 @@ impl BackupArgs {
         Failure::new(Exit::Refused, format!("{} exists already; choose another name", self.file.display()))
     }
 
-    /// Writes the backup under a temporary name until it is complete and on disk.
+    /// Writes the backup to a temporary file, which gets its name when it has been checked and is on disk. Returns the
+    /// counts and the size in bytes.
     async fn write(&self, client: &Connection<'_>) -> Result<(BackupCounts, u64), Failure> {
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
         let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
         // Without a daemon, this process makes the backup. If the state folder cannot be written, the backup is made in
-        // this folder, which needs space for it anyway. An error means that the folder was set before, and is ignored.
+        // the folder for temporary files. That is set to the folder of the backup, which needs the space anyway. An
+        // error means that the folder for temporary files was set before, and is ignored.
         let _ = tempfile::env::override_temp_dir(folder);
         let path = if self.no_output { "backup?no_output=1" } else { "backup" };
         client.download(path, &mut file).await?;

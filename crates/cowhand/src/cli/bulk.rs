@@ -1,4 +1,4 @@
-//! Selects and confirms the jobs of verbs that act on many jobs.
+//! Selects the jobs of verbs that act on many jobs, and asks the user to confirm.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -19,7 +19,8 @@ pub(super) struct BulkArgs {
     yes: bool,
 }
 
-/// Returns the job that is named, or none if a filter selects the jobs.
+/// Returns the job that is named, or none if a filter or `all` selects the jobs. Fails if the command has both, or
+/// neither.
 pub(super) fn one_or_many<'n>(
     named: Option<&'n JobName>,
     many: &BulkArgs,
@@ -38,7 +39,8 @@ pub(super) fn one_or_many<'n>(
 }
 
 impl BulkArgs {
-    /// Returns the matching jobs with the requested status, or with `default_statuses` if no status is requested.
+    /// Returns the matching jobs with the requested status, or with `default_statuses` if no status is requested. Fails
+    /// if the verb cannot act on jobs of the requested status: `retry` on live jobs, `cancel` on ended jobs.
     pub(super) async fn matching(
         &self,
         client: &Connection<'_>,
@@ -65,8 +67,9 @@ impl BulkArgs {
         Ok(matching)
     }
 
-    /// Prints the number of jobs and of firings without a job, and asks for confirmation. Without a terminal, `--yes`
-    /// is required.
+    /// Lists the jobs, asks the user to confirm, and returns whether the verb may act. Returns false if nothing
+    /// matches. With `--yes`, the user is not asked; without a terminal, `--yes` is required. `waiting_firings` is the
+    /// number of matching firings without a job.
     pub(super) fn confirmed(
         &self,
         matching: &[JobRecord],
@@ -112,7 +115,7 @@ impl BulkArgs {
     }
 }
 
-/// Number of jobs that are listed before the question.
+/// Maximum number of jobs that are listed before the question.
 const MAX_JOBS_SHOWN: usize = 10;
 
 /// Formats counts of jobs and firings: `1 job`, `2 firings`, `3 jobs and 1 firing`.

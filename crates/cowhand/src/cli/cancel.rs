@@ -1,5 +1,5 @@
-//! `cowhand cancel`: cancels a job and ends all its processes. With a filter, cancels all matching jobs, and all
-//! matching firings that have no job yet.
+//! `cowhand cancel`: cancels a job and ends all its processes. With a filter or `--all`, cancels all matching jobs, and
+//! all matching firings that have no job yet.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(super) struct CancelArgs {
 }
 
 impl CancelArgs {
-    /// Returns after the processes have ended, so that it can print how they ended.
+    /// Cancels, and waits until the processes have ended, to print how they ended.
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let one = bulk::one_or_many(self.id.as_ref(), &self.many, self.all, "cancel")?;
         location::ask(config, async |client| match one {
@@ -95,8 +95,8 @@ impl CancelArgs {
         Ok(())
     }
 
-    /// Cancels the accepted firings without a job that match, and returns them; with `dry_run`, only returns them. A
-    /// filter other than agent, schedule and the status `pending` selects no firings.
+    /// Cancels the accepted firings without a job that match, and returns them; with `dry_run`, only returns them. If
+    /// the filter has another condition than the agent, the schedule or the status `pending`, no firing matches.
     async fn firings(&self, client: &Connection<'_>, dry_run: bool) -> Result<Vec<AcceptedFiring>, Failure> {
         let JobFilterArgs { status, trigger_type, since, until, .. } = &self.many.filter;
         let of_jobs = trigger_type.is_some() || since.is_some() || until.is_some();

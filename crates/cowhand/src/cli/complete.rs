@@ -106,7 +106,8 @@ fn names(current: &OsStr, of: impl Fn(&Roster) -> Vec<String>) -> Vec<Completion
     names.into_iter().filter(|name| name.starts_with(current)).map(CompletionCandidate::new).collect()
 }
 
-/// Returns the newest jobs: their full ids, or their last characters if the typed text matches these.
+/// Returns the newest jobs with an offered status. A job is offered by its full id if the id begins with the typed
+/// text, and by the last characters of its id if these begin with the typed text.
 fn jobs_that(current: &OsStr, is_offered: impl Fn(JobStatus) -> bool) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
     let jobs = ask(async |client| {
@@ -126,7 +127,7 @@ fn candidate(value: String, help: String) -> CompletionCandidate {
     CompletionCandidate::new(value).help(Some(help.into()))
 }
 
-/// Sends a request to the fleet. Returns none if the config has errors or no answer comes in time.
+/// Sends a request to the fleet. Returns none if the config has errors, the request fails or no answer comes in time.
 fn ask<T>(request: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
     let file = config_file()?;
     if config::load(&file).loaded.errors() > 0 {
@@ -156,7 +157,7 @@ fn config_file() -> Option<PathBuf> {
     Some(config::find(config_option.as_deref().map(Path::new), &current_dir).ok()?.file)
 }
 
-/// Returns the words of the typed line.
+/// Returns the words of the typed line after the name of the program. The shell passes the typed line after `--`.
 fn words() -> Vec<OsString> {
     std::env::args_os().skip_while(|word| word != "--").skip(2).collect()
 }

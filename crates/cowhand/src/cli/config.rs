@@ -85,7 +85,7 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A config from its files.
+/// A config that was loaded from its files, with the variables of the `.env` beside them.
 struct ConfigOnDisk {
     config: LoadedConfig,
     variables: HashMap<String, String>,

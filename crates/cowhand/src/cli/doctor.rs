@@ -34,7 +34,8 @@ impl DoctorArgs {
         let location = FleetLocation::find(config)?;
         let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&location.config);
         let daemon_status = wait(async { Ok(ask_daemon(&location.state).await) })?;
-        // The check of the store can free space on a full disk.
+        // This advice depends on the free space, so it is built before the check of the store, which can free space on
+        // a full disk.
         let how_to_start = location.how_to_start();
         let store_check = store(&location, loaded.roster.store.as_deref(), &daemon_status);
         let mut findings = vec![
@@ -80,7 +81,8 @@ impl DoctorArgs {
 }
 
 /// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts the agents.
-/// Without a daemon, this process makes the same checks.
+/// Without a daemon, this process makes the same checks. If the daemon cannot make them, this process does, and the
+/// first finding reports that.
 async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
     let request = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
@@ -134,7 +136,7 @@ fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
 fn folder(state: &StateFolder, without_daemon: bool) -> Result<String, String> {
     let path = state.path();
     state.check().map_err(|error| error.to_string())?;
-    // A missing state folder is created beside the config.
+    // A start creates a missing state folder beside the config, so that folder has to be writable.
     let existing = if path.exists() { path } else { path.parent().unwrap_or(path) };
     match test_write_in(existing) {
         Ok(()) => Ok(format!("{} can be written", path.display())),
@@ -146,7 +148,7 @@ fn folder(state: &StateFolder, without_daemon: bool) -> Result<String, String> {
     }
 }
 
-/// Measures the state folder. Every job leaves files, and they are removed only if the config sets `retention`.
+/// Measures the state folder. Every job leaves files, and the daemon removes them only if the config sets `retention`.
 fn disk_use(state: &StateFolder) -> Finding {
     let measured = tree::size(state.path())
         .and_then(|bytes| Ok((bytes, files::entries(&state.jobs())?.count())))
@@ -169,8 +171,8 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 /// connection, the inner one that of the request.
 type DaemonStatus = Result<Option<Result<StatusView, ApiProblem>>, ApiProblem>;
 
-/// Asks the daemon for its status. The answer is used for all findings, because it takes a while if the store of the
-/// daemon does not answer.
+/// Asks the daemon for its status. The daemon is asked only once for all findings, because its answer is late if its
+/// store does not answer.
 async fn ask_daemon(state: &StateFolder) -> DaemonStatus {
     let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
     Ok(Some(client.get::<StatusView>("status").await))
@@ -182,7 +184,8 @@ async fn store(
     daemon_status: &DaemonStatus,
 ) -> Result<String, String> {
     let state = &location.state;
-    // The daemon is asked first, because it may have opened another file than the one that now has this path.
+    // The answer of the daemon counts first, because the daemon may have opened another file than the one that now has
+    // this path.
     if let Ok(Some(answer)) = daemon_status {
         let status = answer.as_ref().map_err(|problem| problem.message.clone())?;
         if let Some(problem) = &status.daemon.store_problem {
@@ -238,7 +241,7 @@ fn daemon(
     }
 }
 
-/// Checks the clock. If it is set to the past, everything fires at the wrong time.
+/// Checks the clock and the time zone. If the clock is set to the past, everything fires at the wrong time.
 fn clock(now: Timestamp) -> Result<String, String> {
     let zone = jiff::tz::TimeZone::system();
     let local = now.to_zoned(zone.clone());

@@ -160,10 +160,10 @@ impl FollowedLines for EventLines<'_> {
 /// Indentation of the continuation of a wrapped line.
 const CONTINUATION_INDENT: usize = 8;
 
-/// Prints an event. The head contains names and ids, which are never cut: on a narrow terminal they are wrapped. The
-/// text after the head is cut.
+/// Prints an event or a line of output. The head contains names and ids, which are never cut: on a narrow terminal they
+/// are wrapped. The text after the head is cut.
 fn print_line(head: &str, text: &str) {
-    // Room for a short word and the mark that shows the cut.
+    // Room for a short word and the `…` that shows the cut.
     const MIN_TEXT_WIDTH: usize = 4;
     let gap = if text.is_empty() || head.ends_with("  ") { "" } else { "  " };
     let room = if text.is_empty() { 0 } else { gap.len() + MIN_TEXT_WIDTH };
@@ -204,7 +204,7 @@ impl Columns {
     }
 }
 
-/// Returns the reason or message of a fact, if it has one.
+/// Returns the text of a fact that explains it, for example its message or reason, if it has one.
 fn why(fact: &Fact) -> Option<String> {
     let fact = serde_json::to_value(fact).ok()?;
     let value = ["message", "reason", "outcome", "about", "status", "former"];

@@ -31,7 +31,8 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// Returns the exit code of a child process that runs the same program.
+    /// Converts the exit code of a child process that runs the same program and has failed. Any other code counts as
+    /// `CannotRunHere`, and so does none, after a signal.
     pub(super) fn of_code(code: Option<i32>) -> Self {
         let all = [Self::JobFailed, Self::Usage, Self::Config, Self::NoDaemon, Self::Refused];
         all.into_iter().find(|exit| Some(*exit as i32) == code).unwrap_or(Self::CannotRunHere)
@@ -80,7 +81,8 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// Writes the message to the log, for a daemon whose output only the log shows.
+    /// Writes the message to the log, and returns a failure without a message. A daemon with a log in JSON must not
+    /// write other text to standard error.
     pub(super) fn into_log(self) -> Self {
         if let Some(message) = &self.message {
             tracing::error!("{message}");
@@ -91,7 +93,7 @@ impl Failure {
     /// Writes the message to standard output, where `start -d` reads it.
     pub(super) fn print_for_starter(&self) {
         if let Some(message) = &self.message {
-            // The message is also in the log.
+            // An error is ignored, because the message is also written to the log.
             let _ = print::try_line(message);
         }
     }

@@ -123,8 +123,8 @@ impl JobFilterArgs {
         })
     }
 
-    /// Returns the filter with `--schedule AGENT/SCHEDULE` split into both names, or none if the option has another
-    /// form.
+    /// Returns the filter with `--schedule AGENT/SCHEDULE` split into both names. Returns none if the option has
+    /// another form, or if `--agent` names another agent.
     fn of_one_schedule(&self) -> Option<Self> {
         let (agent, schedule) = self.schedule.as_ref()?.as_str().split_once('/')?;
         let (agent, schedule) = (agent.parse().ok()?, schedule.parse().ok()?);
@@ -155,8 +155,8 @@ impl JobFilterArgs {
         filters.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// Returns the matching jobs, the newest first: at most `limit`, or all without a limit. Also returns
-    /// whether there are more.
+    /// Returns the matching jobs, the newest first: at most `limit`, or all without a limit. With `after`, begins with
+    /// the jobs created before that job. Also returns whether there are more jobs.
     pub(super) async fn jobs<T: DeserializeOwned>(
         &self,
         client: &Connection<'_>,
@@ -200,7 +200,7 @@ async fn pages<T: DeserializeOwned>(
     }
 }
 
-/// Quotes a value that a shell would split.
+/// Quotes a value with characters that may have a special meaning in a shell.
 fn for_shell(value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:".contains(letter);
     if value.chars().all(is_plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }

@@ -14,7 +14,7 @@ use super::{Exit, Failure, print};
 use cowhand_web::api::{ApiProblem, Client, Code, Lines};
 
 /// Longest absence of a daemon before following ends with an error. A restart takes a second. A restart by systemd
-/// takes longer, because of its pause, and must not end following either.
+/// takes longer, because systemd waits before it starts the daemon again, and must not end following either.
 const MAX_DAEMON_ABSENCE: Duration = Duration::from_secs(10);
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 const MIN_ANSWER_TIME: Duration = Duration::from_secs(1);
@@ -53,7 +53,8 @@ pub(super) trait FollowedLines {
     fn on_line(&mut self, line: &str);
 }
 
-/// Passes on each line of an answer once. A repeated request starts at the position of `followed`.
+/// Passes on each line once, until the answer ends. If the daemon ends before that, the request is repeated from the
+/// position of `followed`, unless the store already has all lines that `until` expects.
 pub(super) async fn lines(
     connection: &Connection<'_>,
     until: FollowUntil<'_>,
@@ -94,7 +95,8 @@ async fn pass_on(
     Ok(())
 }
 
-/// Gets one answer, from the store or the next daemon if this daemon has ended.
+/// Gets one answer. If the daemon has ended, gets it from the store or, if the store cannot be opened, from the next
+/// daemon.
 pub(super) async fn get<T: DeserializeOwned>(connection: &Connection<'_>, path: &str) -> Result<T, Failure> {
     let mut absence = Absence::default();
     loop {
@@ -115,19 +117,19 @@ pub(super) async fn get<T: DeserializeOwned>(connection: &Connection<'_>, path: 
 #[derive(Debug, Default)]
 struct Absence {
     since: Option<Instant>,
-    /// Set when no daemon answers at all and the user has been notified.
+    /// True if no daemon answers at all and the user has been notified of that.
     notified: bool,
 }
 
 impl Absence {
-    /// Returns true if this problem is the first sign that no daemon runs. Until another daemon starts, the store then
-    /// gets no further lines.
+    /// Returns true if this problem is the first sign that no daemon runs. The caller then reads the store once: until
+    /// another daemon starts, the store gets no further lines of this node.
     fn begins_with(&self, problem: &ApiProblem) -> bool {
         problem.code == Code::NoDaemon && !self.notified
     }
 
-    /// Waits until the next request. Fails if the problem is not an absence, or if the absence takes too
-    /// long.
+    /// Waits before the next request. Fails if the problem is not an absence of the daemon, if the absence takes too
+    /// long, or if the client reads the store alone.
     async fn wait_or_fail(&mut self, client: &Connection<'_>, problem: ApiProblem) -> Result<(), Failure> {
         let is_absence = matches!(
             problem.code,

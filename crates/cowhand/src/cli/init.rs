@@ -65,7 +65,7 @@ impl InitArgs {
     }
 }
 
-/// Returns the file of herdctl that a new `cowhand.yaml` would replace.
+/// Returns the config file of herdctl in the same folder, which would no longer be used after a new `cowhand.yaml`.
 fn herdctl_beside(file: &Path) -> Option<PathBuf> {
     let names = ["herdctl.yaml", "herdctl.yml"].map(|name| file.with_file_name(name));
     names.into_iter().find(|herdctl_file| herdctl_file.exists())

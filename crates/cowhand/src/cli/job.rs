@@ -1,4 +1,5 @@
-//! `cowhand job`: shows everything about one job.
+//! `cowhand job`: shows everything about one job, or deletes the job. Other verbs use this file to wait for jobs and to
+//! print them.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -154,7 +155,8 @@ fn print_wait(waits: &Waits) {
     print::note(format!("the job waits{until}: {}", waits.message));
 }
 
-/// Prints a job that was just created. With `wait`, a job that did not complete is reported by an exit code.
+/// Prints a job that was just created. With `wait`, waits for the end of the job first, and fails if the job did not
+/// complete.
 pub(super) async fn print_created(
     client: &Connection<'_>,
     mut job: JobRecord,
@@ -200,7 +202,8 @@ pub(super) fn summary_line(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
-/// Formats a job as [`summary_line`] does, and adds who cancelled it or why it waits.
+/// Formats a job as [`summary_line`] does. Adds who cancelled the job or, for a pending job, which job it retries and
+/// why it waits.
 pub(super) fn summary_line_with_reason(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
@@ -222,13 +225,13 @@ fn why_pending(view: &JobView, is_alone: bool, now: Timestamp) -> String {
     format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())
 }
 
-/// Returns the condition under which a job starts later. The text is empty if a daemon runs.
+/// Returns the text that a job starts later only if a daemon runs then; empty if a daemon runs now.
 pub(super) const fn with_daemon(is_alone: bool) -> &'static str {
     if is_alone { ", if a daemon runs by then" } else { "" }
 }
 
-/// Formats the number of the attempt, with the number of attempts that never began because the daemon ended or the
-/// machine was short of something.
+/// Formats the number of the attempt, with the number of attempts that never began, for example because the daemon
+/// ended or the machine had a shortage.
 fn attempt(job: &JobRecord) -> String {
     match job.requeued.as_ref().map_or(0, |requeued| requeued.total) {
         0 => job.attempt.to_string(),
@@ -236,12 +239,13 @@ fn attempt(job: &JobRecord) -> String {
     }
 }
 
-/// Returns the time at which the next attempt of a retried job starts.
+/// Returns the time at which the next attempt starts, if the job waits only for this time and the time is in the
+/// future.
 pub(super) fn next_attempt(waits: &Waits, now: Timestamp) -> Option<Timestamp> {
     waits.until.filter(|at| waits.reason == SkipReason::Requeued && *at > now)
 }
 
-/// Returns the error, the termination or the summary of the job.
+/// Returns the error of the job, else its termination, else its summary; empty if the job has none of them.
 pub(super) fn outcome(job: &JobRecord) -> String {
     let error = job.error.as_ref().map(|error| format!("{} ({})", error.message, error.kind));
     let ended = job.termination.map(|how| how.in_words().to_owned());
@@ -314,7 +318,7 @@ fn row(name: &str, value: &str) {
     print::wrapped(&format!("{name:<13}{value}"), 13);
 }
 
-/// Prints the asks of the job, the newest last.
+/// Prints the newest asks of the job, the newest last, and the number of earlier asks.
 fn asks(asks: &[Ask], now: Timestamp) {
     const MAX_ASKS_SHOWN: usize = 10;
     let skipped = asks.len().saturating_sub(MAX_ASKS_SHOWN);

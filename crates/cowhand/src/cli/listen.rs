@@ -26,8 +26,8 @@ impl ListenArgs {
         self.no_server || self.listen.is_some()
     }
 
-    /// Returns the settings of the server, or none for no server. Returns none for a config with errors too; the start
-    /// of the fleet reports the errors.
+    /// Returns the settings of the server. Returns none if no server is wanted, or if the config has errors, which the
+    /// start of the fleet reports.
     pub(super) fn server(&self, file: &Path) -> Option<ServerConfig> {
         let loaded = config::load(file).loaded;
         if self.no_server || loaded.errors() > 0 {
@@ -41,7 +41,7 @@ impl ListenArgs {
     }
 
     /// Returns the default address, which another program may already use. Returns none if the config or the command
-    /// line has an address.
+    /// line has an address, or if there is no server.
     pub(super) fn default_address(&self, file: &Path) -> Option<SocketAddr> {
         self.server(file).filter(|server| !server.listen_chosen).map(|server| server.listen)
     }

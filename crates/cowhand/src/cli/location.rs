@@ -113,12 +113,13 @@ impl FleetLocation {
         Err(Failure::new(Exit::Refused, message))
     }
 
-    /// Fails if a daemon holds the state folder but does not answer, because then `cowhand stop` cannot end it.
+    /// Fails if a daemon holds the state folder but does not answer. A later check would only report that a daemon
+    /// runs, and advise `cowhand stop`, which cannot end such a daemon.
     pub(super) fn refuse_silent_daemon(&self) -> Result<(), Failure> {
         wait(async {
             match Client::of_daemon(&self.state).await {
                 Err(problem) if problem.code == Code::NoDaemon => Err(problem.into()),
-                // The start itself reports a folder that cannot be opened.
+                // The caller reports a folder that cannot be opened.
                 _ => Ok(()),
             }
         })
@@ -189,7 +190,8 @@ impl FleetLocation {
         }
     }
 
-    /// Returns why a start is refused because the store is missing while agents of its jobs still run.
+    /// Returns the error with which a start is refused if the store is missing while agents of its jobs still run; none
+    /// if the start is not refused for this reason.
     pub(super) fn store_gone(&self) -> Option<FleetError> {
         let on_server = config::load(&self.config).loaded.roster.store.is_some();
         let refused = if on_server { Ok(()) } else { refuse_without_store(&self.state) };
@@ -204,7 +206,8 @@ impl FleetLocation {
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
-        // A fleet that never ran has an empty store, and reading it must not create a file.
+        // A fleet that never ran has no store. An empty store in a temporary folder is read instead, because reading
+        // must not create a file in the state folder.
         let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(empty_folder()?) };
         let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
         let address = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
@@ -217,7 +220,7 @@ impl FleetLocation {
         Ok(Connection { client, location: self, _empty_folder: empty })
     }
 
-    /// Describes that the config cannot be used.
+    /// Returns the note that the config has errors, or that its file does not exist.
     fn config_error_note(&self) -> String {
         if self.config.exists() {
             return "the config has errors; `cowhand config check` shows them".to_owned();
@@ -225,7 +228,7 @@ impl FleetLocation {
         format!("the config file {} does not exist; put it back", self.config.display())
     }
 
-    /// Returns the redactor for the secrets of a config from its files.
+    /// Returns the redactor for the secrets of a config that was loaded from its files.
     pub(super) fn redactor(&self, loaded: &LoadedConfig, variables: &HashMap<String, String>) -> Redactor {
         redactor_without_daemon(loaded, variables, &self.source_context(loaded, variables), &self.state)
     }
@@ -236,7 +239,8 @@ impl FleetLocation {
     }
 }
 
-/// Adds `no daemon runs` to the message of a failure to open the store. This is known even if the store is not open.
+/// Adds to the message of a failure to open the store that no daemon runs. A failure with another exit code than
+/// `CannotRunHere` is returned unchanged.
 fn without_daemon(failure: Failure) -> Failure {
     if !failure.has_exit(Exit::CannotRunHere) {
         return failure;
@@ -263,8 +267,8 @@ impl FleetAbove {
     }
 }
 
-/// Fails if `store` in the config is set and is not the address of a PostgreSQL server, as `config check` does.
-/// Otherwise the value would be opened as the path of an SQLite file.
+/// Fails if `store` in the config is set and is not the address of a PostgreSQL server, as `config check` does. Without
+/// this check, the value would be opened as the path of an SQLite file.
 pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure> {
     match configured.filter(|address| !is_postgres(address)) {
         // The value may contain a password, so the message does not show it.

@@ -1,4 +1,5 @@
-//! The daemon's log, as text or JSON. A repeated line is written once, and again later with the number of repetitions.
+//! The daemon's log, as text or JSON. A repeated warning or error is written once, and again later with the number of
+//! repetitions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -54,8 +55,8 @@ pub(super) fn begin(format: LogFormat) {
     }
 }
 
-/// Masks the known secrets in a finished line, so that no caller has to think of it. The redactor is asked for each
-/// line, because a reload adds secrets.
+/// Masks the known secrets in a finished line, so that no caller has to mask them. The redactor is fetched again for
+/// each line, because a reload adds secrets.
 fn masked(line: &[u8], format: LogFormat) -> Cow<'_, [u8]> {
     let redactor = known();
     match (format, str::from_utf8(line)) {
@@ -69,7 +70,7 @@ fn masked(line: &[u8], format: LogFormat) -> Cow<'_, [u8]> {
 }
 
 /// Standard error for the log. A line that cannot be written, for example because the disk is full, is dropped, so that
-/// the daemon does not end because of its log. The next line is preceded by the number of dropped lines.
+/// the daemon does not end because of its log. The number of dropped lines is written before the next line.
 struct LossyStderr {
     format: LogFormat,
 }
@@ -206,7 +207,7 @@ impl Repeats {
         true
     }
 
-    /// Returns the counts that are due. Forgets lines that were not repeated.
+    /// Returns the counts that are due. Forgets lines whose time has come and that were not repeated.
     fn due(&self, now: Instant) -> Vec<Count> {
         let mut counts = Vec::new();
         self.lock().retain(|text, seen| {
@@ -314,9 +315,9 @@ mod tests {
         assert!(!note("full", 1) && !note("full", 9));
         assert_eq!(repeats.due(at(9)), []);
         assert_eq!(repeats.due(at(11)), [full(2, 9)]);
-        assert!(note("slow", 12), "it was not repeated, so it is new");
+        assert!(note("slow", 12), "it was not repeated, so it was forgotten");
         assert!(!note("full", 20));
-        assert_eq!(repeats.due(at(30)), [], "now twenty seconds later");
+        assert_eq!(repeats.due(at(30)), [], "the wait has doubled to twenty seconds");
         assert_eq!(repeats.due(at(31)), [full(1, 20)], "with the time of the last repetition");
         assert_eq!(repeats.due(at(71)), []);
         assert!(note("full", 72));

@@ -1,4 +1,5 @@
-//! The command line: one file for each verb.
+//! The command line. Each verb, or group of related verbs, has its own file. The other files contain code that several
+//! verbs use.
 
 mod advice;
 mod agents;
@@ -173,7 +174,8 @@ pub fn run() -> ExitCode {
     CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE_VARIABLE).complete();
     let cli = Cli::parse();
     let config = cli.config.as_deref();
-    // The messages of a background daemon are for the user who started it, perhaps with another `-c` or none.
+    // A background daemon always has `-c`. Its messages are for the user who started it, perhaps with another `-c` or
+    // none.
     if !matches!(&cli.verb, Verb::Start(start) if start.is_background()) {
         advice::remember(config);
     }
@@ -221,8 +223,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Verbs that the daemon and keepers run. They are part of the start of an agent, so to save time they are recognised
-/// before the parser of the other verbs is built.
+/// Verbs that only processes of cowhand run. Most of them are part of the start of an agent. To save time, they are
+/// recognised before the parser of the other verbs is built.
 enum HiddenVerb {
     /// `cowhand keeper FOLDER`: runs the keeper of one attempt.
     Keep(PathBuf),
@@ -230,13 +232,15 @@ enum HiddenVerb {
     Mind(Vec<OsString>),
     /// `cowhand acp FILE`: runs the client of an agent with `runtime: acp`.
     Acp(PathBuf),
-    /// `cowhand confine FOLDER`: restricts itself, then becomes the agent of that attempt.
+    /// `cowhand confine FOLDER`: restricts its own process, and then executes the agent of the attempt in FOLDER.
     Confine(PathBuf),
-    /// `cowhand contain FOLDER`: represents the agent of that attempt, which runs in a container.
+    /// `cowhand contain FOLDER`: runs the agent of the attempt in FOLDER in a container, and waits for its end.
     Contain(PathBuf),
-    /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
+    /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: runs inside a bubblewrap sandbox, and executes the agent
+    /// there.
     Enclosed(Vec<OsString>),
-    /// `cowhand forward`: forwards connections of an enclosed agent to the proxy outside the sandbox.
+    /// `cowhand forward`: forwards connections of an agent in a bubblewrap sandbox to the proxy outside.
+    /// `cowhand forward alone` is the second process, which is detached from the first.
     Forward { alone: bool },
 }
 

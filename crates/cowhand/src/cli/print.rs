@@ -62,12 +62,13 @@ pub(super) fn done(sentence: &str, value: &impl Serialize, as_json: bool) {
     }
 }
 
-/// Formats external text on one line: on a terminal its first line, cut; in a pipe or a file all of it.
+/// Formats text from outside on one line: on a terminal its first line, cut to `longest` characters; in a pipe or a
+/// file all lines.
 pub(super) fn one_line(text: &str, longest: usize) -> String {
     if io::stdout().is_terminal() { line::one_line(text, longest) } else { line::whole(text) }
 }
 
-/// Formats external text for a table, which cuts it to the width of the terminal.
+/// Formats text from outside for a table. The table cuts the text to the width of the terminal.
 pub(super) fn cell(text: &str) -> String {
     one_line(text, usize::MAX)
 }
@@ -75,7 +76,8 @@ pub(super) fn cell(text: &str) -> String {
 /// Smallest width for which lines are cut. A narrower terminal breaks them.
 const MIN_WIDTH: usize = 40;
 
-/// Returns the width of the terminal; none for a pipe or a file, where nothing is cut or wrapped.
+/// Returns the width of the terminal in columns, at least `MIN_WIDTH`. Returns none for a pipe, a file or a terminal of
+/// unknown width: then nothing is cut or wrapped.
 pub(super) fn width() -> Option<usize> {
     width_of(&io::stdout())
 }
@@ -105,7 +107,7 @@ pub(super) fn prose(text: &str, indent: usize) {
     wrapped(&with_config_option(text), indent);
 }
 
-/// Prints external text, wrapped as by [`prose`], without changes to commands.
+/// Prints text as [`prose`] does, but does not change commands in it.
 pub(super) fn wrapped(text: &str, indent: usize) {
     line(wrap(text, indent, width()));
 }
@@ -142,7 +144,8 @@ fn end(error: &io::Error) {
     std::process::exit(super::Exit::CannotRunHere as i32);
 }
 
-/// Prints external text unchanged; on a terminal, control characters are replaced.
+/// Prints bytes from outside. In a pipe or a file they are unchanged. On a terminal, control characters are replaced,
+/// except line ends and tabs.
 pub(super) fn raw(text: &[u8]) {
     let mut out = io::stdout().lock();
     let harmless = |text: &[u8]| {
@@ -200,7 +203,7 @@ pub(super) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// Returns the style of a job's or schedule's status.
+/// Returns the style of the status of a job, schedule or hook run, or of the outcome of a firing.
 pub(super) fn style_of(status: &str) -> Style {
     match status {
         "completed" | "ran" | "ok" => GOOD,

@@ -8,7 +8,7 @@ use clap::Args;
 use super::Failure;
 use cowhand_system::named_file;
 
-/// Largest number of bytes that are read. The limit of the API is lower.
+/// Largest number of bytes that are read. The limit of the API is lower, so the API refuses a prompt that was cut here.
 const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! Agents and schedules that are no longer in the config and still have jobs or firings.
+//! Shows an agent or schedule that is no longer in the config and still has jobs or firings.
 
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
@@ -13,8 +13,9 @@ use cowhand_web::api::{ApiProblem, Code, Page, StatusView, removed_agent_sentenc
 /// Largest number of jobs shown, the newest first.
 const MAX_JOBS_SHOWN: u32 = 10;
 
-/// Shows the jobs and waiting firings of an agent, or of one of its schedules, that is no longer in the config.
-/// Returns the problem as a failure if there are none.
+/// Shows the jobs, and the number of accepted firings without a job, of an agent or a schedule that is no longer in the
+/// config. `problem` is the answer of the API to a request for the agent or schedule. It is returned as a failure if
+/// there are no such jobs and firings, or if it is not `NotFound`.
 pub(super) async fn show(
     client: &Connection<'_>,
     agent: &AgentName,

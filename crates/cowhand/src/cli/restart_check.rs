@@ -49,7 +49,8 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
     }
 }
 
-/// Checks the address by binding it for a moment. The address of the old daemon counts as free.
+/// Checks the address by binding it for a short time. If it is in use, the check succeeds in two cases: the old daemon
+/// has the same port, or the address is the default, for which the new daemon can use a free port.
 async fn check_address(settings: Settings, old: &DaemonView) -> Result<(), Failure> {
     let (port, is_chosen) = (settings.listen.port(), settings.listen_chosen);
     let is_of_old_daemon = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));

@@ -1,4 +1,5 @@
-//! A spinner while a verb waits, for a person at a terminal. In a pipe or a file nothing is written.
+//! A spinner on standard error while a verb waits, for a person at a terminal. If standard error is a pipe or a file,
+//! no spinner is written.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal, Write};
@@ -33,7 +34,7 @@ impl Spinner {
         Self { text: RefCell::new(text.into()), is_visible: can_erase(), last_output, line_open }
     }
 
-    /// Checks whether the spinner is visible.
+    /// Checks whether the terminal can show the spinner.
     pub(super) fn is_shown(&self) -> bool {
         self.is_visible
     }
@@ -42,8 +43,8 @@ impl Spinner {
         self.text.replace(text.into());
     }
 
-    /// Erases the spinner and lets `write` write to the terminal. The spinner returns after a time without
-    /// output.
+    /// Erases the spinner and lets `write` write to the terminal. The spinner returns after [`SHOW_AGAIN_AFTER`]
+    /// without other output, but not while the other output ends inside a line.
     pub(super) fn suspend_for(&self, write: impl FnOnce() -> Ends) {
         if self.is_visible && !self.line_open.get() {
             draw("");
@@ -81,7 +82,7 @@ impl Spinner {
     }
 }
 
-/// Guard that erases the line when it is dropped.
+/// Guard that erases the spinner when the guard is dropped, unless the line has other text.
 struct Erased<'a>(&'a Spinner);
 
 impl Drop for Erased<'_> {
@@ -106,7 +107,7 @@ pub(super) fn can_erase() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Replaces the text on the line. Ignores errors of a terminal that was closed.
+/// Replaces the text on the current line. Ignores errors, because the terminal may have been closed.
 fn draw(line: &str) {
     let mut err = io::stderr().lock();
     drop(write!(err, "{ERASE_LINE}{line}").and_then(|()| err.flush()));
@@ -115,7 +116,8 @@ fn draw(line: &str) {
 /// Control sequence that moves to the start of the line and clears it.
 pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 
-/// Cuts a line to the width: a longer line would wrap, and only its last part could be erased.
+/// Cuts a line so that it is narrower than `width`, the width of the terminal: a longer line would wrap, and only its
+/// last part could be erased.
 fn fitting(line: &str, width: usize) -> String {
     if line.width() < width {
         return line.to_owned();

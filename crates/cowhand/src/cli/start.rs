@@ -127,7 +127,7 @@ async fn serve(
     start_options: StartOptions,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
-    // The handlers are installed before anything runs, so that a signal cannot kill a daemon that has begun.
+    // The handlers are installed before the fleet starts, so that a signal cannot kill a daemon that has begun to work.
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
@@ -159,7 +159,8 @@ async fn serve(
     loop {
         tokio::select! {
             ended = &mut ended => {
-                // Close the sockets while the state folder is still locked: the next daemon creates its own.
+                // Close the sockets while the state folder is still locked: the next daemon creates its own. If this
+                // daemon has lost its state folder, the sockets at these paths may belong to another daemon.
                 if !matches!(ended, Err(FleetError::HomeGone { .. } | FleetError::HomeTaken { .. })) {
                     socket.close().await;
                     job_socket.close().await;
@@ -181,8 +182,9 @@ async fn serve(
     }
 }
 
-/// Binds the server's address. If the daemon of this fleet uses it, fails with that reason. If another program uses it
-/// and it is the default address, binds a free port instead.
+/// Binds the server's address. If the address cannot be bound and a daemon of this fleet runs, fails because that
+/// daemon runs. If another program uses the address, and neither the config nor the command line has chosen the
+/// address, binds a free port instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, Failure> {
     let listen_failure = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
     let (default_address, is_chosen) = (settings.listen, settings.listen_chosen);

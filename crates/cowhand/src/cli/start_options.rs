@@ -27,7 +27,7 @@ pub(super) struct StartOptions {
     pub(super) listen: ListenArgs,
     pub(super) stop_timeout: Option<u64>,
     pub(super) log_format: Option<LogFormat>,
-    /// Config file of the daemon. Older versions do not write it.
+    /// Config file of the daemon. `None` in options that an older version stored, and in options that are not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) config: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ impl StartOptions {
         serde_json::from_slice(&read.map_err(|error| unknown(&error))?).map_err(|error| unknown(&error))
     }
 
-    /// Writes the options. The caller has to have locked the state folder.
+    /// Writes the options. The caller must hold the lock of the state folder.
     pub(super) fn write(&self, state: &StateFolder) -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(state.path())?;
         serde_json::to_writer(&mut file, self)?;
@@ -73,7 +73,7 @@ impl StartOptions {
         }
     }
 
-    /// Returns the options as arguments, for a background daemon.
+    /// Returns the options, except the config file, as arguments for a background daemon.
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut arguments = self.listen.arguments();
         if let Some(seconds) = self.stop_timeout {

@@ -126,7 +126,7 @@ pub(super) fn print_store_problem(problem: Option<&str>) {
     print::prose(&format!("{}: {problem}", print::styled("no new work is accepted", print::BAD)), 2);
 }
 
-/// Formats the number of asks that wait for an answer.
+/// Formats the number of asks that wait for an answer, or returns none if there are no such asks.
 fn asks_line(asks: usize) -> Option<String> {
     let who = match asks {
         0 => return None,
@@ -136,9 +136,9 @@ fn asks_line(asks: usize) -> Option<String> {
     Some(format!("{}; `cowhand asks` lists the open asks", print::styled(&who, print::ODD)))
 }
 
-/// Formats a line for each schedule that does not run as planned: it is paused by a breaker, over a budget (one line
-/// for each budget), stopped after an error or starved, it missed a firing, or its firing cannot be prepared. The last
-/// can also happen to a schedule that is turned off. Parked providers have their own lines.
+/// Formats a line for each schedule that does not run as planned: its breaker has paused it, an error has stopped it,
+/// it is starved, or its firing cannot be prepared, even if the schedule is turned off. Schedules over the same budget
+/// share one line. A schedule that missed a firing gets a further line. Parked providers are not among these lines.
 fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -183,7 +183,7 @@ fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> 
     lines
 }
 
-/// Formats a schedule that is due and gets no place.
+/// Formats the line of a starved schedule.
 fn starved_line(name: &str, view: &ScheduleView, now: Timestamp) -> String {
     let since = view.due_since.map(|since| duration::from_now(now, since)).unwrap_or_default();
     let (what, again) = (print::styled("waits", print::ODD), view.due_again_in_words());
@@ -200,12 +200,12 @@ pub(super) fn given_up_line(item: &GivenUpItem) -> String {
     )
 }
 
-/// Formats the number of files that are not work items.
+/// Formats the number of files of a queue that are not work items.
 pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
     format!("{}: {}", print::styled("skipped", print::ODD), print::one_line(&skipped.sentence(), 600))
 }
 
-/// Formats a result that its source has not received yet.
+/// Formats a result or a release that its work source has not received yet.
 fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     let what = if item.releasing { "not released" } else { "not reported" };
     let (what, why) = (print::styled(what, print::ODD), print::one_line(&item.last_error, 300));
@@ -220,19 +220,20 @@ fn undelivered_line(item: &UndeliveredItem, now: Timestamp) -> String {
     format!("{what}: {queue} has not received {result} yet{since}; cowhand tries again: {why}")
 }
 
-/// Formats the jobs of a removed agent that wait or still run.
+/// Formats the jobs of a removed agent that wait or still run, and its waiting firings.
 fn gone_agent_line(gone: &RemovedAgent) -> String {
     let what = print::styled("not in the config", print::ODD);
     format!("{what}: {}", removed_agent_sentence(&gone.agent, Some(gone)))
 }
 
-/// Formats the jobs and firings that wait for a removed schedule of an agent that is in the config.
+/// Formats the waiting jobs and firings of a removed schedule whose agent is in the config.
 pub(super) fn gone_schedule_line(gone: &RemovedSchedule) -> String {
     format!("{}: {}", print::styled("not in the config", print::ODD), print::one_line(&gone.sentence(), 600))
 }
 
-/// Adds lines for pending jobs whose reason no other line shows. Of the jobs that wait for a place of an agent, only
-/// the one that gets the next place is added.
+/// Adds lines for pending jobs whose reason no other line shows. Only the newest pending jobs, at most
+/// `MAX_JOBS_SHOWN`, are considered, and the next job of each agent without a free place. Of the jobs that wait for a
+/// place of an agent, only the one that gets the next place is added.
 async fn add_waiting_jobs(
     client: &Connection<'_>,
     agent: Option<&AgentName>,
@@ -291,7 +292,7 @@ fn is_full(view: &AgentView) -> bool {
     view.running >= view.max_concurrent as usize
 }
 
-/// Describes why the daemon does not use the config on disk.
+/// Describes why the daemon does not use the config on disk. Returns none if the daemon uses it.
 fn config_line(daemon: &DaemonView, now: Timestamp) -> Option<String> {
     let at = duration::from_now(now, daemon.config_refused_at?);
     let (what, advice) = if daemon.config_missing {

@@ -56,7 +56,7 @@ struct Cancelled {
     termination: Termination,
 }
 
-/// Wait beyond the timeout, because cancelled agents have their own grace period.
+/// Time to wait for the daemon after the timeout of the request, because cancelled agents have their own grace period.
 const WAIT_BEYOND_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(500);
 
@@ -73,7 +73,7 @@ impl StopArgs {
         };
         // The daemon has stopped, so the verb succeeds even if the state of the jobs cannot be read.
         let stopped = wait(async {
-            // A store that was unavailable before gets less time.
+            // A store that was unavailable before the stop request gets less time.
             let was_unavailable = matches!(&last, Err(problem) if problem.code == Code::StoreUnavailable);
             let timeout = if was_unavailable { STORE_TIMEOUT_IF_UNAVAILABLE } else { STORE_TIMEOUT_AFTER };
             let outcome = tokio::time::timeout(timeout, outcome(&location, last, self.keep_agents)).await;
@@ -122,7 +122,7 @@ impl Stopped {
     }
 }
 
-/// Reads from the store how the jobs of this node ended.
+/// Reads from the store which jobs of this node were cancelled, still run, or are not settled.
 async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) -> Result<Stopped, Failure> {
     if let (true, Some(FleetError::StoreGone { jobs, .. })) = (keep_agents, location.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
@@ -172,7 +172,8 @@ async fn cancelled_after(
     }
 }
 
-/// Returns true if the job ran on this node. Other nodes may share the store, and this daemon did not run their jobs.
+/// Returns true if the last attempt of the job ran on this node. Other nodes may share the store, and this daemon did
+/// not run their jobs.
 async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failure> {
     let attempts: Page<AttemptView> = client.get(&format!("jobs/{job}/attempts")).await?;
     Ok(attempts.items.last().is_some_and(|attempt| attempt.node == node))
@@ -181,7 +182,7 @@ async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failur
 /// Number of the last event before the stop request, or the reason why it is unknown.
 type LastEvent = Result<i64, ApiProblem>;
 
-/// Stops the daemon, waits for its end and returns the last event before the request. Returns none if no
+/// Stops the daemon, waits for its end and returns the number of the last event before the request. Returns none if no
 /// daemon ran.
 pub(super) fn stop(
     location: &FleetLocation,
@@ -210,15 +211,16 @@ pub(super) fn stop(
     })
 }
 
-/// Longest waits for the store: before the stop request, and after the daemon has stopped. If the store was unavailable
-/// before the request, the third limit replaces the second.
+/// Longest wait for an answer of the daemon, which may wait for its store, before the stop request.
 const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
+/// Longest wait for the store after the daemon has stopped.
 const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);
+/// Longest wait for the store after the daemon has stopped, if the store was unavailable before the stop request.
 const STORE_TIMEOUT_IF_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 const STORE_NO_ANSWER: &str = "the store does not answer";
 
-/// Returns the last event so far. A store that cannot be read does not prevent the stop.
+/// Returns the number of the last event so far. A store that cannot be read does not prevent the stop.
 async fn last_event(client: &Client) -> LastEvent {
     let page =
         match tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await {

@@ -1,5 +1,5 @@
-//! Tables. Columns are as wide as their content, measured in terminal columns, and a table is never wider than the
-//! terminal.
+//! Tables for the terminal. Columns are as wide as their content, measured in terminal columns. A table that is wider
+//! than the terminal is shortened: cells are cut, and optional columns are left out.
 
 use anstyle::Style;
 use cowhand_core::id::JobId;
@@ -21,7 +21,8 @@ const COLUMN_GAP: usize = 2;
 const MAX_UNCUT_WIDTH: usize = 12;
 
 /// Steps by which a table that is too wide is reduced: first the text in its last column is cut, then the dates in ids
-/// of jobs are left out, then long names are cut. If that is not enough, columns are left out.
+/// of jobs are left out, then long names are cut. If that is not enough, a column is left out, and the steps begin
+/// again.
 const SHRINK_STEPS: [ShrinkStep; 4] = [
     ShrinkStep { whole_ids: true, name: usize::MAX, last: 24 },
     ShrinkStep { whole_ids: false, name: usize::MAX, last: 24 },
@@ -29,8 +30,8 @@ const SHRINK_STEPS: [ShrinkStep; 4] = [
     ShrinkStep { whole_ids: false, name: MAX_UNCUT_WIDTH, last: 10 },
 ];
 
-/// Steps for a table that is too wide after `SHRINK_STEPS` even without all its optional columns. These steps too are
-/// tried with all columns first.
+/// Steps for a table that is too wide after `SHRINK_STEPS` even if all its optional columns are left out. These steps
+/// begin with all columns again.
 const FINAL_SHRINK_STEPS: [ShrinkStep; 3] = [
     ShrinkStep { whole_ids: false, name: 8, last: 10 },
     ShrinkStep { whole_ids: false, name: 6, last: 0 },
@@ -57,7 +58,7 @@ impl Table {
     }
 
     /// Adds a row. Every cell becomes one line without control characters, because agents and outside systems choose
-    /// names too. A cell with a status is printed in its colour.
+    /// some of the texts. A cell with a status is printed in the colour of the status.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|text| cell(&text)).collect());
     }
@@ -80,7 +81,8 @@ impl Table {
         }
     }
 
-    /// Returns the head and the rows, each cell with the width of its column.
+    /// Returns the head and the rows, shortened to the width of the terminal, each cell with the width of its column.
+    /// Without a terminal nothing is shortened.
     fn fitting(&self, terminal: Option<usize>) -> Vec<Vec<(String, usize)>> {
         let head = self.head.iter().map(|name| (*name).to_owned()).collect();
         let all: Vec<Vec<String>> = std::iter::once(head).chain(self.rows.iter().cloned()).collect();
@@ -180,13 +182,14 @@ fn cut_to(rows: Vec<Vec<String>>, widths: &[usize], whole_ids: bool) -> Vec<Vec<
     rows.into_iter().map(fit).collect()
 }
 
-/// Returns the last characters of a job's id if ids are not shown whole, and any other cell unchanged.
+/// Returns the last six characters of a job's id if ids are not shown whole, and any other cell unchanged.
 fn displayed(cell: &str, whole_ids: bool) -> &str {
     let is_id = !whole_ids && cell.starts_with("job-") && cell.parse::<JobId>().is_ok();
     if is_id { &cell[cell.len() - 6..] } else { cell }
 }
 
-/// Cuts a text: a name in its middle, because many names have the same beginning, and a sentence at its end.
+/// Cuts a text: a name in its middle, because many names have the same beginning, and a text with spaces at its end. A
+/// width below 8 is too small for a cut in the middle.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width || text.contains(' ') || width < 8 {
         return cut_end(text, width);

@@ -1,4 +1,4 @@
-//! `cowhand token`: manages the tokens of the API over TCP.
+//! `cowhand token`: creates, lists and revokes the tokens with which programs use the API over TCP.
 
 use std::io;
 use std::path::Path;

@@ -81,7 +81,7 @@ impl TriggerArgs {
 /// Longest time for which `trigger` without `--wait` waits for the job of the firing.
 const MAX_JOB_WAIT: Duration = Duration::from_secs(5);
 
-/// Result of the request.
+/// Result of [`create_job`].
 enum Created {
     Job(Box<JobRecord>),
     /// The firing is accepted and has no job yet.
@@ -120,7 +120,7 @@ impl AcceptedFiring {
     }
 }
 
-/// Names the commands that show and cancel a firing without a job.
+/// Names the commands that show a firing without a job, and that cancel the jobs and firings of its schedule.
 fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
     let (agent_word, schedule_word) = (shell_word(agent.as_str()), shell_word(schedule.as_str()));
     let name = shell_word(&format!("{agent}/{schedule}"));
@@ -131,7 +131,7 @@ fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
 }
 
 /// Creates the job. The firing of a schedule may have to be prepared first. With `wait`, prints why the firing waits.
-/// Without `wait`, returns the accepted firing if it has no job soon.
+/// Without `wait`, returns the accepted firing if it has no job after [`MAX_JOB_WAIT`].
 async fn create_job(
     client: &Connection<'_>,
     agent: &AgentName,
@@ -160,8 +160,8 @@ async fn create_job(
     interrupt::unless_interrupted(created, Some(&note)).await
 }
 
-/// Returns the firing if it is accepted and has no job after [`MAX_JOB_WAIT`]. Otherwise it does not return: the caller
-/// waits at the same time for the request that creates the job.
+/// Returns the firing once [`MAX_JOB_WAIT`] has passed and the firing is accepted and has no job. This function does
+/// not return if the firing has a job: the caller waits at the same time for the request that creates the job.
 async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: FiringKey) -> AcceptedFiring {
     tokio::time::sleep(MAX_JOB_WAIT).await;
     let address = format!("{}?firings={MAX_FIRINGS_READ}", name.address());

@@ -1,4 +1,4 @@
-//! `cowhand unpark`: ends the usage limit of a provider, so that it accepts jobs again.
+//! `cowhand unpark`: lets jobs start at a parked provider again, without waiting for the end of its usage limit.
 
 use std::path::Path;
 

@@ -46,7 +46,7 @@ enum By {
     Job,
 }
 
-/// Date, or a duration before today.
+/// Day, written as a date or as a duration before now.
 #[derive(Debug, Clone, Copy)]
 struct Day(Date);
 

@@ -37,8 +37,9 @@ pub(super) struct WhyArgs {
     json: bool,
 }
 
-/// Number of firings that are shown of a schedule, and of each schedule of an agent.
+/// Default number of firings that `why AGENT/SCHEDULE` shows.
 const FIRINGS_OF_SCHEDULE: u32 = 10;
+/// Default number of firings that `why AGENT` shows of each schedule.
 const FIRINGS_OF_AGENT: u32 = 3;
 
 /// Schedule, the outcomes of its last firings, and the work items that it no longer takes.
@@ -47,7 +48,7 @@ struct WhyAnswer {
     schedule: ScheduleView,
     firings: Vec<FiringView>,
     given_up: Vec<GivenUpItem>,
-    /// Files in the folders of its work source that are not work items.
+    /// Files in the folders of the schedule's work source that are not work items.
     skipped_files: Vec<SkippedFiles>,
     /// Reason why the store cannot be written, if there is a problem.
     #[serde(skip)]
@@ -58,7 +59,7 @@ struct WhyAnswer {
 
 impl WhyAnswer {
     async fn of(client: &Connection<'_>, name: &ScheduleFullName, limit: u32) -> Result<Self, ApiProblem> {
-        // The state and the firings come from one request, so that no firing can happen in between.
+        // The state and the firings come from one request, so that no firing can happen between two requests.
         let requested = limit.saturating_add(1).min(MAX_FIRINGS);
         let answer: ScheduleWithFirings =
             client.get(&format!("{}?firings={requested}", name.address())).await?;
@@ -419,14 +420,14 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     format!("{since}: {}{}", with_full_stop(&why), next.unwrap_or_default())
 }
 
-/// Formats `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
-/// ends.
+/// Describes why the schedule waits, and the time at which that reason ends, for example
+/// `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and `It tries again in 57m (…), once.`
 fn describe_hold(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     if view.skip_reason == Some(SkipReason::OverBudget) && view.kind == "cron" && view.due_since.is_none() {
         return Some(skipped_by_budget(view, &note, now));
     }
-    // If the clock does not fire the schedule, and the schedule has no job yet, then nothing waits now.
+    // If the clock does not fire the schedule, it is not due and none of its jobs waits, then nothing waits now.
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let subject = if view.is_by_clock() || view.jobs_waiting > 0 || view.due_since.is_some() {
         "It waits"

@@ -1,4 +1,5 @@
-//! The job channel: a token with which an attempt's processes reach the fleet, and an MCP server if one is needed.
+//! The job channel: the token and the socket with which an attempt's processes reach the fleet, and an MCP server if
+//! the agent needs one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,8 +39,8 @@ impl AttemptTask {
         self.engine.home.job_key.token(self.job.id(), self.job.attempts())
     }
 
-    /// Returns the variables of the job channel. If they cannot be provided, the attempt is not started, because the
-    /// agent would be denied everything that it asks for.
+    /// Returns the variables of the job channel: the token and the path of the socket. If this fails, the attempt is
+    /// not started, because its agent could not reach the fleet.
     pub(super) fn channel_env(&self) -> Result<[(String, String); 2], ChannelError> {
         let socket = state::job_socket(&self.engine.home.state).map_err(|error| {
             let folder = self.engine.home.state.path().to_owned();
@@ -51,8 +52,8 @@ impl AttemptTask {
         ])
     }
 
-    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or the reason why the
-    /// agent cannot have it.
+    /// Returns the folder of the job socket, which the sandbox has to make available. Returns `None` if the agent has
+    /// no sandbox or does not need the job channel, and an error if the sandbox cannot make the folder available.
     pub(super) fn channel_folder(
         &self,
         agent: &Agent,
@@ -68,8 +69,8 @@ impl AttemptTask {
         folder.map(Some).map_err(ChannelError::NotBound)
     }
 
-    /// Adds the MCP server for asks and follow-ups to an agent that needs it, and the permission rules of the job's
-    /// schedule.
+    /// Adds the MCP server of the job channel, and the `ask` and `deny` rules of the job's schedule, to an agent that
+    /// needs the job channel. Returns any other agent unchanged.
     pub(super) fn with_job_channel(&self, agent: &Agent) -> Result<Agent, ChannelError> {
         let mut agent = agent.clone();
         let is_ask_mode = agent.tools.mode == PermissionMode::Ask;
@@ -77,7 +78,7 @@ impl AttemptTask {
             return Ok(agent);
         }
         if !is_ask_mode && agent.runtime() == Runtime::Claude {
-            // Nobody can be asked for permission to use the job channel.
+            // Without the mode `ask`, nobody can be asked for permission to use these tools, so they are allowed.
             let tools = ["ask_person", "work_item", "schedule_followup", "report"];
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
             agent.tools.allowed.extend(tools);

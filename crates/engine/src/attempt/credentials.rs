@@ -40,7 +40,8 @@ pub(crate) enum CredentialsError {
     NoKey { variables: String },
 }
 
-/// Removes the provider's key from the environment, and directs the program to the proxy.
+/// Removes the keys of providers from the environment, and directs the program to the proxy. Returns the key and the
+/// address of the provider for the proxy.
 pub(crate) fn withhold_key(
     agent: &Agent,
     argv: &mut Vec<String>,
@@ -81,7 +82,8 @@ pub(crate) fn withhold_key(
 mod tests {
     use super::*;
 
-    /// Returns two texts for an agent with these settings: the upstream with its header, and argv with the environment.
+    /// Returns two texts for an agent with these settings: the provider's address with the header of the key, and argv
+    /// with the environment.
     fn withheld_from(
         settings: &str,
         variables: &[(&str, &str)],

@@ -110,7 +110,7 @@ async fn keep(
     .await
 }
 
-/// Returns the text in the place of a diff. An empty diff would mean that nothing was changed.
+/// Returns the text that is stored if no diff can be made. An empty diff would mean that nothing was changed.
 fn note(why: &WorkspaceError, what_follows: &str) -> Vec<u8> {
     let why = why.to_string().replace('\n', " ");
     format!("# cowhand: no diff could be made: {why}{what_follows}\n").into_bytes()

@@ -1,4 +1,4 @@
-//! Follows a launched attempt: reads its output, its usage and its limits until it ends.
+//! Follows a launched attempt until it ends: reads its output, records its usage and enforces its limits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,7 +90,7 @@ impl AttemptTask {
         false
     }
 
-    /// Waits before the attempt is followed again: briefly if it has to end, and at most until the next request.
+    /// Waits before the attempt is followed again: briefly if it has to end, and at most until the next stop request.
     async fn wait_unfollowed(&mut self, pause: Duration) {
         let pause = match *self.stop_requests.borrow() {
             StopRequest::Continue => pause,
@@ -212,8 +212,8 @@ impl AttemptTask {
         Ok(Some(output))
     }
 
-    /// Extends the lease of an attempt that has ended and is left to the next start. Another node would settle it as lost
-    /// after an ordinary lease, although only this node has its output.
+    /// Extends the lease of an attempt that has ended and is left to the next start. Another node would settle it as
+    /// lost after an ordinary lease, although only this node has its output.
     async fn extend_lease(&self) {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
         let extended = self.engine.store.renew(node, vec![job], UNREAD_LEASE, self.now()).await;

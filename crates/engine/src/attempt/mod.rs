@@ -69,7 +69,8 @@ enum Stage {
     Settle(Settlement),
     /// The agent was not started, and may be started later.
     Requeue(NotBegun),
-    /// There is nothing to settle: the daemon detaches, or the job belongs to another node.
+    /// This task settles nothing. Either the daemon detaches or stops, and the next start takes up the attempt, or the
+    /// job belongs to another node.
     Leave,
 }
 
@@ -87,7 +88,8 @@ impl AttemptTask {
 
     async fn run_to_end(mut self, fresh: bool) {
         let rules = self.rules();
-        // A recovered attempt continues even if its agent was removed from the config.
+        // An attempt is not started if its agent was removed from the config; `recovered_stage` then requeues the job.
+        // A recovered attempt continues even without its agent.
         let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
         let mut stage = if fresh { Stage::Start } else { self.recovered_stage().await };
         loop {
@@ -162,8 +164,8 @@ impl AttemptTask {
         let mut keeper =
             launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::point("launched");
-        // The thread waits for the keeper's end, so that it does not become a zombie. It is not a task of the Tokio
-        // runtime, because the runtime would wait for such a task at shutdown.
+        // A thread waits for the keeper's end, so that the keeper does not become a zombie. The thread is not a
+        // blocking task of the Tokio runtime, because the runtime would wait for such a task at shutdown.
         let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
         if let Err(error) = reaper {
             warn!(%job, "cannot wait for the keeper, which stays a zombie process until the daemon ends: {error}");
@@ -183,7 +185,7 @@ impl AttemptTask {
                 Some(shortage) => Stage::Requeue(NotBegun::Shortage(shortage)),
                 None => Stage::Settle(self.failed_start(why.to_string())),
             },
-            // The output of the command is not examined for shortages, because any text can be in it.
+            // The output of `setup` is not examined for shortages, because any text can be in it.
             StartError::SetupFailed(why) => Stage::Settle(self.failed_start(why)),
             // The job is not at fault if the store does not answer.
             StartError::Store(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
@@ -196,13 +198,13 @@ impl AttemptTask {
         }
     }
 
-    /// Explains which resource the machine has run out of, if that is why the attempt cannot be started.
+    /// Explains why the attempt cannot be started, if the job is not at fault: the machine has run out of a resource,
+    /// or access to the attempt's folder is denied.
     fn shortage_behind(&self, why: &CannotStart) -> Option<String> {
         let message = why.to_string();
         if shortage::is_shortage(&message) {
             return Some(message);
         }
-        // The job is not at fault either if access to its folder is denied.
         closed_folder(self.attempt().folder()).map(|closed| format!("{message}; {}", advice(&closed)))
     }
 

@@ -1,5 +1,6 @@
-//! Attempts that this node started and whose lease it has lost. Another node has settled the job and may already
-//! run its next attempt. Therefore the processes of an orphan are ended, whatever the status of the job is.
+//! Orphans: attempts that still run on this node although it has no lease for them. Another node may have settled the
+//! attempt and may already run the next one, or a restored store may not know the attempt. Therefore the processes of
+//! an orphan are ended, whatever the status of the job is.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,8 +26,8 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Time in which killed processes have to disappear.
 const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// An attempt without a lease that still runs. Its job gets no other attempt on this node until its processes have
-/// ended.
+/// An attempt without a lease that still runs. Its job gets no other attempt on this node until this value is dropped,
+/// which happens when the processes of the orphan have ended or cannot be ended.
 #[derive(Debug)]
 pub(crate) struct Orphan {
     engine: Arc<Engine>,
@@ -80,7 +81,8 @@ pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     Err(FleetError::StoreGone { database, jobs, keepers })
 }
 
-/// Returns the attempts that have a folder, are not current and still run. The list of processes is read only once.
+/// Returns the attempts that have a folder, are not current and still run. `running` contains the names of all attempts
+/// with processes, so that the list of processes is read only once.
 fn with_folder(
     state: &StateFolder,
     running: &BTreeSet<String>,
@@ -193,8 +195,8 @@ fn step(attempt: &Attempt, was_asked: &mut bool, by_force: bool) -> io::Result<b
     if by_force {
         attempt.kill()?;
     } else if !*was_asked {
-        // Without a keeper, this kills the remaining processes. A keeper that is just starting is asked in the next
-        // step.
+        // If there is no keeper, `stop` kills the remaining processes. A keeper that is just starting is asked in the
+        // next step.
         *was_asked = attempt.stop()? == StopOutcome::Asked;
     }
     Ok(false)

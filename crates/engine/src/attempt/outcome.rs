@@ -36,7 +36,7 @@ impl AttemptTask {
         let attempt = self.attempt();
         let usage = finish.usage.clone().map(|usage| self.with_price(usage));
         // The program may have stopped by itself at the limit that cowhand passed to it, or an earlier daemon may have
-        // stopped it.
+        // stopped it for its budget.
         let is_budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let is_budget_stop = matches!(&finish.outcome, Outcome::Failed { error, .. } if is_budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());
@@ -100,8 +100,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the usage limit for whose end the job has to wait, if its provider refused the job because of a usage
-    /// limit.
+    /// Returns the usage limit that the attempt reached. Returns `None` if it reached none, or if `on_limit` of the
+    /// provider is not `park`, so that the job does not wait for the end of the limit.
     fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<UsageLimit> {
         let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();
@@ -128,7 +128,7 @@ impl AttemptTask {
         Some(metadata)
     }
 
-    /// Adds dollars from the table of prices if the runtime reported none.
+    /// Adds dollars from the table of prices if the runtime reported none, and applies [`JobUsage::bounded`].
     pub(super) fn with_price(&self, mut usage: JobUsage) -> JobUsage {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage.bounded()
@@ -136,7 +136,7 @@ impl AttemptTask {
 }
 
 /// Adds a note to a failure if the disk of the attempt's directory or folder is full, because the agent may not report
-/// that.
+/// that. A failure because of a usage limit gets no note.
 async fn note_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
     if outcome.is_limit() {
         return;

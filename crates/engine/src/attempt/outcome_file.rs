@@ -31,8 +31,9 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the outcome of an attempt that was settled although the store does not know it, because a backup was
-    /// restored. The raw output of such an attempt has been removed.
+    /// Returns the settlement of an attempt that was settled before, if the store does not know that because a backup
+    /// was restored. Such an attempt has ended, and its raw output has been removed. If the outcome file cannot be
+    /// read, the outcome is lost.
     pub(super) async fn earlier_settlement(&self) -> Option<Settlement> {
         let (attempt, lost) = (self.attempt(), |message| self.lost_settlement(message));
         let state = attempt.on_blocking_thread(Attempt::state).await.ok()?;

@@ -53,7 +53,7 @@ impl AttemptTask {
         attempt.on_blocking_thread(Attempt::clear).await.map_err(CannotStart::FolderNotCleared)
     }
 
-    /// Prepares everything that the keeper needs. If this fails, nothing has been started.
+    /// Prepares everything that the keeper needs, and runs `setup`. If this fails, the keeper is not started.
     pub(super) async fn prepare(
         &mut self,
         rules: &Rules,
@@ -119,7 +119,7 @@ impl AttemptTask {
                 timeout,
                 stop: &stop_flag,
             });
-            // A process that made its own session has left the process group, but still carries the mark.
+            // A process that called `setsid` has left the process group, but still has the mark.
             if let Err(error) = attempt.kill_marked_processes() {
                 warn!(
                     attempt = attempt.name(),
@@ -163,7 +163,7 @@ impl AttemptTask {
     }
 }
 
-/// Refuses an agent with a setting that would put a secret into the arguments of the program.
+/// Refuses an agent whose `system_prompt` contains a secret, if its runtime passes the system prompt as an argument.
 fn refuse_secret_in_argument(agent: &Agent, redactor: &Redactor) -> Result<(), CannotStart> {
     let Some(prompt) = agent.system_prompt.as_deref() else { return Ok(()) };
     let is_visible = agent.runtime() == Runtime::Codex && redactor.redact(prompt) != prompt;

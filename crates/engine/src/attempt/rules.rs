@@ -1,4 +1,4 @@
-//! The rules of the config for one job.
+//! The rules of the config for the job of an attempt.
 
 use cowhand_core::breaker::Breaker;
 use cowhand_core::job::Job;
@@ -9,7 +9,7 @@ use super::AttemptTask;
 use crate::secrets::redactor_over;
 use cowhand_run::redact::Redactor;
 
-/// The rules of the config for this job at its start or recovery.
+/// The rules of the config for a job, as they are when its attempt is started or recovered.
 pub(super) struct Rules {
     pub(super) agent: Agent,
     pub(super) retry: Retry,
@@ -47,7 +47,7 @@ impl AttemptTask {
     }
 
     /// Returns the redactor for everything that comes from the attempt. The config may change while the attempt is
-    /// prepared and while it runs, so this is not a part of the rules.
+    /// prepared and while it runs, so the redactor is not a part of the rules.
     pub(super) fn redactor(&self, rules: &Rules) -> Redactor {
         redactor_over(&self.engine.loaded(), Some(&rules.agent)).with_secrets([self.token()])
     }

@@ -1,4 +1,4 @@
-//! Builds the sandbox of an attempt before its processes start.
+//! Builds the sandbox plan of an attempt, and the environment that fits the sandbox, before the launch.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use cowhand_run::start::SandboxPlan;
 
 impl AttemptTask {
     /// Adds the configured sandbox to the launch. If that is not possible, returns the reason, and nothing is started.
-    /// `base` is the agent's own directory, which need not be its working directory.
+    /// `base` is the agent's own directory. If the job has a workspace, the agent works in the workspace instead.
     pub(super) fn with_sandbox(
         &self,
         agent: &Agent,
@@ -89,7 +89,8 @@ impl AttemptTask {
     }
 }
 
-/// Variables with paths of this machine; an image has its own.
+/// Variables with paths of this machine. A container does not get them, unless the config sets them: its image has
+/// others.
 const HOST_VARIABLES: [&str; 6] =
     ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
 
@@ -150,7 +151,7 @@ mod tests {
             let read = read.iter().map(|name| home.join(name)).collect();
             git_config(&SandboxPlan { read, ..SandboxPlan::default() }, &variables)
         };
-        assert_eq!(read(&[]), None, "there is none");
+        assert_eq!(read(&[]), None, "there is no config file");
         let config_file = home.join(".gitconfig");
         std::fs::write(&config_file, "").unwrap();
         assert_eq!(read(&[]).as_deref(), Some("/dev/null"));

@@ -1,4 +1,4 @@
-//! The session with which an attempt begins, and the directory to which it belongs.
+//! The session with which an attempt begins, and the directory to which the session belongs.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,8 @@ use cowhand_store::{StoreError, StoredSession};
 #[derive(Debug, Default)]
 pub(super) struct SessionStart {
     pub(super) session: SessionChoice,
-    /// Directory the session was started in, if the job has its own workspace.
+    /// Directory in a workspace, if the session was started there and continues there. `None` for a fresh session, and
+    /// for a session that continues in the agent's own directory.
     pub(super) directory: Option<PathBuf>,
     /// Notes for people, written to the output.
     pub(super) notes: Vec<String>,
@@ -53,8 +54,9 @@ pub(super) enum NotContinued {
 const MAX_STDERR_SEARCHED: u64 = 16 << 10;
 
 impl AttemptTask {
-    /// Chooses the session. A fork begins with a copy of its parent's session; other jobs follow the session policy of
-    /// the agent. A session continues only in the directory to which it belongs.
+    /// Chooses the session. A job that a usage limit stopped continues its own session. A fork begins with a copy of
+    /// its parent's session. Other jobs follow the session policy of the agent. A session continues only in the
+    /// directory to which it belongs.
     pub(super) async fn choose_session(&self, rules: &Rules) -> Result<SessionStart, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
         if let Some(start) = self.session_after_limit(agent).await? {

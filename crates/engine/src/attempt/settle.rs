@@ -1,5 +1,6 @@
-//! Settles an attempt. Settling is retried until it succeeds, so that no outcome is lost while the store is
-//! unavailable.
+//! Settles an attempt, or requeues its job if the attempt never began. Both are retried until they succeed, so that no
+//! outcome is lost while the store is unavailable. A stopping daemon gives up after a while, and the next start tries
+//! again.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,7 +25,7 @@ const STOPPING_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl AttemptTask {
     /// Explains why the previous attempt failed: `attempt 1 failed: exit code 3 (exit)`. Returns `None` for the first
-    /// attempt, and if the reason is not known.
+    /// attempt, and if the previous attempt did not fail or its outcome is not known.
     pub(super) async fn previous_failure(&self, number: u32) -> Option<String> {
         let previous = number.checked_sub(1).filter(|previous| *previous > 0)?;
         let history = self.engine.store.history(self.job.id().clone()).await.ok()??;
@@ -37,7 +38,7 @@ impl AttemptTask {
         }
     }
 
-    /// Settles the attempt, and retries until the store has written the settlement.
+    /// Settles the attempt, and retries until the store has written the settlement or a stopping daemon gives up.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
@@ -129,7 +130,8 @@ impl AttemptTask {
     pub(super) fn gives_up(&self, deadline: &mut Option<Instant>) -> bool {
         let is_store_unreachable =
             self.engine.store.unanswered_time().is_some_and(|waited| waited >= SHUTDOWN_STORE_TIMEOUT);
-        // On a full disk some writes succeed, so the store may seem to be in order.
+        // On a full disk some writes succeed, so the store may seem to be reachable. Therefore a timeout applies as
+        // well.
         let timeout = if self.engine.is_ending.load(Ordering::Relaxed) {
             Some(STOPPING_SETTLE_TIMEOUT)
         } else {

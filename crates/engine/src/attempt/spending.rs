@@ -29,7 +29,8 @@ pub(super) struct ReportedUsage {
 const OVER_BUDGET_GRACE: Duration = Duration::from_secs(10);
 
 impl AttemptTask {
-    /// Stores the spending of the attempt until now, and returns the budget that it exceeds.
+    /// Stores the usage of the attempt until now. Returns the breach of a budget for which the attempt has to be
+    /// stopped now. An agent that has given its result is not stopped before [`OVER_BUDGET_GRACE`] has passed.
     pub(super) async fn record_usage(
         &self,
         tail: &mut Tailer,
@@ -104,7 +105,8 @@ impl AttemptTask {
         SpendLimits::of(&loaded.roster, &agent, self.now())
     }
 
-    /// Returns the limit for the agent's program: the amount that its budgets leave now.
+    /// Returns the allowance of the attempt for the agent's program: the dollars that its budgets leave now. Returns
+    /// `None` if no budget in dollars applies.
     pub(super) async fn allowance(&self) -> Option<Budget> {
         let limits = self.limits()?;
         let loaded = self.engine.loaded();

@@ -14,7 +14,8 @@ use cowhand_store::StoreError;
 /// Why an attempt was not started. `AttemptTask::after_start` decides what each variant means for the job.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
-    /// If the machine has run out of a resource, the job waits; otherwise it fails.
+    /// The job waits if the machine has run out of a resource, or if access to the attempt's folder is denied. In all
+    /// other cases the job fails.
     #[error(transparent)]
     CannotStart(#[from] CannotStart),
     /// The `setup` command of the workspace failed: the job fails.

@@ -1,4 +1,4 @@
-//! Every reason to stop an attempt, and how it is stopped. The reason is recorded for a later daemon.
+//! Every reason to stop an attempt, and how an attempt is stopped. The reason is recorded for a later daemon.
 
 use std::time::Duration;
 
@@ -20,8 +20,10 @@ use cowhand_run::supervision::StopOutcome;
 use cowhand_system::remove::is_missing;
 
 /// Time that a keeper has to end an attempt before the daemon kills the attempt: the grace periods of the agent and of
-/// the processes that it leaves, and a margin. A stop without a grace period has a shorter timeout.
+/// the processes that it leaves, and a margin.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// Value that replaces [`STOP_TIMEOUT`] for a stop without a grace period. It is also the time between two tries to
+/// kill an attempt.
 const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before the next try to list the processes of an attempt.
 const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -55,9 +57,10 @@ impl AttemptTask {
         }
     }
 
-    /// Returns the timeout that the attempt has exceeded: of its duration, or of its silence. The time of an answer
-    /// wait does not count for either timeout. If the store is not available and the agent may be waiting for an
-    /// answer, returns `None`, so that the attempt is not ended.
+    /// Returns the timeout that the attempt has exceeded: of its duration, or of its silence. The time of answer waits
+    /// does not count for the duration, up to [`MAX_PAUSED_TIME`] or the `ask_timeout` of the agent, whichever is
+    /// longer. The silence is not counted during an answer wait, and begins again when the ask ends. If the store is
+    /// not available and the agent may be waiting for an answer, returns `None`, so that the attempt is not ended.
     async fn exceeded_timeout(
         &self,
         rules: &Rules,
@@ -101,7 +104,7 @@ impl AttemptTask {
         Deadlines { began, idle, kill_at: self.stopped.map(|_| Instant::now() + STOP_TIMEOUT) }
     }
 
-    /// Returns the start of the attempt on both clocks.
+    /// Returns the start of the attempt, on both clocks if the store has them and on the wall clock if not.
     async fn began(&self) -> Moment {
         let JobState::Running { since } = *self.job.state() else { return self.engine.clock.moment() };
         match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
@@ -206,7 +209,8 @@ impl AttemptTask {
         }
     }
 
-    /// Returns why an earlier daemon stopped the attempt, if it did.
+    /// Returns why an earlier daemon stopped the attempt. Returns `None` if it did not, or if the spending exceeded
+    /// a budget.
     pub(super) async fn earlier_stop_reason(&self) -> Option<StopReason> {
         let attempt = self.attempt();
         if is_missing(attempt.folder()) {
@@ -225,7 +229,7 @@ impl AttemptTask {
                 StopReason::SilentTooLong(SignedDuration::from_millis(limit_ms))
             }
             Stopped::Unpriced => StopReason::OverBudget(Breach::Unpriced),
-            // The final spending shows which budget was exceeded.
+            // `AttemptTask::settlement` finds by the final spending which budget was exceeded.
             Stopped::OverBudget => return None,
         })
     }

@@ -16,10 +16,10 @@ use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
 use cowhand_system::remove::is_missing;
 
-/// Number of panics after which an attempt is given up, because the same error would happen again.
+/// Number of panics after which an attempt is settled as lost, because the same error would happen again.
 const MAX_PANICS: u32 = 5;
 const FIRST_PANIC_PAUSE: Duration = Duration::from_millis(200);
-/// Time in which the processes of a given-up attempt have to end.
+/// Time in which the processes of the attempt have to end after they are killed.
 const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
@@ -53,8 +53,8 @@ impl AttemptTask {
         engine.end(&id);
     }
 
-    /// Returns whether this node still has the lease of the job, which may have been settled before the panic. If the
-    /// store is not available, returns true, because all later steps ask the store again.
+    /// Renews the lease of the job, and returns whether this node still has it: the attempt may have been settled
+    /// before the panic. If the store is not available, returns true, because all later steps ask the store again.
     async fn has_lease(&self) -> bool {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
         let leases = self.engine.store.renew(node, vec![job], JOB_LEASE, self.now()).await;

@@ -1,5 +1,6 @@
-//! Output that could not be written to the job's file. It must not block the job, so it is kept in the attempt's folder
-//! and written as soon as possible, at the latest by a later daemon.
+//! Output that could not be written to the job's JSONL. It must not block the job, so it is kept in the attempt's
+//! folder. It is written to the job's JSONL when the attempt has ended or, if that fails, at the next start of the
+//! daemon.
 
 use std::fs;
 use std::path::PathBuf;
@@ -96,7 +97,8 @@ fn write_output(
 }
 
 /// Writes the output that an earlier daemon could not write. If the job had a later attempt, nothing is written,
-/// because the output of this attempt would have to precede that of the later attempt.
+/// because the output of this attempt would have to precede that of the later attempt. Returns whether the output is
+/// written.
 pub(crate) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
     if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {

@@ -102,7 +102,8 @@ pub(super) async fn work_dir(
     make(engine, workspace, below, folder).await
 }
 
-/// Waits until no git of an earlier daemon still makes a workspace. Its minder ends it with that daemon.
+/// Waits until no git of an earlier daemon still makes a workspace, at most for [`EARLIER_GIT_TIMEOUT`]. The minder of
+/// such a git ends the git when its daemon has ended.
 pub(crate) async fn wait_for_earlier_git(engine: &Engine) {
     if is_missing(&engine.home.state.git_lock()) {
         return;
@@ -240,12 +241,12 @@ async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<Sto
     }
 }
 
-/// Keeps or removes the workspace of an ended job. If `for_session` is true, the workspace is kept while its session
-/// may continue.
+/// Keeps or removes the workspace of an ended job, according to `cleanup`. If `for_session` is true, the workspace is
+/// kept at least while its session may continue.
 async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
     let Some(status) = stored.job_status else { return remove(engine, stored).await };
     let roster = Arc::clone(&engine.loaded().roster);
-    // For an agent that was removed from the config, the workspaces of failed jobs are kept.
+    // For an agent that was removed from the config, the workspaces of failed and cancelled jobs are kept.
     let agent = roster.agent(&stored.workspace.agent);
     let job = match engine.store.job(stored.workspace.job.clone()).await {
         Ok(job) => job,
@@ -275,7 +276,7 @@ async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_sess
     note(engine, &stored.workspace.job, kept);
 }
 
-/// Looks at a workspace again soon, because the store does not answer.
+/// Records that the daemon has to look at the workspace of a job again, because the store does not answer now.
 fn look_later(engine: &Engine, job: &JobId, error: StoreError) {
     let reason = WorkspacesError::from(error).to_string();
     if engine.unfinished.keep(job, reason.clone()) {
@@ -298,7 +299,7 @@ pub(crate) async fn retry(engine: Arc<Engine>) {
     for job in engine.unfinished.jobs() {
         let stored = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
             Ok(Some(stored)) if !stored.is_live() => stored,
-            // It is removed, or another job uses it.
+            // The workspace is removed, or a job that has not ended uses it.
             Ok(_) => {
                 engine.unfinished.finish(&job);
                 continue;

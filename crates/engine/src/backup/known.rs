@@ -1,5 +1,5 @@
-//! The rows of a restored store. Files of jobs and attempts that the store does not have were written after the backup.
-//! They are removed, so that they are not taken for later jobs and attempts with the same names.
+//! The rows of a restored store. Views of jobs and folders of attempts that the store does not have were written after
+//! the backup. They are removed, so that they are not taken for those of later jobs and attempts with the same names.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,9 @@ use cowhand_store::KnownRows;
 pub(super) struct RestoredRows(pub(super) KnownRows);
 
 impl RestoredRows {
-    /// Removes the views of other jobs and the folders of other attempts. Running attempts are left to the next start,
-    /// which ends them; a folder that cannot be removed is cleared when an attempt with the same name begins.
+    /// Removes the views of jobs, and the folders of attempts and hooks, that the store does not have. Running attempts
+    /// are left to the next start, which ends them. A folder that cannot be removed now is removed when an attempt with
+    /// the same name begins.
     pub(super) fn remove_unknown(&self, state: &StateFolder) {
         for path in paths(&state.jobs()) {
             if job_of_view(&path).is_some_and(|job| !self.0.jobs.contains(job.as_str())) {

@@ -22,7 +22,7 @@ use crate::state::StateFolder;
 use cowhand_run::shortage;
 use cowhand_store::{BackupFile, Store, file};
 
-/// Number of bytes of a job's output in one row.
+/// Maximum number of bytes of a job's file in one row of the backup.
 const BYTES_PER_ROW: usize = 1 << 20;
 /// Extensions of the files of a job that a backup contains, in addition to its rows.
 const BACKED_UP_EXTENSIONS: [&str; 2] = ["jsonl", "diff"];
@@ -77,7 +77,7 @@ async fn make_in(
     Ok(File::open(&path)?)
 }
 
-/// Creates a folder beside the store, or elsewhere if the state folder does not exist.
+/// Creates a folder in the state folder, or in the folder for temporary files if the state folder does not exist.
 fn scratch(state: &StateFolder) -> io::Result<TempDir> {
     let mut folder = tempfile::Builder::new();
     folder.prefix(SCRATCH);
@@ -106,7 +106,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let mut output = match opened {
         Ok(output) if output.metadata()?.is_file() => output,
-        // The file was pruned meanwhile, or is not a regular file.
+        // The file was pruned meanwhile, cannot be opened, or is not a regular file.
         _ => return Ok(()),
     };
     for part in 0_i64.. {
@@ -120,7 +120,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Returns whether a name is `<job>.jsonl` or `<job>.diff`, so that it cannot lead to another folder.
+/// Returns whether a name is `<job>.jsonl` or `<job>.diff`. Such a name cannot lead to another folder.
 fn is_output(name: &str) -> bool {
     name.split_once('.')
         .is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && BACKED_UP_EXTENSIONS.contains(&kind))

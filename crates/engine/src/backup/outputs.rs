@@ -1,4 +1,5 @@
-//! The output of jobs after a restore: each file contains only the output of attempts that the restored store has.
+//! Makes the output files of jobs match a restored store. Output of attempts that the store does not have is removed.
+//! The files of jobs that the store does not have are kept.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,7 +15,7 @@ use cowhand_store::KnownRows;
 use cowhand_store::file::beside;
 use cowhand_system::remove::absent_is_ok;
 
-/// Maximum length of a line that separates the output of two attempts.
+/// Maximum length in bytes of a line that separates the output of two attempts.
 const MAX_BORDER: usize = 4096;
 
 /// Returns the folder beside a replaced store that contains the output files that were replaced with it.
@@ -22,17 +23,17 @@ pub(super) fn folder_of(store: &Path) -> PathBuf {
     beside(store, ".jobs")
 }
 
-/// The output of jobs, and the folder for replaced files.
+/// The output files of jobs in a state folder, and the rows of the restored store that the files have to match.
 pub(super) struct Outputs<'a> {
     pub(super) state: &'a StateFolder,
     pub(super) rows: &'a KnownRows,
-    /// Folder for replaced files; `None` if there was no store before.
+    /// Folder for replaced files; `None` if there was no store before. Then replaced files are not kept.
     pub(super) replaced: Option<PathBuf>,
 }
 
 impl Outputs<'_> {
-    /// Replaces the existing output files with the files of a folder. The file of a job that was running at the backup
-    /// is kept, because the rest of its output is appended to it.
+    /// Copies the output files of a folder into the state folder, and replaces existing files. The existing file of a
+    /// job that was running at the backup is kept, because the next start appends the rest of the output to that file.
     pub(super) fn take(&self, from: &Path) -> io::Result<()> {
         for new in paths(from) {
             let Some(name) = output_name(&new) else { continue };
@@ -48,7 +49,9 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Removes the output of attempts that the store does not have. Files of unknown jobs are kept.
+    /// Removes the output of attempts that the store does not have. If the store has no attempt of a job, all output
+    /// files of the job are removed. Otherwise its JSONL is shortened, and its diff is kept. Files of jobs that the
+    /// store does not have are kept.
     pub(super) fn cut(&self) -> io::Result<()> {
         let mut last: HashMap<&str, i64> = HashMap::new();
         for (job, number) in &self.rows.attempts {
@@ -74,11 +77,11 @@ impl Outputs<'_> {
     }
 
     /// Links the old file into the folder for replaced files, and renames the new file to the old name. Without a new
-    /// file, only removes the old name.
+    /// file, the old name is removed.
     fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
         if let (Some(replaced), Some(name), true) = (&self.replaced, path.file_name(), path.exists()) {
             fs::create_dir_all(replaced)?;
-            // The link exists already if `take` has replaced the file before `cut` replaces it again.
+            // The link exists already if an earlier call has replaced the same file. It then leads to the oldest file.
             match fs::hard_link(path, replaced.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 linked => linked?,
@@ -107,7 +110,8 @@ fn job_of(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Returns the offset at which the output of later attempts begins; `None` if the file contains no such output.
+/// Returns the offset in bytes at which the output of the attempts after `last` begins; `None` if the file contains no
+/// such output.
 fn border_after(path: &Path, last: i64) -> io::Result<Option<u64>> {
     let (mut lines, mut line, mut at) = (BufReader::new(File::open(path)?), Vec::new(), 0);
     loop {
@@ -214,7 +218,11 @@ mod tests {
             );
             assert_eq!(contents(&format!("{unknown}.jsonl")), Some(message("other")));
             assert_eq!(fs::read_to_string(replaced.join(format!("{ended}.jsonl"))).unwrap(), two_attempts);
-            assert_eq!(replaced.join(format!("{waits}.jsonl")).exists(), with_backup, "moved the first time");
+            assert_eq!(
+                replaced.join(format!("{waits}.jsonl")).exists(),
+                with_backup,
+                "only the first restore finds the file"
+            );
         }
     }
 }

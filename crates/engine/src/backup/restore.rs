@@ -20,14 +20,14 @@ use cowhand_system::remove::absent_is_ok;
 #[derive(Debug)]
 pub struct Restored {
     pub contents: BackupCounts,
-    /// Path of the replaced store.
+    /// Path at which the replaced store is kept; `None` if there was no store.
     pub replaced: Option<PathBuf>,
     /// Error that prevented the output of a job from matching the store.
     pub output_error: Option<io::Error>,
 }
 
-/// Replaces the store by the backup `from`. The caller must hold the lock of the state folder. If the backup is not
-/// valid, nothing is changed.
+/// Replaces the store with the backup `from`, and makes the output files of jobs match it. The caller must hold the
+/// lock of the state folder. If the backup is not valid, nothing is changed.
 pub async fn restore(from: &Path, state: &StateFolder, now: Timestamp) -> anyhow::Result<Restored> {
     let copy = beside(&state.database(), ".restore");
     let restored = restore_by(&copy, from, state, now).await;
@@ -46,7 +46,7 @@ async fn restore_by(
 ) -> anyhow::Result<Restored> {
     file::create(copy)?;
     copy_file(from, copy)?;
-    // A store that was in use has a write-ahead log with its latest data.
+    // `from` can also be a store. A store that was in use has a write-ahead log with its latest data.
     if beside(from, "-wal").exists() {
         copy_file(&beside(from, "-wal"), &beside(copy, "-wal"))?;
     }
@@ -78,7 +78,8 @@ fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the outputs of jobs to a folder, and removes them from the file, so that only the store is left in it.
+/// Writes the outputs of jobs to a folder, and removes them from the backup, so that only the store is left in the
+/// backup.
 async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> {
     let Some(names) = backup.names().await? else { return Ok(()) };
     for name in names {
@@ -91,8 +92,8 @@ async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> 
     backup.remove_files().await
 }
 
-/// Replaces the store by the new file, and returns the path at which the old store is kept. The old store gets its
-/// second name first, so that a store exists at any moment.
+/// Replaces the store with the new file, and returns the path at which the old store is kept; `None` if there was no
+/// store. The old store gets its second name first, so that a store exists at any moment.
 fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
     let replaced = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
     let exists = store.exists();

@@ -1,15 +1,15 @@
-//! `.env`: lines of `NAME=value`.
+//! Reads the file `.env`, which has lines of the form `NAME=value`.
 //!
 //! A line may begin with `export`, `#` begins a comment, and a value in quotes may span several lines. In double quotes
 //! `\n`, `\r`, `\t`, `\"` and `\\` are escapes. Nothing is expanded: `$` is a dollar sign.
 
 use std::collections::HashMap;
 
-/// Largest number of notes about invalid lines. Without this limit, a file of another format would get a note for each
-/// line.
+/// Largest number of invalid lines that get their own note. One more note counts the others. Without this limit, a file
+/// of another format would get a note for each line.
 const MAX_NOTES: usize = 10;
 
-/// Returns the variables, and a note about each line that is not an assignment.
+/// Returns the variables, and notes about the lines that are not assignments.
 pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
     let (mut variables, mut notes) = (HashMap::new(), Vec::new());
     let text = text.trim_start_matches('\u{feff}');
@@ -41,7 +41,8 @@ pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
     (variables, notes)
 }
 
-/// Returns the name, the value, and the text after the last line of the value.
+/// Returns the name, the value, and the text after the last line of the value; `None` if the first line of the text
+/// does not begin an assignment.
 fn assignment(text: &str) -> Option<(&str, String, &str)> {
     let equals = text.find(['=', '\n']).filter(|at| text[*at..].starts_with('='))?;
     let (name, value) = (&text[..equals], &text[equals + 1..]);
@@ -62,7 +63,8 @@ fn assignment(text: &str) -> Option<(&str, String, &str)> {
     Some((name, value, after))
 }
 
-/// Reads a quoted value; `text` begins after the opening quote.
+/// Returns a quoted value, and the text after its last line. `text` begins after the opening quote. Returns `None` if
+/// the closing quote is missing, or if other text than a comment follows on the same line.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -88,7 +90,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// Removes a comment. A `#` begins a comment only after a blank, so that `a#b` is a value.
+/// Removes a comment. A `#` begins a comment only at the start or after a blank, so that `a#b` is a value.
 fn without_comment(line: &str) -> &str {
     let comment = line.match_indices('#').find(|(at, _)| line[..*at].ends_with([' ', '\t']) || *at == 0);
     comment.map_or(line, |(at, _)| &line[..at])
@@ -138,7 +140,7 @@ mod tests {
         assert_eq!(notes, lines);
     }
 
-    /// Regression: this took minutes when each line counted all lines before it.
+    /// Regression: this took minutes when the lines of the file were counted again for each line number.
     #[test]
     fn a_large_invalid_file_is_read_quickly() {
         let (variables, notes) = parse(&"A\n".repeat(1_000_000));

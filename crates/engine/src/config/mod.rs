@@ -33,7 +33,7 @@ pub struct Found {
 pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Found> {
     let from = requested.map_or_else(|| current_dir.to_owned(), |requested| current_dir.join(requested));
     if let Some(requested) = requested.filter(|_| !from.is_dir()) {
-        // A daemon continues when its file is removed, and `stop` has to reach it.
+        // A daemon continues to run when its config file is removed, and `stop` has to reach that daemon.
         let is_running = || StateFolder::beside(&from).is_locked();
         refuse_closed(&from)?;
         ensure!(
@@ -74,7 +74,8 @@ pub fn find(requested: Option<&Path>, current_dir: &Path) -> anyhow::Result<Foun
     })
 }
 
-/// Fails if access to a folder on the path is denied. Otherwise a file below that folder would seem to be missing.
+/// Fails if access to a folder on the path is denied. Without this check, a file below that folder would seem to be
+/// missing.
 fn refuse_closed(path: &Path) -> anyhow::Result<()> {
     match closed_folder(path) {
         Some(folder) => bail!("cannot reach {}: permission denied; {}", path.display(), advice(&folder)),
@@ -103,7 +104,8 @@ fn is_file(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
-/// Returns the config files that would be used instead of this file if they existed.
+/// Returns the config files that would be used instead of this file if they existed. For a file whose name is not in
+/// [`NAMES`], files with all these names are returned.
 fn preferred_files(file: &Path) -> impl Iterator<Item = PathBuf> {
     let files = NAMES.iter().map(|name| file.with_file_name(name));
     files.take_while(move |candidate| candidate != file)
@@ -115,9 +117,9 @@ pub struct FromDisk {
     pub loaded: LoadedConfig,
     /// Variables of the `.env` beside the root file.
     pub variables: HashMap<String, String>,
-    /// Notes for the user.
+    /// All notes for the user.
     pub notes: Vec<String>,
-    /// The notes about the `.env`.
+    /// Those of the `notes` that are about the `.env`.
     pub env_notes: Vec<String>,
     /// Files that the loader tried to read, existing or not, and files that would be read instead if they existed.
     pub files: Vec<PathBuf>,

@@ -1,7 +1,7 @@
 //! Notices changes in the files of a config.
 //!
 //! Folders are watched, not files, because an editor replaces the old file by a new file. Nothing is polled: if the
-//! system has no watcher, or drops an event, the user has to call `cowhand reload`.
+//! system has no watcher, or loses an event without reporting the loss, the user has to call `cowhand reload`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ impl ConfigWatch {
         Self { root: root.to_owned(), changed, _watcher: watcher }
     }
 
-    /// Waits until a change is complete. Returns a new watch, because the config may now have other files.
+    /// Waits until a change is complete; without a watcher, forever. Returns a new watch, because the config may now
+    /// have other files.
     pub async fn change(self) -> Self {
         self.changed.notified().await;
         while tokio::time::timeout(CHANGE_SETTLES_AFTER, self.changed.notified()).await.is_ok() {}

@@ -1,5 +1,5 @@
-//! Removes containers without a keeper. They belong to attempts whose keeper was killed, together with all other
-//! processes that would have ended the container.
+//! Removes containers of attempts that no longer run. Such a container is left if the keeper of the attempt is killed
+//! together with all other processes that would have ended the container.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,10 +13,11 @@ use crate::context::Engine;
 use cowhand_run::sandbox::docker::{self, leftover};
 use cowhand_run::supervision::is_running;
 
-/// Removes containers without a keeper. A fleet without containers does not contact a container engine.
+/// Removes containers of attempts that no longer run. A fleet without Docker sandboxes does not contact a container
+/// engine.
 pub(super) async fn sweep(engine: Arc<Engine>) {
     let loaded = engine.loaded();
-    // Containers are labelled with the canonical path.
+    // Containers are labelled with the canonical path of the state folder.
     let state = engine.home.state.path();
     let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
     for socket in sockets(&loaded.roster) {

@@ -16,8 +16,9 @@ use cowhand_store::SHUTDOWN_STORE_TIMEOUT;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::panic;
 
-/// Time limit for recording why jobs end.
+/// Time limit for recording why jobs are cancelled.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for the last results and hooks.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without an answer of the store after which a warning is logged.
 const SILENT_STORE_WARNING_AFTER: Duration = Duration::from_secs(1);
@@ -54,8 +55,9 @@ async fn any_agent_works(engine: &Engine) -> bool {
 }
 
 impl Daemon {
-    /// Delivers the results of the last jobs to their work sources and runs their hooks, within a time limit. The rest
-    /// is left for the next start. A hook that is a process continues under its keeper, within its own time limit.
+    /// Waits until the results of the last jobs are delivered to their work sources and the hooks of these jobs have
+    /// ended, within a time limit. Then stops the background tasks. The rest is left for the next start. A hook that is
+    /// a process continues under its keeper, within its own time limit.
     async fn deliver_outbox(&mut self) {
         let outbox = async {
             self.engine.outbox.notify_one();
@@ -87,8 +89,8 @@ impl Daemon {
         self.background.shutdown().await;
     }
 
-    /// Records for each running job that it is cancelled because the daemon stops. A store that does not answer does
-    /// not delay the stop.
+    /// Records for each running job that it is cancelled because the daemon stops. A store that does not answer delays
+    /// the stop by at most [`RECORD_TIMEOUT`].
     async fn record_cancel_reason(&self) {
         let (store, now) = (&self.engine.store, self.engine.clock.now());
         let record = async {

@@ -1,6 +1,6 @@
 //! Checks that the state folder still belongs to this daemon. If somebody removes or moves the folder, nothing can be
-//! written, and another daemon can start at the same path. A removed lock file or folder `attempts` is made
-//! again.
+//! written, and another daemon can start at the same path. Then the daemon ends. If only the lock file or the folder
+//! `attempts` was removed, it is made again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,9 @@ impl HomeLoss {
     }
 }
 
-/// Waits until two checks in a row find the same loss. A folder that is put back at once does not count as lost, and a
-/// lock that a command holds for a moment does not count as another daemon.
+/// Checks the folder and the modes of its files regularly, until two checks in a row find the same loss. A folder that
+/// is put back at once does not count as lost, and a lock that a command holds for a moment does not count as another
+/// daemon.
 pub(super) async fn wait_until_lost(engine: Arc<Engine>) -> HomeLoss {
     let (mut earlier_loss, mut modes) = (None, Modes::default());
     loop {
@@ -41,7 +42,7 @@ pub(super) async fn wait_until_lost(engine: Arc<Engine>) -> HomeLoss {
     }
 }
 
-/// Checks the folder, and makes a missing lock file again.
+/// Returns the loss of the state folder, if there is one. Makes a missing lock file or folder `attempts` again.
 fn loss(home: &Home) -> Option<HomeLoss> {
     match home.lock_state() {
         LockState::Held => None,

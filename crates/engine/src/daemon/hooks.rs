@@ -22,24 +22,25 @@ use cowhand_system::panic::{self, caught};
 const HOOK_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// Time between two renewals of a lease.
 const HOOK_RENEWAL: Duration = Duration::from_secs(30);
-/// Number of hooks that run at the same time, each of a different job.
+/// Largest number of hooks that run at the same time, each of a different job.
 const PARALLEL_HOOKS: usize = 16;
 /// Longest time between two searches for due hooks.
 const MAX_POLL_WAIT: SignedDuration = SignedDuration::from_mins(1);
 /// Shortest time between two searches for due hooks, unless something wakes the loop.
 const MIN_POLL_WAIT: SignedDuration = SignedDuration::from_secs(1);
 const HOOK_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(5);
-/// Number of tries to write the end of a hook run; after that, the next node that takes the run writes it.
+/// Largest number of tries to write the end of a hook run. After that the lease expires, and a node takes the run
+/// again.
 const MAX_WRITES: u32 = 10;
 const WRITE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(10));
-/// Number of tries for a hook that panics each time.
+/// Largest number of tries of a hook that panics.
 const MAX_PANICKED_TRIES: u32 = 5;
 const HOOK_BACKOFF: Backoff =
     Backoff::quadrupling(SignedDuration::from_secs(1), SignedDuration::from_secs(256));
 
 pub(super) async fn run_hooks(engine: Arc<Engine>) {
-    // These hook runs were begun by an earlier daemon, or by this loop before it panicked.
+    // Take up the hook runs that were begun by an earlier daemon, or by this loop before it panicked.
     if let Err(error) = engine.store.take_up_hooks(engine.home.node.clone(), engine.clock.now()).await {
         warn!("hooks that were begun before wait until their time is over: {error}");
     }
@@ -162,7 +163,7 @@ async fn write(engine: &Engine, taken: &TakenHook, result: &HookResult) -> Resul
     engine.store.end_hook(taken.clone(), end, output, ends_the_rest, engine.clock.now()).await
 }
 
-/// Returns whether a failure of this hook ends the remaining hooks (`continue_on_error: false`).
+/// Returns whether the remaining hooks of the job are skipped if this hook fails (`continue_on_error: false`).
 fn ends_the_rest(engine: &Engine, taken: &TakenHook) -> bool {
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(&taken.agent);

@@ -148,7 +148,7 @@ impl Daemon {
         &self.engine
     }
 
-    /// Runs until a requested stop is complete.
+    /// Runs until the daemon has stopped, because a caller requested this or because the state folder is lost.
     pub async fn run(
         mut self,
         mut lifecycle: watch::Receiver<Lifecycle>,
@@ -216,7 +216,8 @@ impl Daemon {
         });
     }
 
-    /// Makes a plan, and starts the jobs that have a place. If the store is not available, the plan is retried soon.
+    /// Runs a tick, stops attempts, begins to prepare firings, and starts the jobs that have a place. Returns the time
+    /// of the next tick, which follows soon after an error of the store.
     async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
@@ -249,7 +250,8 @@ impl Daemon {
             }
         }
         for start in tick.start {
-            // The previous attempt is settled, but its task still cleans up. The end of that task wakes the loop.
+            // The task of the previous attempt still cleans up, or an orphan of the job is being ended. The end of
+            // either wakes the loop.
             if self.engine.supervises(&start.job) {
                 continue;
             }
@@ -274,7 +276,7 @@ impl Daemon {
         let claim = self.engine.store.claim_with_limits(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
-            // The outbox renews the claim of the item, or finds that it is lost.
+            // The outbox renews the claim of the item, or finds that the claim is lost.
             Claim::ItemExpired => self.engine.outbox.notify_one(),
             Claim::Taken
             | Claim::AtCapacity
@@ -335,9 +337,9 @@ impl Daemon {
     }
 }
 
-/// Locks the state folder. Commands hold its lock for a moment when they check it, so a few tries are made. A daemon
-/// that answers on the socket uses the folder, even if the lock is free: an older version locks only the lock file,
-/// which somebody may have removed.
+/// Locks the state folder. Returns `None` if another process uses the folder. Commands hold the lock for a moment when
+/// they check whether a daemon runs, so a few tries are made. A daemon that answers on the socket uses the folder, even
+/// if the lock is free: an older version locks only the lock file, which somebody may have removed.
 async fn lock(state: &StateFolder) -> io::Result<Option<StateLock>> {
     for pause in LOCK_PAUSES {
         tokio::time::sleep(pause).await;
@@ -402,6 +404,6 @@ pub struct ConfigContents {
     pub variables: HashMap<String, String>,
     /// The config as it is shown to people, without secrets; `None` if the fleet was not loaded from a file.
     pub shown: Option<Value>,
-    /// Files that the loader tried to read, including missing ones.
+    /// Files that the loader tried to read, existing or not, and files that would be read instead if they existed.
     pub files: Vec<PathBuf>,
 }

@@ -28,7 +28,7 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
 const MAX_DELIVERY_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// Longest time between two searches for due deliveries and renewals while an item is held.
 const POLL_EVERY: SignedDuration = SignedDuration::from_mins(1);
-/// Number of deliveries at the same time.
+/// Largest number of deliveries at the same time.
 const PARALLEL_DELIVERIES: usize = 8;
 /// Time for which a result is kept if its item cannot be found. The item may come back with its folder; if a person
 /// deleted it, the result is not kept forever.
@@ -128,7 +128,7 @@ impl Outbox {
     }
 
     /// Returns the time until which the outbox looks for a missing item. An item that has to be released becomes
-    /// available anyway when its claim expires.
+    /// available anyway when its claim expires, so the outbox looks for it only until then.
     fn kept_until(entry: &HeldItem) -> Timestamp {
         let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &entry.state else {
             return entry.until;
@@ -218,7 +218,8 @@ impl Outbox {
         }
     }
 
-    /// Cancels the job of an item with a lost claim. If the job continued, the same work could be done twice.
+    /// Cancels the job of an item with a lost claim. If the job continued, the same work could be done twice. The row
+    /// of an item that a person holds is removed.
     async fn cancel_lost(&self, held: &HeldItem, error: &WorkSourceError) -> Result<(), StoreError> {
         warn!(item = %held.item.id, holder = held.holder, "its claim is lost: {error}");
         let Some(job) = held.job() else {
@@ -246,13 +247,13 @@ impl Outbox {
     }
 }
 
-/// Returns an error if the source has a different item with the same id. That is possible if the item was missing
-/// before, or if it no longer shows the claim of this fleet, because a person has put new work in its place. The result
-/// of the job does not apply to that new work.
+/// Returns an error if the item is missing in its source, or if a person has put new work under the same id. The result
+/// of the job does not apply to that new work. An item counts as new work if it shows no claim of this holder, has
+/// another text and is available.
 async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
     let is_claimed = |item| source.claim_owner(item).is_some_and(|owner| owner.holder == held.holder);
-    // A source whose items do not show their claim checks this itself.
+    // A source whose items do not show their claim has to check this itself.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());
     }
@@ -268,14 +269,14 @@ async fn check_same_item(source: &dyn WorkSource, held: &HeldItem) -> Result<(),
     }
 }
 
-/// Returns whether the item could not be found at the last delivery.
+/// Returns whether the item could not be found at the last try to deliver its result.
 fn was_missing(held: &HeldItem) -> bool {
     let missing = WorkSourceError::NotFound(held.item.id.clone()).to_string();
     matches!(&held.state, ItemState::Closing { last_error: Some(last), .. } if last.starts_with(&missing))
 }
 
-/// Interprets the result of claiming an item again after its claim expired. The claim is lost if the item is claimed,
-/// missing or not available; other refusals are errors of the source.
+/// Interprets the result of claiming an item again after its claim expired. The claim is lost if the item is claimed by
+/// others, missing or not available; other refusals are errors of the source.
 fn check_reclaim(claimed: ClaimResult, lost: WorkSourceError) -> Result<(), WorkSourceError> {
     match claimed {
         ClaimResult::Claimed(_) => Ok(()),

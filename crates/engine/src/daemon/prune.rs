@@ -73,7 +73,7 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// Sweeps unneeded workspaces and containers at the start, and then as often as jobs are pruned, after the pruning.
+    /// Sweeps unneeded workspaces and containers, in their own tasks, at the start and then every [`PRUNE_EVERY`].
     pub(super) fn sweep_if_due(&mut self) {
         let now = self.engine.clock.now();
         if self.sweeping.last.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY) {
@@ -83,7 +83,8 @@ impl Daemon {
         }
     }
 
-    /// Tries again to finish workspaces, with growing pauses. Returns when that is due the next time.
+    /// Tries again to finish workspaces, with growing pauses. Returns the time of the next try; `None` while a try
+    /// runs, or if no workspace is unfinished.
     pub(super) fn retry_unfinished_if_due(&mut self) -> Option<Timestamp> {
         if self.engine.unfinished.is_empty() {
             self.sweeping.retries = None;

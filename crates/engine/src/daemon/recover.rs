@@ -53,7 +53,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Returns the index of the fallback with which the attempt was started.
+    /// Returns the index of the fallback with which the last attempt of the job was started; `None` if it was started
+    /// without a fallback.
     async fn fallback_of(&self, job: &Job) -> Result<Option<usize>, FleetError> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
@@ -65,7 +66,8 @@ impl Daemon {
 }
 
 /// Removes the raw output of settled attempts, because the daemon that settled them may have died before it removed the
-/// output. `write` first writes output that is not yet in the job's JSONL, and returns whether it succeeded.
+/// output. `held` are the jobs with attempts that are not settled. `write` first writes output that is not yet in the
+/// job's JSONL, and returns whether it succeeded.
 fn remove_output(
     state: &StateFolder,
     held: &HashSet<JobId>,

@@ -21,7 +21,8 @@ use crate::trigger::dispatch::Dispatch;
 use cowhand_store::{Decision, Fired, NewFiring, Settled, Starter, Store, StoreError};
 use cowhand_system::fault;
 
-/// The work that a tick leaves to its caller: processes to start and to stop, and the time of the next tick.
+/// The work that a tick leaves to its caller: jobs to start and to stop, firings to prepare, and the time of the next
+/// tick.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tick {
     pub start: Vec<Startable>,
@@ -29,7 +30,7 @@ pub struct Tick {
     /// Firings that have to be prepared.
     pub prepare: Vec<(ScheduleId, FiringKey)>,
     pub wake_at: Option<Timestamp>,
-    /// Number of jobs that were made.
+    /// Number of jobs that the firings of this tick created.
     pub fired: u64,
 }
 
@@ -41,7 +42,7 @@ pub struct Startable {
     pub max_concurrent: u32,
     /// Session key. Of the jobs with the same key, only one runs at a time.
     pub session_key: Option<String>,
-    /// Index of the fallback to start with.
+    /// Index of the fallback to start with; `None` for the agent's own program.
     pub fallback: Option<usize>,
 }
 
@@ -52,8 +53,8 @@ pub struct ImmediateStarter<'a> {
     pub lease: SignedDuration,
     /// Callback before a write that will probably start a job.
     pub prewarm_cgroup: &'a (dyn Fn() + Sync),
-    /// Callback that returns whether this process has an attempt task for a job. Such a job is not lost, even if its
-    /// lease has expired: the process may have been suspended between two ticks.
+    /// Callback that returns whether this process still supervises an attempt of a job. Such a job is not lost, even if
+    /// its lease has expired: the process may have been suspended between two ticks.
     pub supervises: &'a (dyn Fn(&JobId) -> bool + Sync),
     /// Callback for each claimed job, with its epoch, before the next plan.
     pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
@@ -104,7 +105,7 @@ pub async fn tick(
     Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 
-/// Executes an action, and returns whether the state changed, so that another plan is needed.
+/// Executes an action, and returns whether another plan is needed because of its changes.
 async fn act(
     store: &Store,
     roster: &Roster,
@@ -234,7 +235,7 @@ fn missed_note(timing: &Timing) -> String {
     }
 }
 
-/// Returns the note of a firing that the calendar of its schedule does not allow.
+/// Returns the note of a firing that the calendar of its schedule does not allow; `None` for any other skip reason.
 fn calendar_note(schedule: &Schedule, reason: SkipReason, due: Timestamp) -> Option<String> {
     let closed = schedule.timing.closed_by(due, schedule.zone.time_zone());
     closed.filter(|_| reason == SkipReason::OutsideHours).map(ClosedBy::sentence)

@@ -64,7 +64,7 @@ pub(super) enum ProgramError {
 }
 
 pub(super) async fn check(roster: &Roster) -> Vec<Finding> {
-    // Many agents use the same program.
+    // Many agents use the same program, so the version of each path is requested once.
     let mut versions = HashMap::new();
     let mut findings = Vec::new();
     for agent in &roster.agents {
@@ -157,7 +157,7 @@ async fn introduction(path: &Path, agent: &Agent) -> Result<AgentVersion, Progra
     Ok(acp::introduce(started, VERSION_TIMEOUT).await?)
 }
 
-/// Returns the output of `--version`.
+/// Returns the first line that `--version` prints, at most 100 characters of it.
 pub(super) async fn version_of<'a>(
     path: &Path,
     directory: &Path,
@@ -204,7 +204,7 @@ pub(super) fn version_in(text: &str) -> Option<[u32; 3]> {
     })
 }
 
-/// Explains why the program would refuse to start.
+/// Explains why the program would refuse to start; `None` if no reason is known.
 fn start_refusal(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
     let is_bypass = agent.tools.mode == PermissionMode::BypassPermissions;
     let is_claude = runtime == Runtime::Claude;

@@ -29,7 +29,7 @@ pub(super) fn check(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     roster.agents.iter().flat_map(findings_of).collect()
 }
 
-/// Explains why a hook would always fail.
+/// Explains why a hook would always fail; `None` if no reason is known.
 fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
     let (variable, url) = match &hook.action {
         HookAction::Shell { .. } => return None,

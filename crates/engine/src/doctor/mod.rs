@@ -1,4 +1,5 @@
-//! Checks that agents can start and that their work sources answer, in the process that starts the agents.
+//! The checks of `cowhand doctor` that run in the process that starts the agents: whether agents can start, whether
+//! work sources answer, and whether webhooks, hooks and trust rules can be used.
 
 mod agents;
 mod git;
@@ -68,7 +69,7 @@ pub struct Subject {
     pub outside: Option<SocketAddr>,
 }
 
-/// Checks agents and sources with the environment of this process.
+/// Runs all checks with the environment of this process. Known secrets are masked in the findings.
 pub async fn examine(subject: Subject) -> Vec<Finding> {
     let findings = examine_all(subject).await;
     let redactor = known();

@@ -35,7 +35,7 @@ enum TrialError {
     NoWorkspace(io::Error),
 }
 
-/// The values that all starts share.
+/// The values that the checks of all starts share.
 struct Machine<'a> {
     state: &'a StateFolder,
     variables: &'a HashMap<String, String>,
@@ -45,7 +45,7 @@ struct Machine<'a> {
     folder: TempDir,
 }
 
-/// Returns only problems. A message is returned once for each agent.
+/// Returns only problems. A problem that several schedules of an agent have is returned once.
 pub(super) fn check(
     roster: &Roster,
     state: &StateFolder,
@@ -82,12 +82,13 @@ impl Machine<'_> {
         findings
     }
 
-    /// Tries a start. Returns the error with which a job would fail.
+    /// Checks a start, without running the agent. Returns the error with which a job would fail.
     fn start(&self, agent: &Agent, schedule: Option<&Schedule>, confined: bool) -> Result<(), TrialError> {
         let name = schedule.map(|schedule| &schedule.name);
         let requested = agent.sandbox(name, confined);
         if requested.kind == SandboxKind::None || ability::refusal(requested.kind).is_some() {
-            // A sandbox that this machine does not support is reported once for the machine.
+            // Without a sandbox there is nothing to check. A sandbox that this machine does not support is reported
+            // once for the machine.
             return Ok(());
         }
         let (private, private_home) = (self.folder.path().join("private"), self.folder.path().join("stead"));
@@ -131,8 +132,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Returns the working directory. For a workspace, it is an empty folder, and the program is taken from the agent's
-    /// directory.
+    /// Returns the working directory. In place of a workspace it is an empty folder. A relative path of the program in
+    /// `argv` is then changed to a path in the agent's directory.
     fn work_dir(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, TrialError> {
         if !isolated {
             return Ok(agent.directory.clone());
@@ -146,7 +147,7 @@ impl Machine<'_> {
     }
 }
 
-/// Builds a job for the environment of the start. Its other fields are not used.
+/// Builds a job from which the environment of the start is made.
 fn job(agent: &Agent, schedule: Option<&ScheduleName>) -> Job {
     let new = NewJob {
         agent: agent.name.clone(),

@@ -34,7 +34,8 @@ const WELL_KNOWN: [&str; 24] = [
     "XAI_API_KEY",
 ];
 
-/// Names the well-known variables that are set and that agents do not get. `is_set` reads the daemon's environment.
+/// Returns a finding with the well-known variables that are set and that agents do not get; `None` if there are none.
+/// `is_set` reads the daemon's environment.
 pub(super) fn check(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Finding> {
     let set_variables: Vec<&str> = WELL_KNOWN.into_iter().filter(|name| is_set(name)).collect();
     let mut missing = Vec::new();

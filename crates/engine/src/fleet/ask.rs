@@ -35,10 +35,12 @@ const OWN_TOOLS: &str = "mcp__cowhand__";
 /// Largest ask in bytes; no person reads more before an approval.
 const MAX_ASK_SIZE: usize = 256 << 10;
 
-/// Longest stored name of a tool. Real names are shorter; a longer name would only use space in the tables.
+/// Maximum length in bytes of a stored tool name. Real names are shorter; a longer name would only use space in the
+/// tables.
 const MAX_TOOL_NAME: usize = 200;
 
-/// Longest stored rule. It is part of an index, and the index of PostgreSQL refuses long texts.
+/// Maximum length in bytes of a stored rule. The rule is part of an index, and the index of PostgreSQL refuses long
+/// texts.
 const MAX_RULE: usize = 500;
 
 impl Fleet {
@@ -58,7 +60,7 @@ impl Fleet {
     ) -> Result<AskDecision, FleetError> {
         let job = self.job(job).await?;
         let roster = self.roster();
-        // The agent of a running job may have been removed from the config.
+        // The agent of a running job may have been removed from the config. Its job may still ask.
         if roster.agent(job.agent()).is_some_and(|agent| !agent.needs_job_channel()) {
             return Err(FleetError::MayNotAsk(job.agent().clone()));
         }
@@ -94,7 +96,7 @@ impl Fleet {
         }
     }
 
-    /// Denies the use of a tool and records it, so that a person can see what the agent tried.
+    /// Denies the use of a tool and records the denial, so that a person can see what the agent tried.
     async fn deny(
         &self,
         job: &Job,
@@ -123,7 +125,8 @@ impl Fleet {
         redactor_over(&loaded, loaded.roster.agent(job.agent())).with_secrets([token])
     }
 
-    /// Applies the permission rules of the current config, if it has the job's agent and schedule.
+    /// Applies the permission rules of the current config. If the job's agent or schedule was removed from the config,
+    /// a person is asked, unless a rule of the agent denies the use.
     fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> ToolVerdict {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };
@@ -140,7 +143,8 @@ impl Fleet {
         if verdict == ToolVerdict::Ask && tool.starts_with(OWN_TOOLS) { ToolVerdict::Allow } else { verdict }
     }
 
-    /// Waits as [`Self::wait_for_ask`] does, for the agent that asked. Its timeouts do not include this time.
+    /// Waits as [`Self::wait_for_ask`] does, for the agent that asked. This time does not count for the agent's
+    /// timeouts.
     pub async fn wait_as_agent(&self, id: &AskId, timeout: SignedDuration) -> Result<Ask, FleetError> {
         // An ask that does not exist must not use memory.
         self.ask_by_id(id).await?;

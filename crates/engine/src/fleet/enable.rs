@@ -7,9 +7,9 @@ use cowhand_core::schedule::DisabledBy;
 use super::{Fleet, FleetError};
 
 impl Fleet {
-    /// Enables a schedule and returns whether it was disabled. Due times and events that passed while the schedule was
-    /// disabled do not fire later. A trigger that gave up is started again. A schedule that is disabled in its file, or
-    /// finished, cannot be enabled.
+    /// Enables a schedule and returns whether this changed the schedule. Due times and events that passed while the
+    /// schedule was disabled do not fire later. A pause ends, the breaker is reset, and a schedule in the state `error`
+    /// is active again. A schedule that is disabled in its file, or finished, cannot be enabled.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let configured = self.find(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
@@ -33,7 +33,7 @@ impl Fleet {
         Ok(was_off)
     }
 
-    /// Disables a schedule and returns whether it was enabled. Running jobs continue.
+    /// Disables a schedule and returns whether this changed its state. Running jobs continue.
     pub async fn disable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let id = self.find(agent, schedule).await?.id;
         let was_on = self.store().disable(id, DisabledBy::Person, self.clock().now()).await?;

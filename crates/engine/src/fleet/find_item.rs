@@ -9,8 +9,8 @@ use crate::queues::{ItemPlace, ItemView, NeededNames, Queue, holders, queues, re
 use cowhand_store::Store;
 use cowhand_work::WorkSources;
 
-/// Finds an item in all queues of the fleet, in those of one agent, or in one queue. Returns an error if several queues
-/// have an item with this id.
+/// Finds an item in all queues of the fleet, in those of one agent, or in one queue. Returns an error if no queue or
+/// several queues have an item with this id.
 pub async fn find_item(
     sources: &WorkSources,
     roster: &Roster,
@@ -56,8 +56,8 @@ pub async fn find_item(
 
 /// Returns the names that select one of several queues.
 fn selecting_names(queue: Queue, scope: ItemPlace<'_>) -> NeededNames {
-    // If the request names an agent already, only the name of the queue can select one. `needed` is empty if the other
-    // item is in a queue that was removed from the config; then the name of the queue is necessary, too.
+    // If the request already names an agent, only the name of a queue can select one of the queues. The name is also
+    // necessary if `needed` is empty, because the other item is in a queue that was removed from the config.
     if scope.agent.is_some() || queue.needed.is_empty() {
         return NeededNames { agent_needed: None, queue_needed: Some(queue.name) };
     }

@@ -37,7 +37,7 @@ impl Fleet {
         Ok(self.store().jobs(filter, limit).await?)
     }
 
-    /// Cancels a job. A waiting job ends at once; the whole process tree of a running job is asked to end.
+    /// Cancels a job. A pending job ends at once; the whole process tree of a running job is asked to end.
     pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, FleetError> {
         let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
         // The request is also sent directly, because a draining fleet makes no more plans.

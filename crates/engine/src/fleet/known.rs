@@ -91,7 +91,7 @@ async fn has_firings(
     Ok(waiting.any(|record| is_of(record, agent, schedule)))
 }
 
-/// Returns whether a schedule has these names.
+/// Returns whether a schedule has these names. `None` stands for any name.
 pub(super) fn is_of(
     record: &ScheduleRecord,
     agent: Option<&AgentName>,

@@ -106,11 +106,11 @@ pub struct Fleet {
     last_check: ready::LastCheck,
 }
 
-/// The last read of the config did not succeed.
+/// A read of the config that did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusedConfig {
     pub at: Timestamp,
-    /// The root file did not exist.
+    /// True if the root file did not exist.
     pub is_missing: bool,
 }
 
@@ -128,10 +128,11 @@ pub struct FleetState {
     pub status: FleetStatus,
     /// Start of the fleet, on the wall clock as it is set now.
     pub started_at: Timestamp,
-    /// Number of checks for due work.
+    /// Number of ticks.
     pub check_count: u64,
-    /// Number of jobs that these checks made, plus the number of requested jobs.
+    /// Number of jobs that were requested by hand, or that firings created without a preparation.
     pub trigger_count: u64,
+    /// Time of the last tick.
     pub last_check_at: Option<Timestamp>,
     pub running_jobs: usize,
 }
@@ -481,7 +482,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until the fleet has ended.
+    /// Waits until the fleet has ended. Returns an error if the daemon failed or lost its state folder.
     pub async fn ended(&self) -> Result<(), FleetError> {
         self.ended.clone().wait_for(|ended| *ended).await.map_err(|_| FleetError::Died)?;
         match self.engine.home_loss.get() {
@@ -526,7 +527,7 @@ impl SourceInputs {
     }
 }
 
-/// Masks secrets in the names of hooks. Events and jobs show these names, and nothing refers to them.
+/// Masks secrets in the names of hooks. Events and jobs show these names, and no key of the config refers to them.
 fn mask_hook_names(loaded: &mut Loaded) {
     // `secrets::redactor` must not be called yet: it stores its redactor in `loaded`, and `earlier_secrets`, which are
     // added later, would be missing in it.

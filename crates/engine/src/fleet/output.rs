@@ -27,7 +27,7 @@ pub struct OutputStream {
     reader: OutputReader,
     ended: watch::Receiver<bool>,
     agent: AgentName,
-    /// The last line that was read.
+    /// Number of the last line that was read.
     line: u64,
     page: VecDeque<JobMessage>,
 }

@@ -111,7 +111,7 @@ pub async fn prune(
     Ok(PruneView { dry_run, unlimited, jobs, bytes })
 }
 
-/// Removes the workspaces of removed jobs if no daemon runs. A daemon removes them by itself.
+/// Removes the workspaces of removed jobs. It is called if no daemon runs; a running daemon removes these workspaces.
 pub async fn remove_workspaces(
     store: &Store,
     state: &StateFolder,

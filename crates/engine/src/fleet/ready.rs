@@ -20,7 +20,8 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) type LastCheck = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
 
 impl Fleet {
-    /// Writes to the store and to the state folder, and returns an error if that fails.
+    /// Returns an error if the fleet stops, or if a test write to the store or to the state folder fails. The result of
+    /// the writes is reused for one second.
     pub async fn ready(&self) -> Result<(), Unready> {
         if !self.is_running() {
             return Err(Unready::Stopping);

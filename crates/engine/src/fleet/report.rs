@@ -1,4 +1,4 @@
-//! Reports of agents about their work: their artifacts are checked, secrets are masked, and the report is stored.
+//! Reports of agents about their work: checks the artifacts of a report, masks its secrets, and stores it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ impl Fleet {
         artifacts: &[String],
     ) -> Result<Report, FleetError> {
         let job = self.job(job).await?;
-        // This is checked before the artifacts.
+        // The attempt is checked first, so that the error for an ended attempt is not about its artifacts.
         if job.status() != JobStatus::Running || job.attempts() != attempt {
             return Err(FleetError::NoAttempt { job: job.id().clone(), attempt });
         }
@@ -39,7 +39,8 @@ impl Fleet {
         }
     }
 
-    /// Returns the names of the artifacts, with paths relative to the directory of the attempt.
+    /// Returns the names of the artifacts. Paths become relative to the directory of the attempt. They are refused if
+    /// the attempt runs on another node.
     async fn artifact_names(
         &self,
         job: &JobId,
@@ -70,7 +71,8 @@ fn artifact_name(artifact: Artifact, directory: Option<&Path>) -> Result<String,
     }
 }
 
-/// Returns the path relative to the directory. Links are resolved first, so that no link leads outside.
+/// Returns the path relative to the directory, with links resolved, so that no link leads outside. Returns `None` if
+/// the path does not exist or is outside.
 fn inside(directory: &Path, path: &str) -> Option<String> {
     let directory = fs::canonicalize(directory).ok()?;
     let found: PathBuf = fs::canonicalize(directory.join(path)).ok()?;

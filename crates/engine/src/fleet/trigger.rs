@@ -1,4 +1,4 @@
-//! Jobs that somebody requests: a firing of a schedule, a job of an agent alone, a retry and a fork.
+//! Jobs that somebody requests: a firing of a schedule, a job of an agent without a schedule, a retry and a fork.
 
 use cowhand_core::firing;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
@@ -54,8 +54,8 @@ impl Trigger {
 }
 
 impl Fleet {
-    /// Makes a job now and returns it. If the firing has to be prepared, for example because the schedule has a work
-    /// source, waits for the end of the preparation.
+    /// Makes a job now and returns it, or returns the job of an earlier request with the same key. If the firing has to
+    /// be prepared, for example because the schedule has a work source, waits for the end of the preparation.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.accept().await?;
         let key_bytes = trigger.idempotency_key.as_ref().map(String::len);
@@ -107,7 +107,8 @@ impl Fleet {
         Ok(if is_duplicate { Triggered::Before(job) } else { Triggered::New(job) })
     }
 
-    /// Returns the first job of a firing, once the firing is prepared.
+    /// Waits until a firing is prepared, and returns its first job. Returns `None` if the firing or its job is not in
+    /// the store, and an error if the firing was skipped.
     async fn job_of(
         &self,
         agent: &Agent,
@@ -118,8 +119,8 @@ impl Fleet {
         loop {
             let row = self.store().firing(schedule.id, key.clone()).await?;
             match row.map(|row| (row.outcome, row.job, row.note)) {
-                // The firing is kept, because the schedule may be added again, but the caller does not have to wait for
-                // that.
+                // The config no longer has the schedule. The firing is kept, because the schedule may be added again,
+                // but the caller does not have to wait for that.
                 Some((FiringOutcome::Preparing, None, _))
                     if self.roster().schedule(schedule.id).is_none() =>
                 {
@@ -196,7 +197,7 @@ impl Fleet {
             schedule: schedule.map(|schedule| schedule.name.clone()),
             prompt,
             origin: Some(origin),
-            // The item belongs to the earlier job: no other job claims or reports it.
+            // The item belongs to the earlier job: the new job does not claim it and reports no result for it.
             work_item: None,
             chat: earlier.chat().map(str::to_owned),
             confined: earlier.confined().map(str::to_owned),
@@ -209,7 +210,7 @@ impl Fleet {
     }
 }
 
-/// Explains why the session of a job cannot be forked.
+/// Explains why the session of a job cannot be forked. Returns `None` if it can be forked.
 fn fork_refusal(agent: &Agent, job: &Job) -> Option<String> {
     let of = job.session_id().unwrap_or("none").to_owned();
     let refusal = description::refusal(agent.runtime(), &SessionChoice::Fork { of, as_id: None });

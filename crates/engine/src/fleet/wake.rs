@@ -58,7 +58,8 @@ async fn run_until_stop(mut lifecycle: watch::Receiver<Lifecycle>, search: impl 
     }
 }
 
-/// Fires the schedule as soon as its agent has a free place and no other firing is being prepared.
+/// Waits, and then fires the schedule as soon as its agent has a free place and no firing of the schedule is being
+/// prepared.
 async fn poll_early(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
     loop {
         tokio::time::sleep(wait).await;
@@ -70,7 +71,8 @@ async fn poll_early(engine: Arc<Engine>, schedule: ScheduleId, delivery: String,
     }
 }
 
-/// Fires the schedule if it is active. Returns false if it is busy, so that the caller tries again.
+/// Fires the schedule if it is active. Returns false if its agent has no free place or a firing of the schedule is
+/// being prepared, so that the caller tries again.
 async fn try_to_fire(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<bool, StoreError> {
     let loaded = engine.loaded();
     let Some((agent, schedule)) = loaded.roster.schedule(id) else { return Ok(true) };

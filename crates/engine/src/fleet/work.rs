@@ -1,4 +1,4 @@
-//! Work items that a person handles: listing, claiming, releasing and completing without an agent.
+//! Work items that a person handles: claiming, releasing, retrying and completing without an agent.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::queues::{self, ItemPlace, ItemRows, ItemStatus, ItemView, PERSON_CLAI
 use cowhand_store::{HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 use cowhand_work::{ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
-/// Time between two looks at a delivery for which a person waits.
+/// Time between two checks whether the outbox has delivered a result for which a person waits.
 const POLL_DELIVERY_EVERY: Duration = Duration::from_millis(20);
 
 impl Fleet {
@@ -72,8 +72,9 @@ impl Fleet {
         }
     }
 
-    /// Releases an item that a person holds, that a label marks as claimed although nobody in this fleet works on it,
-    /// or that was given up. The count of its failures starts at zero.
+    /// Releases an item. A person holds it, its result is undelivered, its source shows a claim although nobody in this
+    /// fleet holds it, or it was given up. The count of its failures starts at zero. An item that its source no longer
+    /// has is removed from the store.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
@@ -106,7 +107,8 @@ impl Fleet {
         Ok(queue.source.moved(&view.item.id, &claimant).await?.is_none())
     }
 
-    /// Drops the undelivered result of a missing item, because a person has released the item.
+    /// Deletes the claim or undelivered result of a missing item, and its failures, because a person has released the
+    /// item.
     async fn forget_missing(&self, queue: &Queue, view: &ItemView) -> Result<(), FleetError> {
         let is_it = |held: &HeldItem| held.queue == queue.name && held.item.id == view.item.id;
         if let Some(held) = self.store().items().await?.into_iter().find(is_it) {
@@ -136,7 +138,7 @@ impl Fleet {
     }
 
     /// Offers the item in its source again, and resets its failures. The source is changed first: if the process dies
-    /// in between, the next poll sees the item as put back by a person.
+    /// after this change, the next poll sees the item as put back by a person.
     async fn offer_item(&self, queue: &Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
         let ReleaseResult { success, message } =
             self.change_source(queue, queue.source.offer_work(id)).await?;
@@ -163,8 +165,8 @@ impl Fleet {
         Ok(queues::not_taken(&takers, &self.schedules().await?))
     }
 
-    /// Reports to the item's source that a person has completed it or failed. A pending result of a job is not
-    /// replaced.
+    /// Reports the result of a person's work on an item to the source of the item. An undelivered result of a job is
+    /// not replaced.
     pub async fn complete_item(
         &self,
         id: &WorkItemId,
@@ -218,7 +220,8 @@ impl Fleet {
         self.await_delivery(view, &holder).await
     }
 
-    /// Waits until the outbox has delivered the entry of a holder, or has tried to.
+    /// Waits until the outbox has delivered the entry of a holder, or has tried to, but at most
+    /// [`SOURCE_CHANGE_TIMEOUT`].
     async fn await_delivery(&self, view: ItemView, holder: &str) -> Result<ItemView, FleetError> {
         let deadline = Instant::now() + SOURCE_CHANGE_TIMEOUT;
         loop {
@@ -233,7 +236,7 @@ impl Fleet {
         }
     }
 
-    /// Changes an item in its source that nobody in this fleet holds.
+    /// Releases or completes an item in its source, without the outbox, because nobody in this fleet holds the item.
     async fn close_in_source(
         &self,
         queue: &Queue,
@@ -288,7 +291,8 @@ impl Fleet {
     }
 
     /// Returns the claimant for a person's action on an item that nobody in this fleet holds. If the source still shows
-    /// a claim of an ended job of this fleet, that job is the claimant.
+    /// a claim of this fleet, the holder of that claim is the claimant. If that holder is a job that has not ended,
+    /// returns an error.
     async fn claimant_of(
         &self,
         queue: &Queue,
@@ -315,7 +319,8 @@ impl Fleet {
         Ok(Claimant { fleet, holder, until: now })
     }
 
-    /// Finds an item. If it no longer exists, its failures are deleted, so that nobody is advised to try it again.
+    /// Finds an item. If no queue has it but the store has failures of it, deletes the failures, so that nobody is
+    /// advised to try it again, and returns [`FleetError::ItemForgotten`].
     async fn find_or_forget(
         &self,
         id: &WorkItemId,
@@ -351,7 +356,8 @@ impl Fleet {
     }
 
     /// Returns the name under which a person holds an item. A holder has one item. If the person holds an item with the
-    /// same id in another queue, the name contains the agent. If that name is also taken, it contains a number too.
+    /// same id in another queue, the name contains the first agent of this queue. If that name is also taken, the name
+    /// contains the agent and a number.
     async fn holder(&self, person: &str, queue: &Queue, id: &WorkItemId) -> Result<String, FleetError> {
         let items = self.store().items().await?;
         let is_free =
@@ -369,8 +375,8 @@ fn held_error(queue: &Queue, id: &WorkItemId, holder: String) -> FleetError {
     FleetError::ItemHeld { item: id.clone(), by: holder, needed: queue.needed.clone() }
 }
 
-/// Returns the error for an item with a result that its source has not received yet, with advice. Returns `None` if no
-/// result is pending.
+/// Returns the error for an item whose result or release its source has not received yet. Returns `None` for other
+/// items.
 fn undelivered_error(view: &ItemView) -> Option<FleetError> {
     let (id, holder) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
     let action = match holder.strip_suffix(&format!("@{id}")) {

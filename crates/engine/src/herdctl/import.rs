@@ -22,7 +22,7 @@ pub enum Import {
     Nothing,
     /// The state is ignored, because the name of the config file is not herdctl's.
     Ignored(HerdctlFolder),
-    /// The state is imported, unless the fleet ran here before.
+    /// The state is imported, unless it was imported or declined before, or the fleet ran here before.
     From(HerdctlFolder),
     /// A person starts without the state; the next start does not import it either.
     Declined(HerdctlFolder),

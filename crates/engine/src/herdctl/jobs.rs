@@ -1,4 +1,4 @@
-//! `jobs/<id>.yaml`: the jobs of herdctl. A job that was running when herdctl ended is imported as lost.
+//! `jobs/<id>.yaml`: the jobs of herdctl. A job that was pending or running when herdctl ended is imported as lost.
 
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! .herdctl/state.yaml       which schedules are disabled, when each ran last      → schedules
-//! .herdctl/jobs/*.yaml      finished jobs, with their output in *.jsonl           → jobs
-//! .herdctl/sessions/*.json  the conversation that each agent had last             → the job that had it
+//! .herdctl/jobs/*.yaml      jobs, with their output in *.jsonl                    → jobs
+//! .herdctl/sessions/*.json  the last session of each agent                        → the job that had it
 //! ```
 //!
 //! A `state.yaml` that cannot be read stops the start, because disabled schedules would run without it. A job or
@@ -35,7 +35,7 @@ pub use import::Import;
 /// Largest size of a file of herdctl, apart from the output of jobs.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The folder `.herdctl` beside a root file `herdctl.yaml`.
+/// The folder `.herdctl` beside the root file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HerdctlFolder(PathBuf);
 
@@ -58,14 +58,14 @@ pub enum HerdctlError {
 }
 
 impl HerdctlFolder {
-    /// Returns the folder if it exists and the root file is herdctl's.
+    /// Returns the folder if it exists and the root file has herdctl's name: `herdctl` with any extension.
     pub fn beside(config: &Path) -> Option<Self> {
         let of_herdctl = config.file_stem().is_some_and(|stem| stem == "herdctl");
         let folder = config.with_file_name(".herdctl");
         (of_herdctl && folder.is_dir()).then_some(Self(folder))
     }
 
-    /// Returns the folder if it exists and the root file is not herdctl's.
+    /// Returns the folder if it exists and the root file does not have herdctl's name.
     pub(crate) fn left_beside(config: &Path) -> Option<Self> {
         let folder = config.with_file_name(".herdctl");
         (Self::beside(config).is_none() && folder.is_dir()).then_some(Self(folder))
@@ -86,7 +86,8 @@ impl HerdctlFolder {
         }
     }
 
-    /// Reads everything that is imported, with masked secrets.
+    /// Reads the schedules, jobs and sessions that are imported. Secrets in the prompts and summaries of jobs are
+    /// masked.
     pub fn read(&self, redactor: &Redactor) -> Result<History, HerdctlError> {
         let schedules = state::read(self)?;
         let mut history = History { schedules, ..History::default() };

@@ -24,8 +24,8 @@ struct SessionFile {
     working_directory: Option<PathBuf>,
 }
 
-/// Assigns each agent's newest session to the newest job that had it. A session without such a job gets its own job, so
-/// that `cowhand resume` and the agent's next job find it.
+/// Assigns each agent's last session to the newest job that had it. For a session without such a job, a job is made, so
+/// that `cowhand resume` and the agent's next job find the session.
 pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
     let files = match folder.files("sessions", "json") {
         Ok(files) => files,

@@ -1,4 +1,4 @@
-//! `state.yaml`: the disabled schedules, and the last run of each schedule.
+//! `state.yaml`: the disabled schedules, and the last run and the last error of each schedule.
 
 use cowhand_core::config::node::Node;
 

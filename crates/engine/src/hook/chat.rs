@@ -1,4 +1,4 @@
-//! Hooks that send a chat message with a summary of the job.
+//! Hooks that send a chat message with the error and the final output of the job.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::webhook::value;
 use super::{HookCall, HookResult};
 
 const CHAT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest text. Discord accepts 4096 characters; Slack accepts 3000 characters without cutting them.
+/// Longest text, in bytes. Discord accepts 4096 characters; Slack accepts 3000 characters without cutting them.
 const TEXT_CAP: usize = 2_800;
 
 pub(super) async fn discord(

@@ -10,7 +10,7 @@ use cowhand_system::beneath::{NotOpened, Root};
 
 const METADATA_CAP: u64 = 64 << 10;
 
-/// The places in which an agent can leave its metadata.
+/// Where an agent leaves its metadata, and where agents can write.
 #[derive(Debug)]
 pub struct MetadataLocations<'a> {
     /// Value of `metadata_file`.
@@ -74,7 +74,8 @@ struct WorkspacePath {
     rest: PathBuf,
 }
 
-/// Returns the name of the workspace of the directory, and the rest of its path.
+/// Returns the name of the workspace in which the agent works, and the path of its working directory in the workspace.
+/// Returns `None` if the agent works outside of the workspaces.
 fn path_in_workspaces(locations: &MetadataLocations<'_>) -> Option<WorkspacePath> {
     let folder = locations.workspaces.canonicalize().ok()?;
     let mut names = locations.directory.strip_prefix(&folder).ok()?.components();
@@ -141,7 +142,7 @@ mod tests {
             let found = read_in(file, &at(directory), &at("workspaces"));
             assert_eq!(found, expected.map(|text| Some(text.into())).map_err(Clone::clone), "{file}");
         }
-        // The agent works below the top of its workspace, and can replace every folder in between.
+        // The agent works below the top of its workspace, and can replace every folder from there to its directory.
         fs::remove_dir(at("workspaces/job/sub")).unwrap();
         symlink(at("outside"), at("workspaces/job/sub")).unwrap();
         assert_eq!(read_in("m.json", &at("workspaces/job/sub"), &at("workspaces")), Err(link));

@@ -1,4 +1,5 @@
-//! Hooks: the actions after the end of a job, one file for each kind. `daemon/hooks` decides when they run.
+//! Hooks: the actions after the end of a job. The modules `shell`, `webhook` and `chat` run them. `daemon/hooks`
+//! decides when they run.
 
 mod chat;
 pub mod metadata;
@@ -22,7 +23,7 @@ use crate::secrets::{self, redactor_over};
 use cowhand_run::redact::Redactor;
 use cowhand_store::TakenHook;
 
-/// Result of one try.
+/// Result of one try of a hook.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HookResult {
     Done {
@@ -76,9 +77,9 @@ impl HookResult {
     }
 }
 
-/// Longest stored output of a hook.
+/// Longest stored output of a hook, in bytes.
 const HOOK_OUTPUT_CAP: usize = 16 << 10;
-/// Longest output of the job that is passed to a hook.
+/// Longest output of the job that is passed to a hook, in bytes.
 const JOB_OUTPUT_CAP: usize = 1 << 20;
 
 /// A hook with its job and its context.

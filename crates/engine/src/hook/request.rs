@@ -13,7 +13,7 @@ use cowhand_system::http;
 
 const MAX_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
-/// Longest pause between tries, even if the server asks for a longer pause.
+/// Longest pause that a server can ask for. If it asks for a longer pause, this pause is used.
 const MAX_REQUEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Request {
     pub(super) url: Url,
     /// Headers that may be sent to any host.
     pub(super) headers: HeaderMap,
-    /// Headers that may contain secrets; they are sent only to the configured host.
+    /// Headers that may contain secrets; they are sent only to the scheme, host and port of `url`.
     pub(super) own_headers: HeaderMap,
     pub(super) body: Vec<u8>,
     pub(super) timeout: Duration,
@@ -95,7 +95,7 @@ impl Request {
 
     async fn send_to(&self, url: &Url) -> Result<Response, Unsent> {
         let (is_redirected, is_configured_host) = (*url != self.url, url.origin() == self.url.origin());
-        // The config allows the configured address, not the target of a redirect.
+        // `allow_private` applies to the configured host, not to another host to which it redirects.
         let addresses = address::addresses(url, self.allow_private && is_configured_host).await.map_err(
             |unreachable| match unreachable {
                 Unreachable::Refused(why) | Unreachable::Private(why) if is_redirected => {
@@ -122,8 +122,8 @@ fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
     http::connect_only_to(http::client().user_agent(http::USER_AGENT), addresses).build()
 }
 
-/// Returns the target of a redirect. `See Other` asks for a GET of another page instead of a repeated request. It is
-/// not followed, and fails like every answer other than 2xx.
+/// Returns the target of a redirect, or `None` for another answer. `See Other` asks for a GET of another page instead
+/// of a repeated request. It is not followed, so the hook fails.
 fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
     if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
         return Ok(None);

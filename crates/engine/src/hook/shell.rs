@@ -31,13 +31,14 @@ const GRACE_MS: u64 = 2_000;
 /// Limit for the captured output of each stream. It is larger than the stored output, so that a secret at the end of
 /// the stored output is complete and can be recognised.
 const OUTPUT_BYTES: u64 = 64 << 10;
-/// Interval between two reads of the state without activity.
+/// Time after which the state of a hook is read again, if its folder does not change earlier.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Time beyond the hook's limit after which the daemon kills the hook itself.
 const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
-/// Follows a hook that was already started. It is never started again, because nobody knows what it has done already.
-/// Returns `None` if the hook never began.
+/// Follows a shell hook that an earlier daemon started. Such a hook is never started again, because nobody knows what
+/// it has done already. If another node started it, it has failed. Returns `None` if the hook never began, or is not a
+/// shell hook.
 pub(super) async fn follow_begun(engine: &Engine, taken: &TakenHook) -> Option<HookResult> {
     let node = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
     if *node != engine.home.node {
@@ -153,7 +154,8 @@ async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> HookRe
     }
 }
 
-/// Returns whether a hook that is followed since a moment has to be killed. A clock that was set does not change this.
+/// Returns whether a hook that the daemon has followed since `since` has to be killed. Setting the wall clock does not
+/// change the result.
 fn is_overdue(since: Moment, now: Moment, limit: SignedDuration) -> bool {
     now.since(since) > limit.saturating_add(KILL_AFTER_TIMEOUT)
 }

@@ -1,4 +1,4 @@
-//! Hooks that are an HTTP request with the context as its body.
+//! Hooks that are an HTTP request with the hook context as its body.
 
 use std::fmt::Write;
 

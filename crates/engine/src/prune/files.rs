@@ -1,4 +1,4 @@
-//! The files of a job: its output, its view, and a folder for each attempt.
+//! The files of a job: its output, its view, its diff, its folder, and a folder for each attempt.
 
 use std::collections::HashMap;
 use std::fs::{self, DirEntry};
@@ -37,7 +37,8 @@ pub fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirE
     }
 }
 
-/// Returns the job of `<job>.yaml`, `<job>.jsonl`, `<job>.<number>` or the folder `<job>`; other files are not counted.
+/// Returns the job to which an entry belongs: its name is the id of the job, alone or followed by a dot and more, for
+/// example `<job>.yaml`. Returns `None` for other entries.
 fn job_of(entry: &DirEntry) -> Option<JobId> {
     entry.file_name().to_str()?.split('.').next()?.parse().ok()
 }

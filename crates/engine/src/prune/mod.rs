@@ -1,8 +1,8 @@
 //! Removes jobs that `retention` does not keep.
 //!
 //! Rows are removed first, in one transaction with their event. Then the files are removed: at once, and again when the
-//! views reach that event. So no file is left if the process is killed in between, a node on another machine also
-//! removes its files of the job, and no removed file is written again.
+//! views reach that event. So no file is left if the process is killed after the transaction, a node on another machine
+//! also removes its files of the job, and no removed file is written again.
 
 pub mod files;
 pub(crate) mod workspaces;
@@ -18,7 +18,7 @@ use crate::state::StateFolder;
 use cowhand_store::Store;
 use cowhand_system::fault;
 
-/// Number of jobs that are removed in one transaction.
+/// Maximum number of jobs that are removed in one transaction.
 const MAX_JOBS_PER_TRANSACTION: usize = 100;
 
 /// The jobs to consider, and the limits.
@@ -68,7 +68,8 @@ impl PruneScope {
     }
 }
 
-/// Removes these jobs and returns the removed jobs. A job from which a new job was made meanwhile stays.
+/// Removes these jobs and returns the removed jobs. A job that is in use by now stays, for example because a new job
+/// was made from it.
 pub async fn prune(
     store: &Store,
     state: &StateFolder,

@@ -1,4 +1,4 @@
-//! The workspaces of removed jobs: their size, and their removal.
+//! The sizes of workspaces, and their removal.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::DirBuilder;
@@ -29,8 +29,8 @@ pub(crate) async fn workspaces_of(
     Ok(workspaces)
 }
 
-/// Returns the size of the workspace of each of these jobs on this machine. A workspace that cannot be measured counts
-/// as 0.
+/// Returns the size in bytes of the workspace of each of these jobs on this machine. A workspace that cannot be
+/// measured counts as 0.
 pub(crate) async fn sizes(
     store: &Store,
     state: &StateFolder,
@@ -72,7 +72,8 @@ pub(crate) enum WorkspacesError {
     StillThere { job: JobId, why: Box<Self> },
 }
 
-/// Removes the workspaces of these removed jobs if no daemon runs. A daemon removes them by itself.
+/// Removes the workspaces of these jobs, except for jobs that the store still has. This is for callers without a
+/// daemon: a daemon removes the workspaces of removed jobs without a request.
 pub(crate) async fn remove_all(
     store: &Store,
     state: &StateFolder,

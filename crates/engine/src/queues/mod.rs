@@ -51,8 +51,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Returns whether a request means this queue. The path of a `files` source can contain a secret, which answers
-    /// mask, so the masked name is also accepted.
+    /// Returns whether a request means this queue. The path of a `files` source can contain a secret. Answers then show
+    /// the masked name, so the masked name is also accepted.
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name || known().redact(&self.name) == name
     }
@@ -217,7 +217,8 @@ fn source_owners(agent: &Agent) -> impl Iterator<Item = SourceOwner<'_>> {
     [SourceOwner::agent(agent)].into_iter().chain(schedules)
 }
 
-/// Returns the available and given-up items of a queue; with `claimed`, also the items that somebody holds.
+/// Returns the available and given-up items of a queue; with `claimed`, also the items that somebody holds. Of a
+/// removed queue, returns the items that this fleet holds.
 pub async fn items(
     queue: &Queue,
     sources: &WorkSources,
@@ -299,7 +300,7 @@ pub struct UndeliveredItem {
 /// Time after which an undelivered result is listed, even if its first delivery is still under way.
 const UNDELIVERED_LISTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
-/// Returns the results that could not be delivered yet, without a request to the sources.
+/// Returns the results and releases that could not be delivered yet, without a request to the sources.
 pub async fn undelivered(store: &Store, now: Timestamp) -> Result<Vec<UndeliveredItem>, StoreError> {
     let is_late = |since: Option<Timestamp>| {
         since.is_some_and(|since| now.duration_since(since) >= UNDELIVERED_LISTED_AFTER)
@@ -321,8 +322,8 @@ pub async fn undelivered(store: &Store, now: Timestamp) -> Result<Vec<Undelivere
     Ok(items.collect())
 }
 
-/// Returns the holders of items that have an undelivered result and are now in the queue. The source is read only if
-/// there is an undelivered result.
+/// Returns the holders of items that are now in the queue and whose result or release could not be delivered. The
+/// source is read only if there is such a result or release.
 pub(crate) async fn seen_again(
     queue: &str,
     source: &dyn WorkSource,
@@ -371,8 +372,9 @@ impl ItemRows {
 }
 
 impl Queue {
-    /// Describes an item. A row of the store has precedence over a list from outside, which may be a moment old. A
-    /// given-up item that is offered again is available, because a person has put it back.
+    /// Describes an item. A row of the store has precedence over a list from outside, which may be out of date. A
+    /// given-up item whose failure was reported to the source, and that the source offers again, is available, because
+    /// a person has put it back.
     pub fn view(&self, item: WorkItem, status: ItemStatus, rows: &ItemRows) -> ItemView {
         let row = rows.held.iter().find(|held| held.item.id == item.id);
         let row =

@@ -1,4 +1,4 @@
-//! Reason why no schedule takes from a queue before a person acts.
+//! The reasons why no schedule takes from a queue before a person acts or a pause ends.
 
 use cowhand_core::id::ScheduleId;
 use cowhand_core::shell::{schedule_word, shell_word};

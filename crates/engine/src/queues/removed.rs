@@ -7,8 +7,8 @@ use super::{NeededNames, Queue, queues, usable_source};
 use cowhand_store::HeldItem;
 use cowhand_work::WorkSources;
 
-/// Returns the queues of held items that the config does not have any more, or those with items of one agent. Only the
-/// held items of such a queue are items of the fleet.
+/// Returns the queues of held items that the config does not have any more. With `agent_filter`, returns only the
+/// queues with items of that agent. Only the held items of such a queue are items of the fleet.
 pub fn removed_queues(
     sources: &WorkSources,
     roster: &Roster,

@@ -16,9 +16,10 @@ use super::{ScheduleStatus, ScheduleView};
 use cowhand_store::LedgerRow;
 
 impl ScheduleView {
-    /// Adds the explanation of the hold of the schedule: a pause, a budget, a provider's limit, a requeue, a slot or a
-    /// calendar. A schedule that already waits for something else also gets the note, because it has to wait for this
-    /// hold afterwards.
+    /// Adds a note that explains why the schedule does not fire or why its jobs do not start, for example because of a
+    /// pause, a budget, a usage limit, a requeue, a provider slot or the calendar. The first reason that applies is
+    /// used. A schedule that already waits for something else also gets the note, because it has to wait for this
+    /// reason afterwards.
     pub(super) fn with_explanation(
         mut self,
         roster: &Roster,
@@ -76,7 +77,7 @@ impl ScheduleView {
         {
             let awaited = snapshot.awaited_start(roster, agent, job, now);
             let reason = awaited.as_ref().and_then(|awaited| awaited.reason);
-            // Without a daemon, missed due times are explained first.
+            // Without a daemon and without another reason, the missed due times explain the wait.
             if reason.is_some() || self.missed.is_none() {
                 let retry = job.retry_due(now).map(|_| SkipReason::Requeued);
                 let reason = reason.or(retry).unwrap_or(SkipReason::AlreadyRunning);
@@ -171,7 +172,8 @@ impl ScheduleView {
     }
 }
 
-/// Returns the usage limit for whose end the oldest parked job of the schedule waits, if there is one.
+/// Returns the usage limit of the oldest parked job of the schedule. Returns `None` if no job of the schedule is
+/// parked.
 fn usage_limit<'a>(
     agent: &Agent,
     schedule: &Schedule,
@@ -294,9 +296,9 @@ pub fn prepared_by(agent: &Agent, schedule: &Schedule) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Explains why a firing ran or did not run. The row of an ended firing is sufficient, and the config may have changed
-/// since then. The other arguments are about the present, and are used only for a firing that still has to be prepared:
-/// `record` is the state of its schedule, `prepared_by` lists the checks and the work source of its schedule.
+/// Explains why a firing ran or did not run. After its preparation, only `row` is used, because the config may have
+/// changed since then. The other arguments are about the present, and are used only for a firing that still has to be
+/// prepared: `record` is the state of its schedule, `prepared_by` lists the checks and the work source of its schedule.
 pub fn why_of(
     row: &LedgerRow,
     record: Option<&ScheduleRecord>,
@@ -353,7 +355,8 @@ pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`
 /// Start of the note of a firing that its `when_command` skipped.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
-/// Notes of firings that the trigger or `filter` skipped. They are stored with the firing.
+// Notes that are stored with a firing that was skipped by its trigger, its `filter`, or the limit of schedules that
+// trigger each other.
 pub(crate) const BY_EVENTS: &str = "its `events` rejected it";
 pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` rejected it";
 pub(crate) const BY_FILTER: &str = "its `filter` rejected it";

@@ -1,5 +1,5 @@
-//! The secrets with which processes were started. They are kept in the folder of an attempt until it is settled: a later
-//! daemon masks the output, and its config may have other values by then.
+//! The secrets with which processes were started. They are kept in the folder of an attempt until it is settled,
+//! because a later daemon may have to mask the output, and its config may have other values by then.
 
 use std::io;
 
@@ -19,7 +19,8 @@ pub(crate) struct GivenTexts<'a> {
     pub(crate) input: &'a str,
 }
 
-/// Keeps those secrets that a process gets, before it starts. Others are not written to the disk.
+/// Writes the secrets that a process gets into the folder of its attempt, before the process starts. Other secrets are
+/// not written to the disk.
 pub(crate) fn keep(attempt: &Attempt, redactor: &Redactor, given: &GivenTexts<'_>) -> io::Result<()> {
     let values = given.environment.iter().chain(given.files).map(|(_, value)| value.as_str());
     let texts = values.chain(given.arguments.iter().map(String::as_str)).chain([given.input]);

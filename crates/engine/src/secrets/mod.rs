@@ -27,12 +27,13 @@ pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor 
     redactor_of(&SecretPlaces { roster, variables, context: sources.context(), named, earlier }, agent)
 }
 
-/// Returns the redactor for all agents of the config, which is made once.
+/// Returns the redactor for all agents of the config. It is made at its first use.
 pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
     Arc::clone(loaded.redactor.get_or_init(|| Arc::new(redactor_over(loaded, None))))
 }
 
-/// Returns the redactor for a fleet without a running daemon. Its agents may run.
+/// Returns the redactor for a fleet without a running daemon. Its agents may still run, so the redactor also masks the
+/// secrets with which they were started.
 #[expect(clippy::implicit_hasher, reason = "the variables come from one place, which uses the default")]
 pub fn redactor_without_daemon(
     loaded: &LoadedConfig,
@@ -53,12 +54,12 @@ pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String,
     process::remember(&redactor_of(&places, None));
 }
 
-/// The places that contain or name secrets of a fleet.
+/// The values that contain or name the secrets of a fleet.
 struct SecretPlaces<'a> {
     roster: &'a Roster,
     variables: &'a HashMap<String, String>,
     context: &'a SourceContext,
-    /// The variables that the config names as secrets.
+    /// Names of the variables that the config names as secrets.
     named: &'a [String],
     /// Values that were secrets earlier.
     earlier: &'a [String],

@@ -1,5 +1,5 @@
 //! The secrets that this process knows: those of its environment, and of every config that it has loaded. The log and
-//! the messages of verbs are masked with them, so that a line about a file or a command cannot show one.
+//! the messages of verbs are masked with them, so that a line about a file or a command cannot show a secret.
 
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
@@ -21,7 +21,7 @@ pub fn known() -> Arc<Redactor> {
     Arc::clone(&KNOWN.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Adds the secrets of a config. Earlier ones stay known, because texts and running agents have them.
+/// Adds the secrets of a config. Earlier secrets stay known, because texts and running agents can still contain them.
 pub(crate) fn remember(redactor: &Redactor) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let more: Vec<_> =

@@ -1,17 +1,19 @@
-//! Checks that only the owner can use the state folder.
+//! Ensures that only the owner can use the state folder.
 
 use std::fs::{self, DirEntry, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Symbolic links that cowhand itself creates, to sockets that need a shorter path.
+/// Symbolic links that cowhand itself creates to a shorter path: of the owner's socket, and of the folder of the job
+/// socket.
 const OWN_LINKS: [&str; 2] = ["sock", "talk"];
 /// Folders whose entries are all checked. The contents of a workspace are not checked, because they belong to its
 /// repository.
 const SEARCHED_FOLDERS: [&str; 2] = ["jobs", "attempts"];
 
-/// Refuses a folder that belongs to another user or contains a symbolic link. A missing folder is accepted.
+/// Refuses a folder that belongs to another user, or that contains an entry of another user or a symbolic link other
+/// than [`OWN_LINKS`]. A missing folder is accepted.
 pub(super) fn check(folder: &Path) -> io::Result<()> {
     for_each_entry(folder, &mut |path, metadata| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

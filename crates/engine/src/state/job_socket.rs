@@ -1,5 +1,5 @@
-//! The folder of the job socket. It contains only that socket, so that a sandbox can bind the folder. The folder is
-//! bound instead of the socket, so that the socket of the next daemon is also visible in the sandbox.
+//! The folder of the job socket. It contains only that socket, so that a sandbox can mount the folder. The folder is
+//! mounted instead of the socket, so that the socket of the next daemon is also visible in the sandbox.
 
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! The lock consists of two locks: one of the file `daemon.lock`, and one of the folder `attempts`. The file can be
 //! removed by mistake; the other lock is still held then. Older versions lock only the file. The state folder itself
-//! cannot be locked, because the store locks it while it is opened.
+//! cannot be locked, because the store locks the state folder while the store is opened.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write as _};
@@ -17,10 +17,10 @@ const LOCK: &str = "daemon.lock";
 /// Locked state folder.
 #[derive(Debug)]
 pub struct StateLock {
-    /// The state folder, to recognise it.
+    /// The open state folder, to detect that it was removed, moved or replaced.
     folder: File,
     file: File,
-    /// None if there is no such folder.
+    /// The open folder `attempts`; `None` if it did not exist when the lock was taken.
     attempts: Option<File>,
     /// True if the lock file contains the pid.
     has_pid: bool,
@@ -92,8 +92,8 @@ impl StateFolder {
         }
     }
 
-    /// Returns the daemon that holds the lock and answers on the owner's socket. None for a fleet without this socket,
-    /// as in a program that uses the library, for an older version, and if the process has ended.
+    /// Returns the pid of the daemon that holds the lock and answers on the owner's socket. Returns `None` for a fleet
+    /// without this socket, as in a program that uses the library, for an older version, and if the process has ended.
     pub fn lock_holder(&self) -> Option<u32> {
         let pid = fs::read_to_string(self.lock_file()).ok()?.trim().parse().ok()?;
         fs::exists(format!("/proc/{pid}")).unwrap_or_default().then_some(pid)
@@ -106,8 +106,8 @@ impl StateLock {
         let _ = self.file.set_len(0);
     }
 
-    /// Writes the pid of this process into the lock file. It is not needed for the lock, so errors, for example of a full
-    /// disk, are ignored.
+    /// Writes the pid of this process into the lock file. The pid is not needed for the lock, so errors, for example of
+    /// a full disk, are ignored.
     pub(crate) fn write_pid(&mut self) {
         self.has_pid = true;
         let _ = self.file.set_len(0).and_then(|()| writeln!(&self.file, "{}", std::process::id()));
@@ -127,8 +127,8 @@ impl StateLock {
         }
     }
 
-    /// Locks the lock file, and the folder of the attempts, again after it was removed or replaced. Returns false if
-    /// another process holds it.
+    /// Locks the lock file and the folder of the attempts again, each only if it was removed or replaced. Returns false
+    /// if another process has locked the new one.
     pub(crate) fn lock_again(&mut self, state: &StateFolder) -> io::Result<bool> {
         if !is_same(&self.file, fs::symlink_metadata(state.lock_file())) {
             let Some(file) = state.try_lock_file()? else { return Ok(false) };
@@ -176,7 +176,7 @@ mod tests {
         fs::remove_file(state.lock_file()).unwrap();
         assert!(state.is_locked() && !state.lock_file().exists());
         assert_eq!(lock.state(&state), LockState::FileGone);
-        assert!(state.lock().unwrap().is_none(), "with a new file");
+        assert!(state.lock().unwrap().is_none(), "a new lock file does not help: `attempts` is locked");
         assert_eq!(lock.state(&state), LockState::FileGone);
         assert!(lock.lock_again(&state).unwrap());
         assert_eq!((lock.state(&state), state.lock_holder()), (LockState::Held, Some(std::process::id())));

@@ -1,5 +1,5 @@
-//! The modes of the files in the state folder. A process of the same user can change them, by mistake or on purpose.
-//! Then nobody can reach the daemon, or every user can.
+//! Restores the modes of the files in the state folder. A process of the same user can change them, by mistake or on
+//! purpose. Then nobody can reach the daemon, or every user can.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ const PRIVATE_ENTRIES: [&str; 11] = [
 /// Paths whose change has been logged. Each path is logged once.
 static LOGGED_PATHS: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 
-/// Restores the owner's mode of each path, as far as possible. A folder has to come before its contents.
+/// Restores the mode of each path, as far as possible: 700 for a folder, 600 for a file. A folder has to come before
+/// its contents.
 pub(crate) fn restore(paths: &[&Path]) {
     for path in paths {
         let Ok(Some(mode)) = restore_mode(path) else { continue };
@@ -46,7 +47,7 @@ pub(crate) fn restore(paths: &[&Path]) {
 /// Keeps the modes of one state folder correct.
 #[derive(Debug, Default)]
 pub(crate) struct Modes {
-    /// Folder on the path to the state folder that cannot be searched.
+    /// The state folder or a folder above it, if the daemon could not search it at the last check.
     closed: Option<PathBuf>,
 }
 
@@ -70,7 +71,7 @@ impl Modes {
 }
 
 impl StateFolder {
-    /// Restores the owner's mode of the folder and of its entries.
+    /// Restores the modes of the folder and of [`PRIVATE_ENTRIES`].
     pub(crate) fn restore_modes(&self) {
         restore(&[&self.0]);
         for name in PRIVATE_ENTRIES {

@@ -9,10 +9,11 @@ use uuid::Uuid;
 
 use super::StateFolder;
 
-/// Longest path of a socket that every system accepts.
+/// Longest path of a socket that every system accepts, in bytes.
 pub const MAX_SOCKET_PATH: usize = 100;
 
-/// Returns a short path in a folder of this user. The same state folder always gets the same path.
+/// Returns a short path in a folder of this user. The same state folder always gets the same path, unless
+/// `XDG_RUNTIME_DIR` changes.
 pub fn short_socket_path(state: &StateFolder) -> io::Result<PathBuf> {
     let me = rustix::process::getuid().as_raw();
     let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {

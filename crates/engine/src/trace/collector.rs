@@ -16,7 +16,8 @@ pub(super) struct Collector {
 const PATH: &str = "v1/traces";
 
 impl Collector {
-    /// Returns the configured collector; `None` if there is none.
+    /// Returns the configured collector; `None` if there is none. If the config has `traces`, the variables are not
+    /// used: `traces` without an `endpoint` means that there is no collector.
     pub(super) fn configured(
         config: Option<&TracesConfig>,
         variable: impl Fn(&str) -> Option<String>,
@@ -56,7 +57,7 @@ fn traces_url(endpoint: &str) -> String {
     format!("{}/{PATH}", endpoint.trim_end_matches('/'))
 }
 
-/// Parses an address. An error names the location and not the value, which may contain a key.
+/// Parses an address. An error names the setting and not the value, which may contain a key.
 fn address(setting: &str, text: &str) -> Result<Url, TraceError> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.filter(|url| url.host().is_some());

@@ -1,8 +1,9 @@
 //! Traces: one for each ended job, for an OpenTelemetry collector.
 //!
 //! A trace is made after the end of the job, from the store and the job's output. So nothing is lost if a daemon dies,
-//! and traces do not slow down a running job. The event log is the queue, and a file in the state folder contains the
-//! cursor. Ids are derived from the job's id, so that a trace that is sent twice has the same ids.
+//! and traces do not slow down a running job. The ended jobs are found in the events of the store, and a file in the
+//! state folder contains the cursor. Ids are derived from the job's id, so that a trace that is sent twice has the same
+//! ids.
 
 mod collector;
 mod error;
@@ -39,7 +40,7 @@ const SPANS_PER_REQUEST: usize = 2000;
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Time limit at the stop. Traces that are not sent by then are sent at the next start.
 const TRACE_STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// File in the state folder with the number of the last event whose traces are sent or given up.
+/// File in the state folder with the number of the last event whose spans are sent or dropped.
 const TRACE_CURSOR: &str = "traces";
 
 /// The task that sends traces, if a collector is configured.
@@ -59,7 +60,7 @@ impl Traces {
             None
         });
         let Some(exporter) = exporter else {
-            // If traces are configured again later, events before that time are not sent.
+            // If traces are configured again later, jobs that ended before that time get no trace.
             if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(TRACE_CURSOR))) {
                 warn!("cannot delete the position up to which traces were sent: {error}");
             }
@@ -202,7 +203,7 @@ impl Follower {
         calls
     }
 
-    /// Sends the pending spans. If that fails, they are given up.
+    /// Sends the pending spans. If that fails, they are dropped.
     async fn send(&mut self) {
         if self.pending.is_empty() {
             return;

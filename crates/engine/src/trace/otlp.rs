@@ -18,7 +18,7 @@ pub(super) struct Exporter {
     http: Client,
     collector: Collector,
     node: String,
-    /// False after a failure. An unavailable collector is tried only once for each trace.
+    /// False after a request whose tries all failed. Then the next request is tried only once.
     is_available: bool,
 }
 
@@ -144,7 +144,7 @@ fn note_rejected(body: &[u8]) {
     }
 }
 
-/// Builds one request with all spans of this process.
+/// Builds the body of a request with these spans.
 fn document(spans: &[Span], node: &str) -> Value {
     let resource = [
         ("service.name", Attribute::Text("cowhand".to_owned())),

@@ -1,7 +1,8 @@
 //! Secrets of several lines, such as keys. Output is masked line by line, so the lines of a secret have to be known.
 //!
 //! A line that is specific enough is masked wherever it appears. Any other line could be an ordinary word, so it is
-//! masked only where it directly follows the line before it in the secret.
+//! masked only where it directly follows the line before it in the secret. A heading such as `-----BEGIN KEY-----` is
+//! not masked alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,17 +11,17 @@ use super::MIN_SECRET_BYTES;
 
 /// Length from which a line is specific, unless it is a heading.
 const SPECIFIC_LINE_BYTES: usize = 16;
-/// Marks before a line, for example in a diff or in a quotation.
+/// Characters that may precede a line of a secret, for example in a diff or in a quotation.
 const LINE_MARKS: &[u8] = b" \t+->|";
-/// Maximum number of these marks.
+/// Maximum number of these characters. An indentation of spaces and tabs may be longer.
 const MAX_LINE_MARKS: usize = 8;
 
-/// The line of a secret with which the last line of output ended, if it did. The next line of output may then be the
-/// next line of that secret.
+/// The line of a secret with which the last line of output ended, or none. The next line of output may then be the next
+/// line of that secret.
 #[derive(Debug, Clone, Default)]
 pub struct OpenSecret(Option<String>);
 
-/// For lines of secrets, the lines that can follow them and that are masked only there.
+/// For each line of a secret, the lines that follow it in a secret and that are masked only after it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Following(BTreeMap<String, BTreeSet<String>>);
 
@@ -29,16 +30,16 @@ pub(super) fn specific_lines(secret: &str) -> impl Iterator<Item = &str> {
     secret_lines(secret).filter(|line| is_specific(line))
 }
 
-/// Returns the lines of a secret; none for a secret of one line, which is masked as a whole.
+/// Returns the lines of a secret without empty lines; none for a secret of one line, which is masked as a whole.
 fn secret_lines(secret: &str) -> impl Iterator<Item = &str> {
     let secret = secret.trim();
     let lines = secret.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.filter(move |line| line.len() < secret.len())
 }
 
-/// Returns true if a line is so unusual that other text hardly ever contains it. That is a long line, or a single word
-/// with letters and with digits, signs or irregular capitals between them. Spaces and signs at the ends of a line do
-/// not count, because they may belong to the syntax of a file.
+/// Returns true if a line is so unusual that other text hardly ever contains it. Such a line is long, or it is a single
+/// word with letters that also contains digits, punctuation or irregular capitals. Spaces and punctuation at the ends
+/// of a short line do not count, because they may belong to the syntax of a file.
 fn is_specific(line: &str) -> bool {
     if is_heading(line) {
         return false;
@@ -83,7 +84,7 @@ impl Following {
         Self(following)
     }
 
-    /// Adds the ranges of the lines that follow a masked line, which ends at `end`.
+    /// Adds to `found` the ranges of the lines of a secret that follow its masked line `line`, which ends at `end`.
     pub(super) fn add_after(&self, line: &str, text: &[u8], end: usize, found: &mut Vec<Range<usize>>) {
         let (mut line, mut end) = (line, end);
         while self.0.contains_key(line) {
@@ -99,7 +100,7 @@ impl Following {
         }
     }
 
-    /// Finds the line that follows `before` in a secret, at the start of a line of output.
+    /// Finds a line that follows `before` in a secret, at the start of a line of output or after its `LINE_MARKS`.
     fn at_start(&self, before: &str, output: &[u8]) -> Option<(Range<usize>, &str)> {
         let marks = output.iter().take_while(|letter| LINE_MARKS.contains(letter)).count();
         let starts = 0..=marks.min(MAX_LINE_MARKS).max(indentation(output));
@@ -109,7 +110,8 @@ impl Following {
         })
     }
 
-    /// Finds the line that follows `open` in a secret, at the start of the next line of output.
+    /// Finds a line that follows `open` in a secret, at the start of the next line of output. Then sets `open` to the
+    /// line of a secret with which this output ends.
     pub(super) fn next(&self, output: &str, open: &mut OpenSecret) -> Option<Range<usize>> {
         if self.0.is_empty() || output.trim().is_empty() {
             return None;
@@ -136,7 +138,7 @@ fn indentation(output: &[u8]) -> usize {
     output.iter().take_while(|letter| matches!(letter, b' ' | b'\t')).count()
 }
 
-/// Returns whether an output starts with the line, and not with a longer word.
+/// Returns whether the output starts with the line, and the line does not end within a word of the output.
 fn is_whole(line: &str, output: &[u8]) -> bool {
     let rest = output.strip_prefix(line.as_bytes());
     rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphanumeric))

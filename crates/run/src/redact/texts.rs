@@ -1,5 +1,5 @@
-//! Redaction of views for people and programs: known secrets are removed from free text; structured values are not
-//! changed.
+//! Redaction of views, of answers of the API and of the shown config: known secrets are masked in free text, and other
+//! values are not changed.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ const FREE_TEXT_KEYS: [&str; 26] = [
     "failed_attempt",
 ];
 
-/// Keys whose sentences cowhand writes. They may contain a command with an id that contains a secret.
+/// Keys whose sentences cowhand writes. A sentence may contain a command with an id or name that contains a secret.
 const ADVICE_KEYS: [&str; 8] =
     ["message", "last_error", "prepare_error", "adopt_note", "note", "why", "detail", "skip_note"];
 
@@ -47,7 +47,8 @@ const ADVICE_KEYS: [&str; 8] =
 const CONFIG_NAME_KEYS: [&str; 3] = ["name", "type", "runtime"];
 
 impl Redactor {
-    /// Redacts a view that is written as JSON. Returns none if there is nothing to redact.
+    /// Redacts a view or an answer that is written as JSON. Returns none if there is nothing to redact, or if the
+    /// JSON is not valid.
     pub fn redact_json(&self, json: &[u8]) -> Option<Vec<u8>> {
         // With escapes, a secret can have many spellings.
         if !json.contains(&b'\\') && self.ranges(json).is_empty() {
@@ -57,7 +58,7 @@ impl Redactor {
         self.redact_view(&mut view).then(|| view.to_string().into_bytes())
     }
 
-    /// Masks every known secret in the free text of a view, and returns whether there was one.
+    /// Masks every known secret in the free text of a view or an answer, and returns whether there was one.
     pub fn redact_view(&self, view: &mut Value) -> bool {
         match view {
             Value::Array(items) => {
@@ -77,8 +78,8 @@ impl Redactor {
         }
     }
 
-    /// Masks every known secret in the values of a config, which people write. Names and types stay, because other parts
-    /// of the config and other pages refer to them.
+    /// Masks every known secret in the texts of a config. Keys, names, types and runtimes stay, because other parts of
+    /// the config and other pages refer to them.
     pub fn redact_config(&self, config: &mut Value) {
         match config {
             Value::String(_) => {
@@ -93,7 +94,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts keys and values within free text, but not numbers.
+    /// Redacts the value of a key of free text, and returns whether there was anything to redact. A number alone or in
+    /// a list stays; a number inside an object is redacted.
     fn redact_words(&self, words: &mut Value) -> bool {
         match words {
             Value::Number(_) => false,

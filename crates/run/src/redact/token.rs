@@ -7,14 +7,14 @@ const TOKEN_PREFIXES: [&str; 2] = ["cow_", "cowjob_"];
 /// Minimum length of a token after its prefix. Both kinds end with 256 bits in base64, so a shorter word is not a
 /// token.
 const MIN_TOKEN_BYTES: usize = 43;
-/// Maximum length of a token.
+/// Maximum length of an unfinished token at the end of a text.
 const MAX_TOKEN_BYTES: usize = 200;
 
 const fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Returns the ranges of all tokens in their order.
+/// Returns the ranges of all tokens, ordered by position.
 pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     for start in memchr::memmem::find_iter(text, "cow") {
@@ -33,7 +33,7 @@ pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns where an unfinished token may begin at the end of a text.
+/// Returns the position from which the end of a text may be an unfinished token, or none.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let run = bytes.iter().rev().take(MAX_TOKEN_BYTES).take_while(|byte| is_part(**byte)).count();

@@ -1,21 +1,22 @@
-//! A text with JSON's escapes resolved, and the position of each byte. A program may write a slash as `/`, as `\/` or
-//! as `\u002f`, and may put JSON into a text that is not JSON.
+//! A text with JSON's escapes resolved, and the position of each byte in the original text. Redaction also searches
+//! this text, because a program may write a slash as `/`, as `\/` or as `\u002f`, and may put JSON into a text that is
+//! not JSON.
 
 use std::ops::Range;
 
 /// Number of levels of JSON within JSON that are resolved. Each level is escaped once more.
 const MAX_ESCAPE_LEVELS: usize = 3;
 
-/// A text without one level of escapes.
+/// A text in which one level of escapes is resolved.
 struct Level {
     text: Vec<u8>,
-    /// Position of the character or escape that each byte came from.
+    /// For each byte, the position of its character or escape in the text before this level was resolved.
     positions: Vec<usize>,
-    /// Length of the original text.
+    /// Length of the text before this level was resolved.
     whole: usize,
 }
 
-/// The text after each level of escapes is resolved.
+/// A text with one level of escapes resolved, with two, and so on.
 pub(super) struct Unescaped(Vec<Level>);
 
 impl Unescaped {
@@ -29,7 +30,7 @@ impl Unescaped {
         Self(levels)
     }
 
-    /// Returns the text of each level, the one with the fewest escapes resolved first.
+    /// Returns the depth and the text of each level. At depth 0, one level of escapes is resolved.
     pub(super) fn texts(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.0.iter().enumerate().map(|(depth, level)| (depth, level.text.as_slice()))
     }
@@ -41,7 +42,7 @@ impl Unescaped {
 }
 
 impl Level {
-    /// Returns none if there is no escape.
+    /// Resolves one level of escapes. Returns none if there is no escape.
     fn of(whole: &[u8]) -> Option<Self> {
         if !whole.contains(&b'\\') {
             return None;
@@ -72,7 +73,8 @@ impl Level {
     }
 }
 
-/// Returns the character of an escape at the beginning, and the length of the escape.
+/// Returns the character that the escape at the beginning stands for, and the length of the escape. Returns none if the
+/// escape is not valid.
 fn letter(rest: &[u8]) -> Option<(char, usize)> {
     let plain = match rest.get(1)? {
         b'u' => return unicode(rest),
@@ -87,7 +89,7 @@ fn letter(rest: &[u8]) -> Option<(char, usize)> {
     Some((plain, 2))
 }
 
-/// Reads `\u0041`, or two of them for a character beyond the first 65,536.
+/// Reads an escape such as `\u0041`, or two such escapes for a character beyond the first 65,536.
 fn unicode(rest: &[u8]) -> Option<(char, usize)> {
     let first = unit(rest)?;
     if let Some(letter) = char::from_u32(first) {
@@ -105,9 +107,11 @@ fn unit(rest: &[u8]) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// Returns where an incomplete escape begins at the end of a text. The next piece of text may complete it.
+/// Returns where an incomplete escape begins at the end of a text, or none. The next piece of text may complete the
+/// escape. The first half of a surrogate pair counts as incomplete.
 pub(super) fn unfinished(text: &str) -> Option<usize> {
-    // The longest open escape is a surrogate pair without its last digit, with a backslash for each level before it.
+    // The last backslash is searched within this number of bytes. At most five bytes follow the last backslash of an
+    // incomplete escape.
     const MAX_ESCAPE_BYTES: usize = 32;
     let bytes = text.as_bytes();
     let from = bytes.len().saturating_sub(MAX_ESCAPE_BYTES);

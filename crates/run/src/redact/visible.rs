@@ -1,14 +1,14 @@
 //! A text without invisible bytes, and the position of each remaining byte. A terminal or a page shows a secret with a
-//! colour code or a NUL inside as if it had none, so it has to be found.
+//! colour code or a NUL inside like the secret itself, so redaction has to find such a secret.
 
 use std::ops::Range;
 
 use cowhand_core::invisible::is_invisible;
 
-/// A text without escape sequences, control characters and invisible characters.
+/// A text without escape sequences, control characters and invisible characters. Tabs and line feeds stay.
 pub(super) struct Visible {
     pub(super) text: Vec<u8>,
-    /// Position of each byte in the whole text.
+    /// Position of each byte of `text` in the whole text.
     positions: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ const fn is_control(byte: u8) -> bool {
     matches!(byte, 0..=8 | 11..=31 | 127)
 }
 
-/// Counts the invisible bytes at the beginning.
+/// Returns the length of the escape sequence or invisible character at the beginning, or 0 if there is none.
 fn invisible_len(rest: &[u8]) -> usize {
     match rest {
         [0x1b, b'[', rest @ ..] | [0xc2, 0x9b, rest @ ..] => 2 + sequence(rest),

@@ -1,7 +1,9 @@
-//! Any agent that speaks the Agent Client Protocol, through cowhand's client (`run/acp`).
+//! The runtime `acp`: any agent that speaks the Agent Client Protocol (ACP), through cowhand's client
+//! (`run/src/acp`).
 //!
-//! This reader gets the client's output: the agent's frames unchanged, and lines of the client about requests and
-//! decisions. Chunks of text are joined; the history that a loaded session repeats is dropped.
+//! This reader gets the client's output: the lines of the agent unchanged, and lines of the client about requests and
+//! decisions. The reader joins chunks of text. An agent that loads a session repeats the history of the session; the
+//! reader drops the history and reports the number of dropped updates.
 
 mod launch;
 mod message;
@@ -36,16 +38,16 @@ pub struct Acp {
     resumes: Option<String>,
     #[serde(rename = "asked")]
     last_request: Option<SentRequest>,
-    /// Set when the prompt was sent. Earlier messages are history.
+    /// Set when the prompt was sent. Earlier text and tool calls are history.
     prompted: bool,
-    /// Number of history updates.
+    /// Number of dropped updates of the history that are not reported yet.
     history: u64,
     /// Text that arrives in chunks and is not complete yet.
     #[serde(rename = "words")]
     chunks: Option<MessageChunks>,
     tools: Tools,
     spent: AcpUsage,
-    /// HTTP status of the model's server, if the agent's last error states it.
+    /// HTTP status of the model's server, if the last error answer of the agent states it.
     status: Option<u64>,
     failed: Option<Failed>,
     #[serde(skip)]
@@ -59,7 +61,7 @@ struct SentRequest {
     method: String,
 }
 
-/// Failure that the client reports, if it is not a message of the agent.
+/// Failure that the client itself detected. A failure that the agent reports is in the result of `output`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Failed {
     kind: ErrorKind,
@@ -68,7 +70,7 @@ struct Failed {
 
 impl OutputReader for Acp {
     fn line_cap(&self) -> usize {
-        // The limit of the client, with room for replacement characters.
+        // Three times the limit of the client, because an invalid byte becomes a replacement character of three bytes.
         48 << 20
     }
 
@@ -114,7 +116,7 @@ impl OutputReader for Acp {
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.spent.read_record(self.session_id.as_deref());
         let outcome = match (self.failed, status) {
-            // If the client was killed by a signal, its own report does not count.
+            // The failure counts only if the client exited with a code, and not if it was killed by a signal.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
                 let summary = self.output.last_text().map(str::to_owned);
                 let error = JobError { kind, message };
@@ -192,7 +194,7 @@ impl Acp {
         messages
     }
 
-    /// Reads an answer. Only the answer to the last request matters.
+    /// Reads an answer of the agent. Only the answer to the client's last request is interpreted.
     fn answer(&mut self, mut line: Fields) -> Vec<OutputMessage> {
         let id = line.get("id").and_then(Value::as_u64);
         let last_request = self.last_request.take_if(|last_request| Some(last_request.id) == id);
@@ -305,7 +307,7 @@ impl Acp {
     }
 }
 
-/// Converts the reason for the end of a turn.
+/// Converts the reason for the end of a turn to a result.
 fn stopped(reason: &str) -> ResultLine {
     let (subtype, message) = match reason {
         "end_turn" => return ResultLine::new(None, <_>::default()),

@@ -1,7 +1,8 @@
-//! Claude Code: `claude -p --output-format stream-json --verbose`.
+//! The runtime `claude`, Claude Code: `claude -p --output-format stream-json --verbose`.
 //!
-//! A line becomes one message for each of its content blocks. Keys without a field in the message stay under `line`,
-//! without nulls. New versions of Claude Code add keys and types of lines, so the reader requires none.
+//! A line becomes one message for each of its content blocks. Keys without a field in the message stay under `line`.
+//! New versions of Claude Code add keys and types of lines, so the reader requires no key and keeps lines of unknown
+//! types.
 
 mod blocks;
 mod launch;
@@ -24,8 +25,8 @@ use crate::redact::Redactor;
 use blocks::{Rest, assistant_block};
 pub(super) use launch::DESCRIPTION;
 
-/// Maximum number of remembered blocks, messages and models. It is larger than the number of concurrent subagents and
-/// the number of models.
+/// Maximum number of remembered blocks, of remembered messages and of models. An agent has fewer concurrent subagents
+/// and uses fewer models.
 const MAX_REMEMBERED: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -34,17 +35,17 @@ pub struct Claude {
     #[serde(rename = "heard")]
     output: OutputRecord,
     session_id: Option<String>,
-    /// Messages whose usage was counted last. Each line of a message repeats its usage, and lines of concurrent
-    /// subagents are interleaved.
+    /// Ids of the messages whose usage was counted last. Each line of a message repeats the usage of the message, and
+    /// lines of concurrent subagents are interleaved.
     counted: VecDeque<String>,
-    /// Usage of the messages so far, for an agent that ends without a result line. Output tokens are those at the start
-    /// of a message, so this is a lower bound.
+    /// Usage of the messages so far, by model. It is used if there is no result line or the result line states no
+    /// tokens. Output tokens are those at the start of a message, so this is a lower bound.
     spent: BTreeMap<String, ModelUsage>,
     /// Usage of the session before this attempt. A result line states the usage of the whole session.
     before: JobUsage,
-    /// End of the usage limit that was reached.
+    /// End of the usage limit that was reached, in seconds since 1970.
     resets_at: Option<i64>,
-    /// Blocks that arrive in parts.
+    /// Blocks that arrive in parts, by the tool call of their subagent and their index.
     blocks: BTreeMap<String, Block>,
     #[serde(skip)]
     redactor: TextRedactor,
@@ -144,7 +145,7 @@ impl Claude {
         }
     }
 
-    /// Reads a part of a block. Blocks of several agents may be interleaved.
+    /// Reads a part of a block. Blocks of several subagents may be interleaved.
     fn partial(&mut self, mut fields: Fields) -> Vec<OutputMessage> {
         let parent = short_text(&fields, "parent_tool_use_id").unwrap_or_default();
         let event = fields.get("event").unwrap_or(&Value::Null);
@@ -158,7 +159,8 @@ impl Claude {
             known.is_text = is_text;
             *piece = known.pieces.add(piece, &self.redactor);
         } else if let Some(mut known) = self.blocks.remove(&block) {
-            // Thinking and tool calls follow as a whole, so their parts are dropped.
+            // Text that was held back is passed on now. Thinking and tool calls follow as a whole, so a part of them
+            // that was held back is dropped.
             let rest = known.pieces.rest(&self.redactor);
             messages.extend((known.is_text && !rest.is_empty()).then(|| blocks::held_back_text(rest)));
         }
@@ -180,7 +182,7 @@ impl Claude {
         messages
     }
 
-    /// Adds the usage of a message, and returns whether the line is the first of its message.
+    /// Adds the usage of a message, and returns whether it was added. Only the first line of a message adds its usage.
     fn count(&mut self, line: &Fields) -> bool {
         let Some(message) = line.get("message").and_then(Value::as_object) else { return false };
         let (Some(id), Some(usage)) = (short_text(message, "id"), message.get("usage")) else { return false };
@@ -218,7 +220,7 @@ impl Claude {
     }
 }
 
-/// Returns a message for a line of an unknown type.
+/// Returns a system message for a line whose type has no message of its own.
 fn unknown(fields: Fields) -> OutputMessage {
     let subtype = match text(&fields, "type") {
         Some(known @ ("tool_progress" | "auth_status" | "rate_limit_event")) => known.to_owned(),

@@ -1,8 +1,8 @@
-//! Codex: `codex exec --json`.
+//! The runtime `codex`: `codex exec --json`.
 //!
-//! Its lines report items that start and complete. A tool call is one item and becomes two messages. The usage at the
-//! end of a turn is the usage of the whole thread, also of a forked one, so the usage before this attempt is
-//! subtracted.
+//! Its lines report items that start and complete. A tool call is one item and becomes two messages. Codex calls a
+//! session a thread. The usage at the end of a turn is the usage of the whole thread, and a forked thread includes the
+//! usage of its origin, so the usage before this attempt is subtracted.
 
 mod items;
 mod launch;
@@ -23,7 +23,7 @@ use super::{Finish, OutputReader, system};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
-/// Maximum number of remembered tool calls. It is larger than the number of concurrent calls.
+/// Maximum number of remembered tool calls. An agent makes fewer concurrent calls.
 const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct Codex {
     model: Option<String>,
     /// Usage of the thread before this attempt.
     before: Tokens,
-    /// Items of tools that have not completed.
+    /// Ids of the tool calls that have not completed.
     running: VecDeque<String>,
     turns: u64,
     /// Folder of Codex's records, which state the usage of an unfinished turn.
@@ -47,7 +47,7 @@ pub struct Codex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Tokens {
-    /// Input tokens, including cached ones.
+    /// Input tokens, including those read from the cache or written to it.
     input: u64,
     cached: u64,
     written: u64,
@@ -112,7 +112,7 @@ impl OutputReader for Codex {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = self.output.outcome(status, ", and no turn was completed");
         let usage = self.usage();
-        // The record is more exact than the message, which states only the minute.
+        // The end of the usage limit is taken from the record, because the message states only the minute.
         let record = self.home.as_deref().zip(self.session_id.as_deref());
         let resets_at = record.and_then(|(home, thread)| rollout::resets_at(home, thread));
         Finish { outcome, usage, session_id: self.session_id, resets_at }
@@ -158,7 +158,7 @@ impl Codex {
         }
     }
 
-    /// Returns the recorded usage of a turn that is not finished.
+    /// Returns the usage of this attempt by Codex's record, for a turn that is not finished.
     fn recorded(&self) -> Option<JobUsage> {
         let used = rollout::used(self.home.as_deref()?, self.session_id.as_deref()?).since(self.before);
         (!used.is_unused()).then(|| self.usage_of(used))
@@ -200,7 +200,8 @@ fn line_message(subtype: &str, content: Option<String>, line: Fields) -> OutputM
     OutputMessage::System { subtype, content, timestamp: None, extra: under_line(Value::Object(line)) }
 }
 
-/// Returns the HTTP status that a message names: `unexpected status 401 Unauthorized`, or the server's JSON.
+/// Returns the HTTP status that a message states, for example in `unexpected status 401 Unauthorized` or in the
+/// server's JSON.
 fn status_in(message: &str) -> Option<u64> {
     let number = |after: &str| {
         let start = message.find(after)? + after.len();

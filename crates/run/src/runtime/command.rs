@@ -1,4 +1,4 @@
-//! Any command: its lines are text, or messages in cowhand's JSON.
+//! The runtime `command`: any command, whose lines are text or messages in cowhand's JSON.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::process::StopSignal;
 pub struct CommandReader {
     #[serde(rename = "heard")]
     output: OutputRecord,
-    /// Usage that the command's messages state.
+    /// Usage that the command's messages state, by model.
     #[serde(default)]
     spent: BTreeMap<String, ModelUsage>,
 }
@@ -49,7 +49,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
 }
 
 impl CommandReader {
-    /// Reads a line: a message in cowhand's form, or text.
+    /// Reads a line: a message in cowhand's form, a result line, or text.
     fn message(&mut self, line: &str) -> OutputMessage {
         let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
         let result = json.as_ref().and_then(result_line);
@@ -64,7 +64,7 @@ impl CommandReader {
             self.output.message(&message);
             return message;
         }
-        // A result line is no text for people, so it is not the last line in a summary or in an error.
+        // A result line is not text for people, so a summary or an error never shows it as the last line.
         if !is_result {
             self.output.stdout(line);
         }
@@ -73,8 +73,8 @@ impl CommandReader {
 }
 
 impl CommandReader {
-    /// Adds the `usage` of a message, which is the usage since the previous message. A command that uses several models
-    /// has to state `model`.
+    /// Adds the `usage` of a message of type `assistant` or `system`, which is the usage since the previous message. A
+    /// command that uses several models has to state `model`.
     fn count(&mut self, message: &Value) {
         let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) else { return };
         if !message.get("type").is_some_and(|kind| kind == "assistant" || kind == "system") {
@@ -302,13 +302,13 @@ mod tests {
         assert!(timed_out(&[], &["errno: 'ETIMEDOUT'"]));
         assert!(
             !timed_out(&["connect ETIMEDOUT"], &["connect ETIMEDOUT", "assertion failed"]),
-            "not the last line"
+            "ETIMEDOUT is not in the last line on stderr"
         );
-        assert!(!timed_out(&["connect ETIMEDOUT"], &[]), "not on stderr");
+        assert!(!timed_out(&["connect ETIMEDOUT"], &[]), "ETIMEDOUT is not on stderr");
         let killed = finish(&[], &["connect ETIMEDOUT"], &ExitStatus::Signal { signal: 9 }).outcome;
         assert!(
             matches!(killed, Outcome::Failed { reason: FailReason::Error, .. }),
-            "it did not exit: {killed:?}"
+            "a killed command did not time out: {killed:?}"
         );
         let well = finish(&[], &["connect ETIMEDOUT, trying again"], &code(0)).outcome;
         assert!(matches!(well, Outcome::Completed { .. }), "{well:?}");

@@ -1,4 +1,4 @@
-//! How the program of a runtime is started.
+//! The description of a runtime: its capabilities, and how its program is started.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use cowhand_core::runtime::Runtime;
 use super::{Reader, SessionChoice, acp, claude, codex, command, gemini, opencode};
 use crate::process::StopSignal;
 
-/// Placeholder for cowhand's own program, which the keeper replaces by its path.
+/// Placeholder for cowhand's own program. The launcher replaces the placeholder by the path of the program.
 pub(crate) const OWN_PROGRAM: &str = "(cowhand)";
 
-/// Request to start an agent.
+/// The data from which a runtime makes its command line.
 #[derive(Debug, Clone, Copy)]
 pub struct LaunchRequest<'a> {
     pub agent: &'a Agent,
@@ -23,8 +23,8 @@ pub struct LaunchRequest<'a> {
     pub environment: &'a HashMap<String, String>,
 }
 
-/// Command line of a program. Secrets are only in `files` and `environment`, which other users cannot read. Arguments
-/// are visible to all users.
+/// Command line of a program, with its environment, its private files and its reader. Secrets are only in `files` and
+/// `environment`, which other users cannot read. Arguments are visible to all users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandLine {
     pub argv: Vec<String>,
@@ -32,7 +32,7 @@ pub struct CommandLine {
     pub defaults: Vec<(&'static str, String)>,
     /// Variables that are always set.
     pub environment: Vec<(String, String)>,
-    /// Private files by name.
+    /// Private files: name and content.
     pub files: Vec<(String, String)>,
     pub stop_signal: StopSignal,
     pub reader: Reader,
@@ -48,7 +48,7 @@ pub struct Capabilities {
     pub cost: bool,
     /// Set if the id of a new session can be chosen.
     pub session_id: bool,
-    /// Set if the program asks for permission before it uses a tool.
+    /// Set if the program can ask for permission before it uses a tool.
     pub asks: bool,
 }
 
@@ -65,9 +65,10 @@ pub struct Description {
     pub reader: fn() -> Reader,
     /// Arguments before the id with which a person resumes a session in a terminal.
     pub interactive: &'static [&'static str],
-    /// Messages of the program for a missing session.
+    /// Messages of the program for a missing session. `{id}` stands for the id of the session.
     pub missing_session_messages: &'static [&'static str],
-    /// Files and folders of the program: sessions, settings, logins. They are accessible in a sandbox.
+    /// Files and folders of the program: sessions, settings, logins. In a sandbox they are writable, or replaced by
+    /// private folders.
     pub homes: &'static [RuntimePath],
     /// Access to the provider through the credential proxy; none if the program does not support it.
     pub provider: Option<fn(&Agent) -> ProviderAccess>,
@@ -76,17 +77,19 @@ pub struct Description {
 /// Address and key of a provider, as the program expects them.
 #[derive(Debug, Clone, Copy)]
 pub struct ProviderAccess {
-    /// Variable of the provider's address.
+    /// Variable with the provider's address.
     pub address: &'static str,
-    /// Default address.
+    /// Address of the provider if the variable is not set.
     pub default_address: &'static str,
-    /// Variables of the key, in order of precedence: name, header, and prefix of the header value.
+    /// Variables with the key, in order of precedence. For each: name of the variable, header of the key in a request,
+    /// and prefix of the header's value.
     pub keys: &'static [(&'static str, &'static str, &'static str)],
     /// Function that configures the program in addition to the variables.
     pub configure: fn(&mut ProxySettings<'_>),
 }
 
-/// Configuration of a program that uses the credential proxy. Its variables are already set.
+/// The parts of a program's start that can be changed so that the program uses the credential proxy. The variables of
+/// the address and the key are already set.
 #[derive(Debug)]
 pub struct ProxySettings<'a> {
     pub agent: &'a Agent,
@@ -94,7 +97,7 @@ pub struct ProxySettings<'a> {
     pub environment: &'a mut HashMap<String, String>,
     /// Address of the proxy.
     pub proxy_address: &'a str,
-    /// Variable with the placeholder of the key.
+    /// Name of the variable that contains a placeholder instead of the key.
     pub key: &'static str,
 }
 
@@ -104,11 +107,11 @@ pub(super) const fn no_configuration(_: &mut ProxySettings<'_>) {}
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]
 pub struct RuntimePath {
-    /// Variable that contains the path.
+    /// Variable that contains the path; empty if there is no such variable.
     pub variable: &'static str,
     /// Default path in the user's home directory.
     pub folder: &'static str,
-    /// Path below the value of the variable or the default.
+    /// Path below the value of the variable or below the default path; empty if the path itself is meant.
     pub below: &'static str,
     pub is_folder: bool,
     /// Name and content of a file that the program needs to start in an empty folder.
@@ -140,7 +143,7 @@ pub const fn description(runtime: Runtime) -> &'static Description {
     }
 }
 
-/// Why a runtime cannot continue, copy or open a session. The message is for people.
+/// Why a runtime cannot resume, fork or open a session. The message is for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionRefusal {
     #[error("{id:?} is not a session of `runtime: {runtime}`")]
@@ -202,7 +205,7 @@ impl LaunchRequest<'_> {
     }
 
     /// Returns the folder of the program: the value of the variable or, without a value, a folder in the user's home
-    /// directory.
+    /// directory. Returns an empty path if the home directory is not known either.
     pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
         let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
         let configured = set(variable).map(PathBuf::from);

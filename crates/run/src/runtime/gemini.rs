@@ -1,4 +1,4 @@
-//! The Gemini CLI: `gemini -o stream-json`.
+//! The runtime `gemini`, the Gemini CLI: `gemini --output-format stream-json`.
 //!
 //! Its text arrives only in parts. The reader passes on the parts, then the whole text as one message.
 
@@ -23,7 +23,7 @@ use crate::redact::Redactor;
 pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
-/// Maximum size of assembled text, which is part of every checkpoint. A longer text is split.
+/// Maximum size of the text so far, which is part of every checkpoint. A longer text becomes several messages.
 const MAX_TEXT_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct Gemini {
     #[serde(rename = "heard")]
     output: OutputRecord,
     session_id: Option<String>,
-    /// Text since the last other event.
+    /// Text of the agent since the last line of another kind, without the part that is held back.
     #[serde(rename = "saying")]
     text_so_far: String,
     pieces: Pieces,
@@ -116,14 +116,14 @@ impl Gemini {
         Self { chat: ChatRecord::starting_now(environment), ..Self::default() }
     }
 
-    /// Returns the text that was held back, then the whole text since the last call as one message.
+    /// Returns the text that was held back as a partial message, then the whole text so far as one message.
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
         let rest = self.pieces.rest(&self.redactor);
         self.text_so_far += &rest;
         assistant_message(rest, Some(true), timestamp).into_iter().chain(self.assembled(timestamp)).collect()
     }
 
-    /// Returns the assembled text without the part that is held back.
+    /// Returns the text so far as one message, without the part that is held back.
     fn assembled(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
         assistant_message(std::mem::take(&mut self.text_so_far), None, timestamp)
     }
@@ -212,7 +212,7 @@ impl Gemini {
     }
 }
 
-/// Returns a message, or none for empty text.
+/// Returns a message with the text, or none if the text is empty.
 fn assistant_message(
     text: String,
     partial: Option<bool>,
@@ -257,12 +257,12 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
         };
         (model.clone(), used)
     });
-    // Models whose requests failed are also listed.
+    // Gemini also lists models whose requests all failed. They are left out.
     used.filter(|(_, used)| !used.is_unused()).collect()
 }
 
-/// Returns the HTTP status of an exit code. Gemini exits with the status of a failed request, of which the exit code
-/// has only the lowest byte. Its other exit codes are below 60.
+/// Returns the HTTP status for the exit code of a rate limit or an overloaded server. Gemini exits with the status of a
+/// failed request, of which the exit code has only the lowest byte. Gemini uses these four exit codes for nothing else.
 const fn status_of_exit(code: i32) -> Option<u64> {
     match code {
         173 => Some(429),
@@ -273,7 +273,7 @@ const fn status_of_exit(code: i32) -> Option<u64> {
     }
 }
 
-/// Returns the server's answer inside an error.
+/// Returns the server's answer inside an error message, or none if there is no JSON.
 fn answer_in(message: &str) -> Option<Value> {
     let inner = message.trim().strip_prefix("[API Error:")?.trim().trim_end_matches(']');
     serde_json::from_str(inner).ok()
@@ -283,7 +283,7 @@ fn status_in(message: &str) -> Option<u64> {
     answer_in(message)?.get("error")?.get("code")?.as_u64()
 }
 
-/// Returns the readable part of an error.
+/// Returns the reason inside the server's answer, or the whole error message if there is no answer.
 fn readable_error(message: &str) -> String {
     let inner = answer_in(message).unwrap_or_else(|| json!({}));
     let reason = inner.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Reading lines of JSON, and keeping the keys for which a message has no field.
+//! Functions with which the readers read lines of JSON, and keep the keys for which a message has no field.
 
 use std::mem::take;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 pub(super) type Fields = Map<String, Value>;
 
-/// Parses a line that is an object.
+/// Parses a line. Returns none if the line is not a JSON object.
 pub(super) fn object(line: &str) -> Option<Fields> {
     match serde_json::from_str(line) {
         Ok(Value::Object(fields)) => Some(fields),
@@ -18,7 +18,7 @@ pub(super) fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     fields.get(key).and_then(Value::as_str)
 }
 
-/// Returns a text of at most 200 bytes, which is small enough for a checkpoint.
+/// Returns a text that is small enough for a checkpoint; none if it is longer than 200 bytes.
 pub(super) fn short_text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     text(fields, key).filter(|name| name.len() <= 200)
 }
@@ -27,8 +27,8 @@ pub(super) fn count(fields: &Value, key: &str) -> u64 {
     fields.get(key).and_then(number).unwrap_or(0)
 }
 
-/// Reads a count. A number beyond 64 bits, which JSON allows, becomes the largest count; the usage of an attempt has
-/// its own limit.
+/// Reads a count. A number beyond 64 bits, which JSON allows, becomes the largest count; `JobUsage::bounded` limits it
+/// later. Returns none for a negative number or a fraction.
 pub(super) fn number(value: &Value) -> Option<u64> {
     #[expect(clippy::cast_precision_loss, reason = "only the order of magnitude decides")]
     let is_huge = || value.as_f64().is_some_and(|number| number >= u64::MAX as f64);
@@ -46,7 +46,7 @@ pub(super) fn take_text(fields: &mut Fields, key: &str) -> Option<String> {
     }
 }
 
-/// Takes an object out of a line.
+/// Removes the object under a key and returns it.
 pub(super) fn take_object(fields: &mut Fields, key: &str) -> Option<Fields> {
     match fields.get_mut(key)? {
         Value::Object(inner) => {
@@ -58,11 +58,12 @@ pub(super) fn take_object(fields: &mut Fields, key: &str) -> Option<Fields> {
     }
 }
 
+/// Returns the extra keys of a message that keeps this JSON under `line`.
 pub(super) fn under_line(line: Value) -> Fields {
     Fields::from_iter([("line".to_owned(), line)])
 }
 
-/// Returns the rest of a line as the extra keys of a message; empty if there is no rest.
+/// Returns the rest of a line, without nulls, as the extra keys of a message; empty if there is no rest.
 pub(super) fn rest(mut line: Fields) -> Fields {
     line.retain(|_, value| !value.is_null());
     if line.is_empty() { line } else { under_line(Value::Object(line)) }

@@ -48,7 +48,7 @@ trait OutputReader {
     /// Returns the session id as soon as the agent has stated it.
     fn session_id(&self) -> Option<&str>;
 
-    /// Returns incomplete messages after the last line.
+    /// Returns the text and the tool calls that are still incomplete after the last line, as messages.
     fn rest(&mut self) -> Vec<OutputMessage> {
         Vec::new()
     }
@@ -57,7 +57,7 @@ trait OutputReader {
     /// secret that is split over lines.
     fn set_redactor(&mut self, _redactor: &Redactor) {}
 
-    /// Returns the usage so far. Returns `None` if the agent has not reported it yet, or reports it only at the end.
+    /// Returns the usage so far, or `None` if the agent has not reported any yet.
     fn usage(&self) -> Option<JobUsage> {
         None
     }
@@ -67,8 +67,8 @@ trait OutputReader {
     where
         Self: Sized;
 
-    /// Returns the maximum length of a line that is read whole. A cut line is not valid JSON. A line may be the only
-    /// source of a tool call or the outcome, so this limit is larger than the length that is stored.
+    /// Returns the maximum length in bytes of a line that is read whole. A cut line is not valid JSON. A line may be
+    /// the only source of a tool call or the outcome, so this limit is larger than the length that is stored.
     fn line_cap(&self) -> usize {
         4 << 20
     }
@@ -156,17 +156,17 @@ impl Reader {
         self.output_reader().session_id()
     }
 
-    /// Sets the redactor for joined text.
+    /// Sets the redactor for text that the reader joins from several lines.
     pub fn set_redactor(&mut self, redactor: &Redactor) {
         self.output_reader_mut().set_redactor(redactor);
     }
 
-    /// Returns incomplete messages after the last line.
+    /// Returns the text and the tool calls that are still incomplete after the last line, as messages.
     pub fn rest(&mut self) -> Vec<OutputMessage> {
         self.output_reader_mut().rest()
     }
 
-    /// Returns the usage so far, if the agent states it.
+    /// Returns the usage so far, or `None` if the agent has not reported any yet.
     pub fn usage(&self) -> Option<JobUsage> {
         self.output_reader().usage().map(JobUsage::bounded)
     }
@@ -214,8 +214,8 @@ pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
 mod tests {
     use super::*;
 
-    /// An upgraded daemon reads the checkpoints of an older version, so keys that differ from the field names must not
-    /// change.
+    /// An upgraded daemon reads the checkpoints of an older version. So the keys in a checkpoint must not change, even
+    /// where the field has another name by now.
     #[test]
     fn checkpoints_keep_the_names_of_their_fields() {
         let piece = r#"{"type":"stream_event","event":{"index":0,"delta":{"text":"a"}}}"#;

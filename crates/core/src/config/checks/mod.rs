@@ -1,4 +1,5 @@
-//! Checks of a resolved agent, one file for each subject. `resolve.rs` calls them.
+//! Checks of the config, one file for each subject. `resolve.rs` calls the checks of an agent; `compose.rs` and
+//! `load.rs` call those of the whole fleet.
 
 pub(super) mod budget;
 pub(super) mod runtime;

@@ -30,7 +30,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
 }
 
-/// Checks `command:`, which belongs to the runtimes without their own program.
+/// Checks `command:`, which belongs to the runtimes without a program of their own.
 pub(in crate::config) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     let runtime = draft.node.get("runtime");
     let name = runtime.and_then(Node::text).unwrap_or_default();
@@ -48,7 +48,8 @@ pub(in crate::config) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     loader.problems.add(problem.key(draft.key_of("command")));
 }
 
-/// Warns of keys that this runtime does not support. They are not errors, but have no effect.
+/// Warns of keys that this runtime does not support. They are not errors, but have no effect. The key in
+/// `unenforceable` is left out, because it is reported as an error.
 fn check_unused(
     loader: &mut Loader<'_>,
     draft: &Draft,

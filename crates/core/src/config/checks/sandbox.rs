@@ -1,5 +1,5 @@
-//! Checks of sandbox settings: combinations that no machine can enforce are errors, and settings that will not work are
-//! warnings.
+//! Checks of sandbox settings: combinations that no machine can enforce are errors, and settings with which the agent
+//! may not start or not work are warnings.
 
 use std::path::Path;
 
@@ -82,8 +82,9 @@ fn check_one(
     }
 }
 
-/// Returns a warning if config files are in the agent's directory, because Landlock cannot exclude parts of a folder.
-/// It is not an error, because symbolic links can lead elsewhere, and only the machine that runs the agent has them.
+/// Returns a warning if an agent with Landlock works in a shared directory that contains config files, because Landlock
+/// cannot exclude parts of a folder. This is not an error, because symbolic links can lead elsewhere, and only the
+/// machine that runs the agent has these links.
 fn config_in_directory(
     loader: &Loader<'_>,
     agent: &Agent,
@@ -103,7 +104,8 @@ fn config_in_directory(
     ))
 }
 
-/// Returns an error in the rules, for any agent, and the key below `sandbox` that causes it.
+/// Returns an error that the rules cause for every agent: the key below `sandbox` (empty for the section as a whole)
+/// and the message.
 fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
     if let Some(Network::Reach(Reach { ports, hosts })) = &rules.network
         && ports.is_some() == hosts.is_some()
@@ -130,7 +132,7 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
     Some(("write", message))
 }
 
-/// Returns an error if this agent cannot run with the requested sandbox.
+/// Returns an error if this agent cannot run with the requested sandbox: the key below `sandbox` and the message.
 fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, String)> {
     if let Some(why) = unsupported_reason(agent, asked) {
         return Some(("kind", why));
@@ -151,7 +153,7 @@ fn unsupported_reason(agent: &Agent, asked: &RequestedSandbox) -> Option<String>
             "`runtime: acp` needs cowhand's ACP client, which images do not contain; use another sandbox";
         return Some(why.to_owned());
     }
-    // Jobs communicate with the fleet over a socket.
+    // Jobs communicate with the fleet over a socket, which these kinds of sandbox do not give to them.
     let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
     (closed && agent.needs_job_channel()).then(|| {
         format!(

@@ -61,7 +61,8 @@ fn check_one(
     loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
 }
 
-/// Warns if strangers can give instructions to an agent without a sandbox, which is rarely intended.
+/// Warns if strangers can give instructions to an agent without a sandbox and without trust rules, which is rarely
+/// intended.
 fn warn_unrestricted_strangers(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let from = match schedule.trigger.kind() {
         TriggerKind::Github { item: GithubItem::Issue, .. } => "whoever can open an issue",
@@ -112,7 +113,8 @@ fn has_text_of_people(event: &str) -> bool {
     EVENTS_WITH_TEXT.contains(&name)
 }
 
-/// Returns an error if the text is not a whole name, because names are compared as a whole, as on GitHub.
+/// Returns an error if the text contains `*` or begins with `@`, because names are compared as a whole, and no name on
+/// GitHub contains these characters.
 fn invalid_author(author: &str) -> Option<&'static str> {
     if author.contains('*') {
         Some("`allow_authors` takes whole names, without `*`; `strangers: allow` lets everybody in")
@@ -157,8 +159,8 @@ fn warn_unsigned_refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Sche
     }
 }
 
-/// Rejects `min_permission` with a GitHub App but without `repos`: everybody who installs the App gets deliveries
-/// signed with the same secret, and is admin of their own repository.
+/// Rejects a webhook with `min_permission` and a GitHub App but without `repos`: deliveries for everybody who installs
+/// the App are signed with the same secret, and everybody is admin of their own repository.
 fn check_app_without_repos(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let trusts = agent.trusts(Some(schedule));
     let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
@@ -172,8 +174,8 @@ fn check_app_without_repos(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent
     }
 }
 
-/// Warns if strangers' jobs share the agent's directory, because the next job and `when_command` find the files that
-/// strangers' jobs leave there.
+/// Warns if jobs with text of strangers share the agent's directory, because the next job and `when_command` find the
+/// files that these jobs leave there.
 fn warn_shared_directory(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let confines = agent.trusts(Some(schedule)).into_iter().any(Trust::confines);
     if confines && agent.isolation_of(Some(&schedule.name)).kind == IsolationKind::Shared {

@@ -136,7 +136,8 @@ fn check_limit_order<T: PartialOrd + Copy>(
     }
 }
 
-/// Checks only the agent's own key, because a key in `defaults` may have an effect for other agents.
+/// Checks whether a schedule takes items from the agent's `work_source`. Only the agent's own key is checked, because a
+/// key in `defaults` may have an effect for other agents.
 fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let Some(written) = draft.node.entry("work_source").filter(|written| !written.node.is_null()) else {
         return;
@@ -200,7 +201,7 @@ fn sandbox(unused: &mut UnusedSettings, owner: &Node, sandbox: Option<&SandboxRu
     }
 }
 
-/// Checks for permissions that a schedule's sandbox grants and its agent's sandbox denies.
+/// Checks for paths and network access that a schedule's sandbox grants and its agent's sandbox denies.
 fn check_schedule_sandbox(
     unused: &mut UnusedSettings,
     owner: &Node,
@@ -218,8 +219,8 @@ fn check_schedule_sandbox(
     }
 }
 
-/// Checks for allow rules without effect: a person is always asked about a command that runs other commands or is not
-/// plain.
+/// Checks for allow rules without effect: a person is always asked about a command that runs other commands, or that is
+/// not a plain command as `permission/shell.rs` defines it.
 fn check_allow_rules(
     unused: &mut UnusedSettings,
     owner: &Node,
@@ -237,7 +238,7 @@ fn check_allow_rules(
     }
 }
 
-/// Checks whether a command made from the pattern is allowed.
+/// Checks whether the rule allows a command that is made from its pattern; true for a rule without a pattern.
 fn can_allow(rule: &Rule) -> bool {
     let text = rule.to_string();
     let Some((tool, pattern)) = text.split_once('(') else { return true };
@@ -247,7 +248,7 @@ fn can_allow(rule: &Rule) -> bool {
     decide(Some(&rules), None, tool, &input) == ToolVerdict::Allow
 }
 
-/// Checks for allow rules of a schedule whose agent allows nothing.
+/// Checks for allow rules of a schedule whose agent has `permissions` without allow rules.
 fn check_schedule_allow(
     unused: &mut UnusedSettings,
     node: &Node,
@@ -265,7 +266,7 @@ fn check_schedule_allow(
     unused.note(written.key_at, message, key, names_any(own) && !names_any(of_agent));
 }
 
-/// Reports unused providers, because a misspelt name removes a limit.
+/// Warns of providers that no agent uses, because a misspelt name removes a limit.
 pub(in crate::config) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     let all = roster.agents.iter().flat_map(Agent::with_fallbacks);
     let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();

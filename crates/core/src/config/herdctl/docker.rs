@@ -8,7 +8,7 @@ use crate::sandbox::{
 use crate::shape::{Docker, DockerNetwork, WorkspaceMode};
 use crate::size::Size;
 
-/// Default CPU period of the engine, in microseconds.
+/// Default CPU period of a container engine, in microseconds.
 const DEFAULT_CPU_PERIOD: u64 = 100_000;
 
 /// Returns the requested container; none if it is not enabled.
@@ -34,7 +34,7 @@ fn rules(docker: &Docker) -> SandboxRules {
     }
 }
 
-/// Returns the settings that `sandbox` does not have.
+/// Returns the settings of the container. `sandbox` has no keys for most of them.
 fn container(docker: &Docker) -> Container {
     let volumes = docker.volumes.iter().flatten().map(|text| volume(text));
     let volumes: Option<Vec<Volume>> = volumes.collect();
@@ -78,7 +78,7 @@ fn processors(docker: &Docker) -> Option<f64> {
 
 const INVALID_VOLUME: &str = "`docker.volumes` has to be `/host/path:/container/path`, with `:ro` or `:rw`; volumes with a name are not used";
 
-/// Parses a size such as `512m`. Engines count in powers of 1024.
+/// Parses a size such as `512m`. Container engines count in powers of 1024.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -93,7 +93,7 @@ fn bytes(text: &str) -> Option<u64> {
     Some((number * 1024_f64.powi(i32::try_from(power).ok()?)) as u64)
 }
 
-/// Parses a volume; none if it is not a path on this machine.
+/// Parses a volume; none if it is not a path on this machine and an absolute path in the container.
 fn volume(text: &str) -> Option<Volume> {
     let (paths, writable) = match text.rsplit_once(':') {
         Some((paths, "ro")) => (paths, false),

@@ -6,7 +6,7 @@ use super::super::load::Loader;
 use super::super::node::{Location, Node};
 use super::super::problem::Problem;
 
-/// Uses `web.host` and `web.port` of the root file as the server's address.
+/// Uses `web.host` and `web.port` of the root file as the server's address. Warns of keys of `web` that have no effect.
 pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
     let Some(web) = root.get("web") else { return };
     if let Some(enabled) = web.get("enabled").filter(|enabled| enabled.text() == Some("false")) {
@@ -23,7 +23,7 @@ pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
             let message = format!("`web.{key}` has no effect, because `server.listen` is set");
             warn(loader, at, message, "keep one of the two", &format!("web.{key}"));
         } else if key == "port" {
-            // An invalid port was reported.
+            // An invalid port is already reported.
             text.parse().into_iter().for_each(|port| {
                 loader.server.listen.set_port(port);
                 loader.server.listen_chosen = true;

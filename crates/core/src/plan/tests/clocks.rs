@@ -1,4 +1,4 @@
-//! Clock steps, and schedules that begin and end.
+//! Steps of the clock, and schedules with `start_at` and `end_at`.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn schedules_fire_after_the_clock_is_set_back() {
         ),
         ("armed", restarted(Scene::new(HOURLY), "2026-01-04T10:30"), "2026-01-04T10:30", "wake 01-04 11:00"),
         (
-            "what was decided before pushes nothing aside",
+            "a due time that was decided before the clock was set back cancels no job",
             restarted(hourly(r#""overlap":"cancel_previous""#).last_due("12:00"), "10:30")
                 .job("clock", RUNNING),
             "11:00",
@@ -59,23 +59,23 @@ fn times_outside_start_at_and_end_at_leave_no_firings() {
         scene
     };
     check([
-        ("ahead", end("11:30"), "10:00", "ran cron 10:00 | wake 11:00"),
+        ("before its end", end("11:30"), "10:00", "ran cron 10:00 | wake 11:00"),
         ("no further firing, but not over", end("11:00"), "10:00", "ran cron 10:00 | wake 11:00"),
         ("over", end("11:30").last_due("11:00"), "12:00", "finish"),
         (
-            "what was due before the end still runs",
+            "a due time before the end still runs",
             end("11:30"),
             "12:00",
             "coalesced cron 10:00 | ran cron 11:00",
         ),
         (
-            "what waits keeps it open",
+            "a firing that waits keeps the schedule open",
             end("11:30").last_due("10:00").job("agent", RUNNING).waiting("11:00", SkipReason::AtCapacity),
             "12:00",
             "",
         ),
         ("finished", finished(end("11:30").last_due("11:00")), "12:00", ""),
-        ("put off", later(finished(end("11:30").last_due("11:00"))), "12:00", "reopen"),
+        ("its end was moved", later(finished(end("11:30").last_due("11:00"))), "12:00", "reopen"),
         ("not begun", start("12:30"), "11:00", "wake 13:00"),
         ("begun", start("12:30").last_due("09:00"), "13:00", "ran cron 13:00 | wake 14:00"),
         ("begins at a due time", start("13:00"), "11:00", "wake 13:00"),
@@ -85,10 +85,10 @@ fn times_outside_start_at_and_end_at_leave_no_firings() {
         Scene::new(&policies).last_run("10:00")
     };
     check([
-        ("interval: the end is noticed", interval("10:03"), "10:01", "wake 10:03"),
+        ("interval: wakes at its end", interval("10:03"), "10:01", "wake 10:03"),
         ("interval: over", interval("10:03"), "10:03", "finish"),
         (
-            "interval: what waits is let go",
+            "interval: a firing that waits is dropped",
             interval("10:30").waiting("10:05", SkipReason::AtCapacity),
             "10:30",
             "finish",

@@ -1,4 +1,5 @@
-//! Without budget nothing starts, and a paused schedule does not fire.
+//! Budgets and pauses: without budget nothing starts, a paused schedule does not fire, and a probe comes first after a
+//! pause.
 
 use super::*;
 use crate::budget::{Amount, Budget, HighestCost, Spending};
@@ -23,13 +24,13 @@ fn firings_over_budget_are_skipped_or_wait() {
     check([
         ("enough", scene(EVERY_HOUR, 4, 0).last_due("09:00"), "10:00", "ran cron 10:00 | wake 11:00"),
         (
-            "a cron firing is let go",
+            "a cron firing is skipped",
             scene(EVERY_HOUR, 5, 0).last_due("09:00"),
             "10:00",
             "skipped over_budget cron 10:00 | wake 11:00",
         ),
         (
-            "what only others have reserved is waited for",
+            "a cron firing waits if running jobs have only reserved the amount",
             scene(EVERY_HOUR, 3, 2).last_due("09:00").job("agent", RUNNING).max(9),
             "10:00",
             "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by running jobs, \
@@ -38,7 +39,7 @@ fn firings_over_budget_are_skipped_or_wait() {
              due 10:00 | wake 01-06 00:00",
         ),
         (
-            "and that is said once",
+            "this wait is recorded once",
             scene(EVERY_HOUR, 3, 2)
                 .last_due("09:00")
                 .job("agent", RUNNING)
@@ -54,18 +55,18 @@ fn firings_over_budget_are_skipped_or_wait() {
             "wake 01-06 00:00",
         ),
         (
-            "a job by hand waits",
+            "a pending job waits",
             scene(EVERY_HOUR, 5, 0).last_due("10:00").job("agent", PENDING),
             "10:00",
             "wake 11:00",
         ),
         (
-            "until it begins anew",
+            "a pending job waits until the next day",
             scene(r#"{"type":"manual"}"#, 5, 0).job("agent", PENDING),
             "10:00",
             "wake 01-06 00:00",
         ),
-        ("and starts", scene(r#"{"type":"manual"}"#, 4, 0).job("agent", PENDING), "10:00", "start 1"),
+        ("has budget", scene(r#"{"type":"manual"}"#, 4, 0).job("agent", PENDING), "10:00", "start 1"),
     ]);
 }
 
@@ -77,10 +78,10 @@ fn a_paused_schedule_resumes_at_the_end_of_its_pause() {
         scene
     };
     check([
-        ("as long as it lasts", paused(EVERY_HOUR), "10:00", "wake 10:30"),
-        ("is over", paused(EVERY_HOUR), "10:30", "resume"),
-        ("of an interval", paused(OFTEN), "10:00", "wake 10:30"),
-        ("also of what does not live by the clock", paused(r#"{"type":"manual"}"#), "10:31", "resume"),
+        ("during the pause", paused(EVERY_HOUR), "10:00", "wake 10:30"),
+        ("the pause is over", paused(EVERY_HOUR), "10:30", "resume"),
+        ("the pause of an interval", paused(OFTEN), "10:00", "wake 10:30"),
+        ("the pause of a manual schedule", paused(r#"{"type":"manual"}"#), "10:31", "resume"),
     ]);
     let mut record = paused(EVERY_HOUR).record().clone();
     assert!(!record.resume(at("10:29").into()));
@@ -88,7 +89,7 @@ fn a_paused_schedule_resumes_at_the_end_of_its_pause() {
     assert_eq!((&record.state, record.armed_at, record.generation), (&ScheduleState::Active, at("10:30"), 0));
     let mut record = paused(EVERY_HOUR).record().clone();
     record.breaker_state.pauses = 3;
-    assert!(record.enable(at("10:00").into()), "a person may end it");
+    assert!(record.enable(at("10:00").into()), "a person may end the pause");
     assert_eq!((record.breaker_state.pauses, record.generation), (0, 1));
     assert!(!record.reset_breaker(at("10:00")));
 }
@@ -142,17 +143,17 @@ fn jobs_wait_for_the_pause_and_then_for_the_probe() {
     let mut gone = paused(&two);
     gone.roster.agents[0].schedules.clear();
     check([
-        ("it waits", paused(&two), "10:00", "wake 10:30"),
+        ("new jobs wait", paused(&two), "10:00", "wake 10:30"),
         (
-            "a person's does not",
+            "a job by hand does not wait",
             paused(&[("clock", PENDING), ("hand", PENDING)]),
             "10:00",
             "start 2 | wake 10:30",
         ),
-        ("nor what has begun", began(paused(&two)), "10:00", "start 1 | wake 10:30"),
-        ("it takes nobody's place", other, "10:00", "ran interval:1 00:00 | wake 10:30"),
-        ("one goes first", over(&two), "10:00", "start 1"),
-        ("and is waited for", over(&[("clock", RUNNING), ("clock", PENDING)]), "10:00", ""),
+        ("a job that has begun does not wait", began(paused(&two)), "10:00", "start 1 | wake 10:30"),
+        ("jobs that wait take no place", other, "10:00", "ran interval:1 00:00 | wake 10:30"),
+        ("the probe starts first", over(&two), "10:00", "start 1"),
+        ("others wait for the probe", over(&[("clock", RUNNING), ("clock", PENDING)]), "10:00", ""),
         (
             "a job that began before the pause is not waited for",
             began_before_pause(over(&[("clock", RUNNING), ("clock", PENDING)])),
@@ -160,33 +161,33 @@ fn jobs_wait_for_the_pause_and_then_for_the_probe() {
             "start 2",
         ),
         (
-            "also between its attempts",
+            "others wait for the probe between its attempts, too",
             began(over(&[("clock", later.clone()), ("clock", PENDING)])),
             "10:00",
             "wake 10:20",
         ),
         (
-            "the first that is ready",
+            "the first ready job is the probe",
             over(&[("clock", later), ("clock", PENDING)]),
             "10:00",
             "start 2 | wake 10:20",
         ),
-        ("turned off meanwhile", off(paused(&two)), "10:00", "wake 10:30"),
-        ("turned off until its pause is over", off(paused(&two)), "10:30", "resume"),
-        ("turned off, one goes first", off_and_over(paused(&two)), "10:30", "start 1"),
+        ("disabled during the pause", off(paused(&two)), "10:00", "wake 10:30"),
+        ("disabled, at the end of the pause", off(paused(&two)), "10:30", "resume"),
+        ("disabled: the probe starts first", off_and_over(paused(&two)), "10:30", "start 1"),
         (
-            "turned off, and is waited for",
+            "disabled: others wait for the probe",
             off_and_over(began_late(paused(&[("clock", RUNNING), ("clock", PENDING)]))),
             "10:40",
             "",
         ),
-        ("turned off, of what the clock fired", by_clock, "11:00", ""),
-        ("the breaker was taken away", without, "10:00", "start 1 | start 2"),
-        ("the schedule was taken away", gone, "10:00", ""),
+        ("disabled: a job that the clock fired waits", by_clock, "11:00", ""),
+        ("the breaker was turned off", without, "10:00", "start 1 | start 2"),
+        ("the schedule was removed", gone, "10:00", ""),
     ]);
     let mut well = over(&two);
     well.record().breaker_state = crate::breaker::BreakerState::default();
-    assert_eq!(well.plan("10:00"), "start 1 | start 2", "it went well");
+    assert_eq!(well.plan("10:00"), "start 1 | start 2", "the probe succeeded");
 }
 
 #[test]
@@ -207,8 +208,8 @@ fn a_delivery_is_not_prepared_during_a_pause() {
     check([
         ("no pause", scene("webhook:7", false), "10:00", "prepare webhook:7"),
         ("a delivery", scene("webhook:7", true), "10:00", "wake 10:30"),
-        ("a delivery, turned off meanwhile", off(scene("webhook:7", true)), "10:00", "wake 10:30"),
-        ("a person's wish", scene("manual:7", true), "10:00", "prepare manual:7 | wake 10:30"),
-        ("what the clock fired is let go", scene("cron:7", true), "10:00", "prepare cron:7 | wake 10:30"),
+        ("a delivery, and disabled", off(scene("webhook:7", true)), "10:00", "wake 10:30"),
+        ("a firing by hand", scene("manual:7", true), "10:00", "prepare manual:7 | wake 10:30"),
+        ("a firing by the clock", scene("cron:7", true), "10:00", "prepare cron:7 | wake 10:30"),
     ]);
 }

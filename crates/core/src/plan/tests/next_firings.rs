@@ -16,7 +16,7 @@ fn from(scene: &Scene, now: &str, from: &str, count: usize) -> String {
     let times = outlook.firings(agent, &agent.schedules[0], at(from), count);
     let next = outlook.next(agent, &agent.schedules[0]);
     if from == now {
-        assert_eq!(times.first().copied(), next, "the first of the list is the next one");
+        assert_eq!(times.first().copied(), next, "the first of the firings is the next one");
     }
     assert!(times.iter().all(|time| *time >= at(now)), "none has passed: {times:?}");
     times.into_iter().map(short).collect::<Vec<_>>().join(" ")
@@ -72,7 +72,7 @@ fn coming_times_follow_trigger_and_state() {
     check(vec![
         ("the next hours", Scene::new(HOURLY).last_due("10:00"), "10:05", "11:00 12:00 13:00"),
         (
-            "a due time that is decided is over",
+            "a decided due time is not shown",
             Scene::new(HOURLY).last_due("11:00"),
             "10:30",
             "12:00 13:00 14:00",
@@ -81,22 +81,22 @@ fn coming_times_follow_trigger_and_state() {
         ("from the end of the last run", Scene::new(EVERY).last_run("10:03"), "10:05", "10:08 10:13 10:18"),
         ("overdue: now", Scene::new(EVERY).last_run("09:00"), "10:05", "10:05 10:10 10:15"),
         (
-            "not while its own job lives",
+            "unknown while its own job has not ended",
             Scene::new(EVERY).last_run("10:03").job("clock", RUNNING),
             "10:05",
             "",
         ),
         (
-            "one by hand does not move it",
+            "a job by hand does not move the next firing",
             Scene::new(EVERY).last_run("10:03").job("hand", RUNNING),
             "10:05",
             "10:08 10:13 10:18",
         ),
         ("paused", state(HOURLY, paused()), "10:05", ""),
         ("an interval that is paused", state(EVERY, paused()), "10:05", ""),
-        ("off", state(HOURLY, off()), "10:05", ""),
-        ("off in the file", in_file, "10:05", ""),
-        ("given up", state(HOURLY, ScheduleState::Error { reason: "no".into() }), "10:05", ""),
+        ("disabled", state(HOURLY, off()), "10:05", ""),
+        ("disabled in the config", in_file, "10:05", ""),
+        ("with an error", state(HOURLY, ScheduleState::Error { reason: "no".into() }), "10:05", ""),
         ("by hand only", Scene::new(r#"{"type":"manual"}"#), "10:05", ""),
         ("not loaded yet: as if it were loaded now", unknown, "10:05", "10:05 10:10 10:15"),
         ("a delay", Scene::new(r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z"}"#), "10:05", "11:00"),
@@ -123,7 +123,7 @@ fn coming_times_follow_trigger_and_state() {
             "12:00",
         ),
         (
-            "a delay that is over",
+            "a delay whose end comes before its time",
             Scene::new(r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z","end_at":"2026-01-05T10:30:00Z"}"#),
             "10:05",
             "",
@@ -147,7 +147,7 @@ fn coming_times_follow_the_calendar() {
             "10:58 01-06 09:00 01-06 09:05",
         ),
         (
-            "held back by them",
+            "an interval that waits for its hours",
             timed(EVERY, hours).last_run("10:57").waiting("11:02", SkipReason::OutsideHours),
             "12:00",
             "01-06 09:00 01-06 09:05 01-06 09:10",
@@ -169,13 +169,13 @@ fn coming_times_follow_the_calendar() {
             "14:00 14:05 14:10",
         ),
         (
-            "every second, but only on one day far away",
+            "every second, from a distant start",
             timed(r#"{"type":"cron","expression":"* * * * * *"}"#, r#""start_at":"2027-03-01T00:00:00Z""#),
             "10:05",
             "03-01 00:00 03-01 00:00:01 03-01 00:00:02",
         ),
         (
-            "hours that never hold a firing",
+            "hours without a due time",
             timed(r#"{"type":"cron","expression":"0 3 * * *"}"#, hours),
             "10:05",
             "",
@@ -187,65 +187,65 @@ fn coming_times_follow_the_calendar() {
 fn coming_times_follow_capacity_budget_and_provider() {
     check([
         (
-            "a place frees who knows when: the held one has no time, those after it do",
+            "a firing that waits for a place is not shown, later ones are",
             Scene::new(HOURLY).last_due("09:00").waiting("10:00", SkipReason::AtCapacity),
             "10:05",
             "11:00 12:00 13:00",
         ),
         (
-            "an interval counts from the one that is held",
+            "an interval that waits for a place has no known next firing",
             Scene::new(EVERY).last_run("09:00").waiting("09:05", SkipReason::AtCapacity),
             "10:05",
             "",
         ),
         (
-            "no money: firings of today are skipped",
+            "without budget, the firings of today are skipped",
             poor(HOURLY, 5, 0).last_due("10:00"),
             "10:05",
             "01-06 00:00 01-06 01:00 01-06 02:00",
         ),
         (
-            "an interval waits for money",
+            "an interval waits for budget",
             poor(EVERY, 5, 0).last_run("09:00").waiting("09:05", SkipReason::OverBudget),
             "10:05",
             "01-06 00:00 01-06 00:05 01-06 00:10",
         ),
-        ("money that others may leave", poor(HOURLY, 3, 2).last_due("10:00"), "10:05", "11:00 12:00 13:00"),
+        ("running jobs may leave budget", poor(HOURLY, 3, 2).last_due("10:00"), "10:05", "11:00 12:00 13:00"),
         (
-            "and an interval that is due waits for it",
+            "an interval that is due waits for budget, although running jobs may leave some",
             poor(EVERY, 3, 2).last_run("09:00"),
             "10:05",
             "01-06 00:00 01-06 00:05 01-06 00:10",
         ),
         (
-            "used up: the first makes the job that waits, the others are skipped",
+            "used up: the first firing creates a job that waits, and the others are skipped",
             parked(HOURLY, "13:30").last_due("10:00"),
             "10:05",
             "11:00 14:00 15:00",
         ),
         (
-            "it waits already",
+            "used up: a job waits already",
             parked(HOURLY, "13:30").last_due("10:00").job("clock", PENDING),
             "10:05",
             "14:00 15:00 16:00",
         ),
         (
-            "an interval goes on after that",
+            "an interval continues after the usage limit",
             parked(EVERY, "13:30").last_run("10:03"),
             "10:05",
             "10:08 13:35 13:40",
         ),
         (
-            "and while its job waits nobody knows",
+            "unknown while the job of an interval waits",
             parked(EVERY, "13:30").last_run("10:03").job("clock", PENDING),
             "10:05",
             "",
         ),
-        ("a limit that is over", parked(HOURLY, "10:00").last_due("10:00"), "10:05", "11:00 12:00 13:00"),
+        ("a limit that has ended", parked(HOURLY, "10:00").last_due("10:00"), "10:05", "11:00 12:00 13:00"),
     ]);
     let mut queues = parked(HOURLY, "13:30").last_due("10:00").job("clock", PENDING);
     queues.roster.agents[0].schedules[0].timing.overlap = crate::policy::Overlap::Queue;
-    assert_eq!(coming(&queues, "10:05"), "11:00 12:00 13:00", "firings that queue are made");
+    assert_eq!(coming(&queues, "10:05"), "11:00 12:00 13:00", "`overlap: queue` skips none");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn coming_times_can_start_at_a_later_time() {
     let delay = Scene::new(r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z"}"#);
     assert_eq!(from(&delay, "10:05", late, 2), "");
     let park = parked(HOURLY, "13:30").last_due("10:00");
-    assert_eq!(from(&park, "10:05", "11:30", 2), "14:00 15:00", "what comes before counts all the same");
+    assert_eq!(from(&park, "10:05", "11:30", 2), "14:00 15:00", "the firing at 11:00 counts");
 }
 
 #[test]
@@ -270,10 +270,10 @@ fn listed_times_can_start_in_the_past() {
     let hourly = || Scene::new(HOURLY).last_due("10:00");
     assert_eq!(times(&hourly(), "08:00", 4), "09:00 10:00 11:00 12:00");
     assert_eq!(times(&hourly(), "08:00", 1), "09:00");
-    assert_eq!(times(&hourly(), "10:30", 2), "11:00 12:00", "ahead it is as ever");
+    assert_eq!(times(&hourly(), "10:30", 2), "11:00 12:00", "a start in the future");
     let calendar = r#"{"type":"cron","expression":"0 * * * *","exclude_dates":["2026-01-04"]}"#;
     assert_eq!(times(&Scene::new(calendar), "2026-01-03T22:00", 3), "01-03 23:00 00:00 01:00");
-    assert_eq!(times(&Scene::new(EVERY).last_run("10:03"), "08:00", 2), "10:08 10:13", "nobody knows");
+    assert_eq!(times(&Scene::new(EVERY).last_run("10:03"), "08:00", 2), "10:08 10:13", "no past times");
     let off = state(HOURLY, ScheduleState::Disabled { why: DisabledBy::Person });
     assert_eq!(times(&off, "08:00", 2), "");
 }
@@ -288,5 +288,5 @@ fn coming_times_include_jitter() {
     let next = outlook.next(agent, &agent.schedules[0]).unwrap();
     assert!(next > at("10:00") && next < at("10:06"), "{next}");
     let wake = plan(at("10:00"), &scene.roster, &scene.snapshot).wake_at;
-    assert_eq!(wake, Some(next), "shown is what the plan waits for");
+    assert_eq!(wake, Some(next), "the plan waits for the time that is shown");
 }

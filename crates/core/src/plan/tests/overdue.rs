@@ -23,7 +23,7 @@ fn missed_firings_are_described_with_their_policy() {
              daemon starts (`misfire: run_once`)",
         ),
         (
-            "one of them",
+            "one due time was missed",
             Scene::new(HOURLY).last_due("11:00"),
             "its time 2026-01-05T12:00:00Z was missed, because no daemon ran; one run makes up for that when a daemon \
              starts (`misfire: run_once`)",
@@ -47,7 +47,7 @@ fn missed_firings_are_described_with_their_policy() {
              starts (`max_lateness`)",
         ),
         (
-            "what its calendar passes over was not missed",
+            "a due time that the calendar does not allow was not missed",
             hourly(hours),
             "2 times were missed since 2026-01-05T11:00:00Z, because no daemon ran; one run makes up for that when a \
              daemon starts (`misfire: run_once`)",
@@ -67,7 +67,7 @@ fn missed_delays_are_described() {
     for (case, scene, expected) in [
         ("plain", delay(""), Some(fires)),
         ("its end has passed", delay(r#","end_at":"2026-01-05T11:00:00Z""#), Some(fires)),
-        ("its end came first", delay(r#","end_at":"2026-01-05T09:00:00Z""#), None),
+        ("its end was before its time", delay(r#","end_at":"2026-01-05T09:00:00Z""#), None),
         (
             "its day is excluded",
             delay(r#","exclude_dates":["2026-01-05"]"#),
@@ -102,9 +102,9 @@ fn late_held_and_disabled_firings_are_not_missed() {
     for (case, scene, start) in [
         ("a daemon runs", Scene::new(HOURLY).last_due("09:00"), "09:00"),
         ("nothing was due", Scene::new(HOURLY).last_due("12:00"), "12:20"),
-        ("it is off", off(), "12:20"),
+        ("it is disabled", off(), "12:20"),
         (
-            "it was held back",
+            "it waits for a place",
             Scene::new(HOURLY).last_due("09:00").waiting("10:00", SkipReason::AtCapacity),
             "12:20",
         ),
@@ -129,7 +129,7 @@ fn a_missed_firing_that_runs_is_marked() {
 fn due_times_of_a_waiting_schedule_are_counted() {
     for (case, scene, expected) in [
         ("it does not wait", Scene::new(HOURLY), 0),
-        ("since its first time", Scene::new(HOURLY).waiting("10:00", SkipReason::AtCapacity), 3),
+        ("three due times", Scene::new(HOURLY).waiting("10:00", SkipReason::AtCapacity), 3),
         ("an interval is due once", Scene::new(EVERY).waiting("10:00", SkipReason::AtCapacity), 1),
     ] {
         let agent = &scene.roster.agents[0];

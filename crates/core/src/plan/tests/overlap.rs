@@ -21,7 +21,7 @@ fn overlap_of_an_interval_applies_only_to_manual_jobs() {
         turn.snapshot.schedules.get_mut(&waits).unwrap().waiting = Some(waiting);
         let first = plan(at("10:06"), &turn.roster, &turn.snapshot).actions;
         let fired = |action: &Action| matches!(action, Action::Fire { schedule, .. } if *schedule == waits);
-        assert!(fired(&first[0]), "{overlap}: what waits comes before what has just run: {first:?}");
+        assert!(fired(&first[0]), "{overlap}: the schedule that waits comes first: {first:?}");
         let is_firing = |action: &&Action| matches!(action, Action::Fire { .. });
         assert_eq!(first.iter().filter(is_firing).count(), 1, "{overlap}: {first:?}");
     }
@@ -34,7 +34,8 @@ fn overlap_of_an_interval_applies_only_to_manual_jobs() {
 
 const MINUTELY: &str = r#"{"type":"cron","expression":"* * * * *","overlap":"queue"}"#;
 
-/// `s` queues a job every minute and has run, and `other` is a second schedule that has waited since 10:00.
+/// Creates the schedule `s`, which queues a job every minute, has run and has two pending jobs, and the schedule `t`,
+/// as `other` describes it, which has waited since 10:00. `last_run` is the end of the last run of `t`, if it ever ran.
 fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
     let mut scene = Scene::new(MINUTELY).last_due("10:05").last_run("10:05");
     let id = scene.add("t", other);
@@ -54,7 +55,7 @@ fn a_queue_takes_turns_with_other_schedules() {
     let due = "ran cron 10:00 | wake 10:06";
     check([
         ("the other never ran", queue_beside(HOURLY, None), now, due),
-        ("its last run is longer ago", queue_beside(HOURLY, Some("09:10")), now, due),
+        ("the other ran longer ago", queue_beside(HOURLY, Some("09:10")), now, due),
         ("an interval", queue_beside(EVERY, Some("09:10")), now, "ran interval:1 09:15 | wake 10:06"),
         ("the queue ran longer ago", queue_beside(HOURLY, Some("10:05:10")), now, "start 1 | wake 10:06"),
         ("no place", queue_beside(HOURLY, None).job("clock", RUNNING), now, "wake 10:06"),
@@ -77,7 +78,7 @@ fn a_queue_takes_turns_with_other_schedules() {
         ),
         ("a later job by hand changes nothing", queue_beside(HOURLY, None).job("agent", PENDING), now, due),
         (
-            "and gets the third place",
+            "a later job by hand gets neither of two places",
             queue_beside(HOURLY, None).max(2).job("agent", PENDING),
             now,
             "ran cron 10:00 | start 1 | wake 10:06",
@@ -99,8 +100,8 @@ fn jobs_of_schedules_start_in_turn() {
     let (now, never) = ("10:05:30", || with_job(queue_beside(MINUTELY, None)));
     check([
         ("it never ran", never(), now, "start 3 | wake 10:06"),
-        ("then the queue", never().max(2), now, "start 3 | start 1 | wake 10:06"),
-        ("and all", never().max(3), now, "start 3 | start 1 | start 2 | wake 10:06"),
+        ("two places", never().max(2), now, "start 3 | start 1 | wake 10:06"),
+        ("three places", never().max(3), now, "start 3 | start 1 | start 2 | wake 10:06"),
         (
             "it ran after the queue",
             with_job(queue_beside(MINUTELY, Some("10:05:10"))),

@@ -16,17 +16,17 @@ fn the_wait_of_a_pending_job_is_explained() {
     let full = "the only place of a is taken (`max_concurrent`)";
     let nobody = "no daemon runs; it starts when a daemon does";
     for (case, scene, expected) in [
-        ("the daemon's next look", manual().job("hand", PENDING), None),
+        ("the next tick starts it", manual().job("hand", PENDING), None),
         ("it runs", alone(manual()).job("hand", RUNNING), None),
-        ("a time that lies ahead", alone(manual()).job("hand", ahead), None),
-        ("nobody starts it", alone(manual()).job("hand", PENDING), Some((None, nobody.to_owned()))),
+        ("it waits for a time", alone(manual()).job("hand", ahead), None),
+        ("it waits for a daemon", alone(manual()).job("hand", PENDING), Some((None, nobody.to_owned()))),
         (
-            "a place",
+            "it waits for a place",
             alone(manual()).job("hand", RUNNING).job("hand", PENDING),
             Some((Some(SkipReason::AtCapacity), format!("{full}; it is the next"))),
         ),
         (
-            "a place, after another",
+            "it waits for a place, after another job",
             manual().job("hand", RUNNING).job("hand", PENDING).job("hand", PENDING),
             Some((Some(SkipReason::AtCapacity), format!("{full}; 1 job waits before it"))),
         ),
@@ -57,14 +57,14 @@ fn only_jobs_that_can_start_are_counted_before_a_pending_job() {
     let ahead = LiveState::Pending { not_before: Some(at("10:01")) };
     let manual = || Scene::new(r#"{"type":"manual"}"#).job("hand", RUNNING);
     let scene = manual().job("hand", ahead.clone()).job("hand", PENDING);
-    assert_eq!(before(&scene), "it is the next", "the other one waits for its time");
+    assert_eq!(before(&scene), "it is the next", "the other job waits for its time");
     let mut scene = manual().job("hand", ahead).job("hand", PENDING);
     let requeued = serde_json::json!({"reason": "its folder is not there", "times": 1});
     scene.snapshot.jobs[1].requeued = serde_json::from_value(requeued).unwrap();
-    assert_eq!(before(&scene), "1 job waits before it", "it keeps its place");
+    assert_eq!(before(&scene), "1 job waits before it", "the requeued job keeps its place");
     let mut scene = manual().job("hand", PENDING).job("hand", PENDING);
     scene.snapshot.jobs[1].schedule = Some(ScheduleId::of(&"a".parse().unwrap(), &"gone".parse().unwrap()));
-    assert_eq!(before(&scene), "it is the next", "the schedule of the other one is not in the config");
+    assert_eq!(before(&scene), "it is the next", "the schedule of the other job was removed");
     let agent = &scene.roster.agents[0];
     let next = scene.snapshot.next_to_start(agent, at("10:00")).map(|job| &job.id);
     assert_eq!(next, Some(&scene.snapshot.jobs[2].id));
@@ -97,5 +97,5 @@ fn firings_without_a_job_are_counted_before_a_pending_job() {
     let scene = scene.job("clock", PENDING);
     assert_eq!(before(&scene), "1 job waits before it, and 2 firings without a job may come before it");
     let scene = scene.job("hand", PENDING);
-    assert_eq!(before(&scene), "2 jobs wait before it", "a job by hand comes before each new firing");
+    assert_eq!(before(&scene), "2 jobs wait before it", "no firings are counted for a job by hand");
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns an agent with one place, whose first schedule has a firing in preparation since 10:00, and whose second
-/// schedule is always due.
+/// schedule is due, and the id of the second schedule.
 fn preparing(prepares: &str, has_failed: bool) -> (Scene, ScheduleId) {
     let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
     let schedule = &mut scene.roster.agents[0].schedules[0];
@@ -28,7 +28,7 @@ fn fires((scene, schedule): &(Scene, ScheduleId), now: &str) -> bool {
     })
 }
 
-/// While a firing is prepared, its schedule does not fire again.
+/// A failed try to prepare the firing does not change that.
 #[test]
 fn a_schedule_does_not_fire_while_a_firing_is_prepared() {
     for has_failed in [false, true] {
@@ -44,20 +44,20 @@ fn other_schedules_do_not_wait_for_a_firing_that_is_prepared() {
     let table = [
         ("a command never takes a place", "when_command", false, "10:00", true),
         ("a command that failed", "when_command", true, "10:00", true),
-        ("nor do questions of trust", "", false, "10:00", true),
+        ("a check of trust takes no place", "", false, "10:00", true),
         ("a place is kept for items", "work_source", false, "10:00:01", false),
-        ("but not for long", "work_source", false, "10:00:02", true),
-        ("nor for a source that did not answer before", "work_source", true, "10:00:01", true),
-        ("nor if the clock was set back", "work_source", false, "09:59:59", true),
+        ("it is kept for two seconds", "work_source", false, "10:00:02", true),
+        ("none is kept after a failed try", "work_source", true, "10:00:01", true),
+        ("none is kept if the clock was set back", "work_source", false, "09:59:59", true),
     ];
     for (case, prepares, has_failed, now, expected) in table {
         assert_eq!(fires(&preparing(prepares, has_failed), now), expected, "{case}");
     }
     let (scene, _) = preparing("work_source", false);
     let wakes = plan(at("10:00:01"), &scene.roster, &scene.snapshot).wake_at;
-    assert_eq!(wakes, Some(at("10:00:02")), "it looks again when the place is not kept any longer");
+    assert_eq!(wakes, Some(at("10:00:02")), "it plans again when the place is no longer kept");
     let (scene, other) = preparing("work_source", false);
-    assert!(fires(&(scene.max(2), other), "10:00:01"), "one place is kept, and there is another");
+    assert!(fires(&(scene.max(2), other), "10:00:01"), "one place is kept, and the other is free");
 }
 
 /// Each poll keeps its own place: see decision 0029.
@@ -76,7 +76,7 @@ fn two_polls_keep_two_places() {
     assert!(!fires(&scene, "10:00:01"), "both places are kept");
     assert!(fires(&scene, "10:00:02"));
     scene.0 = scene.0.max(3);
-    assert!(fires(&scene, "10:00:01"), "there is a third");
+    assert!(fires(&scene, "10:00:01"), "the third place is free");
 }
 
 /// Two schedules are due at the same time, and the agent has one place.

@@ -44,16 +44,16 @@ fn provider_limits_decide_which_jobs_start() {
     check([
         ("no limits", scene(any(), false, None, None), "10:00", "start 1 | start 2"),
         ("parked", scene(any(), false, Some("11:30"), None), "10:00", "wake 11:30"),
-        ("no longer", scene(any(), false, Some("10:00"), None), "10:00", "start 1 | start 2"),
-        ("one place", scene(most(1), false, None, None), "10:00", "start 1"),
-        ("and it is taken", scene(most(1), true, None, None), "10:00", ""),
-        ("two, one taken", scene(most(2), true, None, None), "10:00", "start 2"),
-        ("paced", scene(paced(), false, None, None), "10:00", "start 1 | wake 10:10"),
+        ("parked until now", scene(any(), false, Some("10:00"), None), "10:00", "start 1 | start 2"),
+        ("one slot", scene(most(1), false, None, None), "10:00", "start 1"),
+        ("one slot, taken", scene(most(1), true, None, None), "10:00", ""),
+        ("two slots, one taken", scene(most(2), true, None, None), "10:00", "start 2"),
+        ("start_every", scene(paced(), false, None, None), "10:00", "start 1 | wake 10:10"),
         ("too soon", scene(paced(), false, None, Some("09:55")), "10:00", "wake 10:05"),
     ]);
     let mut other = scene(any(), false, Some("11:30"), None);
     other.roster.agents[1].program.provider = Some("own".into());
-    assert_eq!(other.plan("10:00"), "start 2 | wake 11:30", "somebody else's limit");
+    assert_eq!(other.plan("10:00"), "start 2 | wake 11:30", "another provider is not parked");
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn a_fallback_runs_while_the_provider_is_used_up() {
     let two = r#"[{"model":"small"},{"runtime":"codex"}]"#;
     let a = |number| vec![("a".to_owned(), number)];
     let both = vec![("a".to_owned(), None), ("b".to_owned(), None)];
-    assert_eq!(fallback(&with(None, two)), both, "its own, as long as that takes jobs");
+    assert_eq!(fallback(&with(None, two)), both, "its own program, while its provider takes jobs");
     assert_eq!(fallback(&with(Some("11:30"), "[]")), vec![]);
-    assert_eq!(fallback(&with(Some("11:30"), two)), a(Some(1)), "the first has the same provider");
+    assert_eq!(fallback(&with(Some("11:30"), two)), a(Some(1)), "the first fallback has the same provider");
     let account = r#"[{"provider":"second","env":{"KEY":"other"}},{"runtime":"codex"}]"#;
     assert_eq!(fallback(&with(Some("11:30"), account)), a(Some(0)));
     // All are used up.
@@ -89,8 +89,9 @@ fn a_fallback_runs_while_the_provider_is_used_up() {
     assert_eq!(fallback(&all), vec![]);
 }
 
-/// Agent `a` has a job; `used_up` lists the providers that are used up, each with the end of its limit. Returns the
-/// plan, and the limit that the job waits for.
+/// Agent `a` has a job. `resumes` is the runtime and the provider of the session that the job continues, and `used_up`
+/// lists the providers that are used up, each with the end of its limit. Returns the fallback with which the job starts
+/// or the wake-up time, and the provider that the job waits for.
 fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -> String {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).job("agent", PENDING);
     scene.roster.agents[0] = configured(own, scene.roster.agents[0].clone());
@@ -127,8 +128,8 @@ fn a_begun_job_continues_only_on_the_runtime_of_its_session() {
     for (name, own, resumes, used_up, expected) in [
         ("nothing begun", codex, None, vec![claude], "0"),
         ("nothing begun, all used up", codex, None, vec![claude, codex_too], "wake 10:30 | waits for codex"),
-        ("begun with its own", codex, on_claude, vec![claude], "wake 11:30 | waits for claude"),
-        ("begun with its own, which is open again", codex, on_claude, vec![codex_too], "itself"),
+        ("begun with its own program", codex, on_claude, vec![claude], "wake 11:30 | waits for claude"),
+        ("begun with its own program, not used up", codex, on_claude, vec![codex_too], "itself"),
         // Its own provider is available, but does not know the session.
         ("begun with a fallback", codex, on_codex, vec![codex_too], "wake 10:30 | waits for codex"),
         (
@@ -138,19 +139,19 @@ fn a_begun_job_continues_only_on_the_runtime_of_its_session() {
             vec![claude, codex_too],
             "wake 10:30 | waits for codex",
         ),
-        ("begun with a fallback, which is open again", codex, on_codex, vec![], "0"),
+        ("begun with a fallback, not used up", codex, on_codex, vec![], "0"),
         ("another account of the same runtime", account, on_claude, vec![claude], "1"),
         ("another account of a fallback's runtime", account, on_codex, vec![codex_too], "2"),
         (
-            "not its own, even if that is open",
+            "not its own program, even if that is not used up",
             account,
             on_codex,
             vec![codex_too, ("spare", "10:20")],
             "wake 10:20 | waits for spare",
         ),
-        ("who knows what program", acp, Some(("acp", "y")), vec![("y", "10:30")], "wake 10:30 | waits for y"),
-        ("the same program", acp, Some(("acp", "y")), vec![], "1"),
-        ("nobody is left who knows it", codex, Some(("gemini", "gemini")), vec![claude], "0"),
+        ("not with acp at x", acp, Some(("acp", "y")), vec![("y", "10:30")], "wake 10:30 | waits for y"),
+        ("acp at the same provider", acp, Some(("acp", "y")), vec![], "1"),
+        ("no runtime can continue it", codex, Some(("gemini", "gemini")), vec![claude], "0"),
     ] {
         assert_eq!(resumed(own, resumes, &used_up), expected, "{name}");
     }

@@ -43,9 +43,9 @@ fn polls_continue_while_jobs_run() {
     check([
         ("not due", polling().max(3), "10:04", "wake 10:05"),
         ("due, with a free place", polling().max(3), "10:05", "ran interval:2 10:05"),
-        ("due, with none", polling(), "10:05", "Skipping a/s: at max capacity (1/1), due 10:05"),
+        ("due, without a free place", polling(), "10:05", "Skipping a/s: at max capacity (1/1), due 10:05"),
         ("counts from the end of a job, too", polling().last_run("10:02").max(3), "10:05", "wake 10:07"),
-        ("a look under way is not doubled", polling().max(3).preparing(), "10:05", "prepare interval:1"),
+        ("no second poll while one is prepared", polling().max(3).preparing(), "10:05", "prepare interval:1"),
         (
             "without a work source it waits for its job",
             Scene::new(EVERY).polled("10:00").job("clock", RUNNING).max(3),
@@ -56,10 +56,7 @@ fn polls_continue_while_jobs_run() {
     for overlap in ["skip", "queue", "cancel_previous", "allow"] {
         let policy = format!(r#""overlap":"{overlap}""#);
         let free = hourly_polling(&policy).max(3).plan("10:00");
-        assert_eq!(
-            free, "ran cron 10:00 | wake 11:00",
-            "{overlap} decides only about firings without an item"
-        );
+        assert_eq!(free, "ran cron 10:00 | wake 11:00", "{overlap} does not apply with a work source");
         let full = hourly_polling(&policy).plan("10:00");
         assert_eq!(full, "Skipping a/s: at max capacity (1/1), due 10:00", "{overlap}");
         let plan = hourly_polling(&policy).max(3).preparing().plan("10:00");
@@ -72,17 +69,17 @@ fn a_free_place_is_filled_between_two_due_times() {
     let closed = r#"{"type":"interval","interval":"5m","active_hours":{"start":"00:00","end":"10:01"}}"#;
     check([
         ("a place is free", polling().max(3).fill(), "10:02", "ran fill:1 10:02 | wake 10:05"),
-        ("none is", polling().fill(), "10:02", "wake 10:05"),
-        ("one look at a time", polling().max(3).fill().preparing(), "10:02", "prepare interval:1"),
+        ("no place is free", polling().fill(), "10:02", "wake 10:05"),
+        ("one poll at a time", polling().max(3).fill().preparing(), "10:02", "prepare interval:1"),
         ("cron", hourly_polling("\"jitter\":0").max(2).fill(), "09:30", "ran fill:1 09:30 | wake 10:00"),
         (
-            "what is due comes first",
+            "a due firing comes before a fill",
             hourly_polling("\"jitter\":0").max(3).fill(),
             "10:00",
             "ran cron 10:00 | wake 11:00",
         ),
         (
-            "ends of jobs do not put off the look that takes everything",
+            "ends of jobs do not postpone the regular poll",
             polling().last_run("10:04").max(3).fill(),
             "10:05",
             "ran interval:2 10:05",
@@ -135,7 +132,7 @@ fn a_re_enabled_schedule_polls_at_its_next_due_time() {
         assert_eq!(interval.plan("10:30"), "wake 10:35", "paused: {paused}");
         let mut polled = Scene::new(EVERY).takes_work().polled("10:00").max(3).fill();
         assert!(off(&mut polled, paused) && polled.record().enable(at("10:30").into()));
-        assert_eq!(polled.plan("10:30"), "wake 10:35", "no job of it has ended; paused: {paused}");
+        assert_eq!(polled.plan("10:30"), "wake 10:35", "none of its jobs has ended; paused: {paused}");
         let mut cron = hourly("\"jitter\":0").takes_work().max(3).fill();
         assert!(off(&mut cron, paused) && cron.record().enable(at("10:30").into()));
         assert_eq!(cron.plan("10:30"), "wake 11:00", "paused: {paused}");

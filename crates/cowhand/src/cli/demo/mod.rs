@@ -72,7 +72,7 @@ impl DemoArgs {
         result.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Prints events until the time is over or the user interrupts.
+    /// Prints events until the time is over, a signal arrives or the fleet ends.
     async fn print_events_until_end(&self, fleet: &Fleet) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

@@ -130,8 +130,8 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     })
 }
 
-/// Prints why no schedule can fire, if the daemon cannot write its store. With `--json` it is printed as a note,
-/// because the JSON has no field for it.
+/// Prints why no schedule can fire, if a daemon runs and cannot write its store. With `--json` the reason is printed as
+/// a note, because the JSON has no field for the reason.
 async fn print_store_problem(client: &Connection<'_>, json: bool) -> Result<(), Failure> {
     if client.is_alone() {
         return Ok(());
@@ -163,13 +163,13 @@ impl OneScheduleArgs {
     }
 }
 
-/// Checks whether the schedule only waits for its due time.
+/// Checks whether the schedule has no skip reason, or only the reason that it is not due.
 const fn is_only_waiting_for_due_time(view: &ScheduleView) -> bool {
     matches!(view.skip_reason, Some(SkipReason::NotDue) | None)
 }
 
-/// Formats the time at which a paused schedule tries again, or the time since which a waiting schedule is due. Neither
-/// is a next firing, so the column NEXT does not show it.
+/// Formats the time at which a paused schedule tries again, or the time since which a starved schedule is due. Neither
+/// time is a next firing, so the column NEXT does not show it. Returns an empty text for all other schedules.
 fn time_note(view: &ScheduleView, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
         (ScheduleStatus::Paused, Some(until), _) => {
@@ -210,7 +210,7 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
                 .skip_reason
                 .filter(|reason| !plain(reason) || (*reason == SkipReason::NotDue && !note.is_empty()))
                 .map(|reason| match note.strip_prefix(": ") {
-                    // The job is pending, and the note states that.
+                    // The note states that the job is pending, so the reason is left out.
                     Some(note) if reason == SkipReason::AlreadyRunning => note.to_owned(),
                     _ => format!("{reason}{note}{}", time_note(view, now)),
                 }),

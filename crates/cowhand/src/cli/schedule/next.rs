@@ -44,7 +44,7 @@ pub(in crate::cli) struct NextArgs {
     json: bool,
 }
 
-/// Future firing. A firing of a cron expression has no schedule name.
+/// Firing after the time of `--from`. A firing of a cron expression has no schedule name.
 struct Coming {
     at: Timestamp,
     zone: TimeZone,
@@ -76,7 +76,8 @@ impl NextArgs {
         Ok(())
     }
 
-    /// Prints missed firings and the ends of pauses.
+    /// Prints missed firings and the ends of pauses. The ends of pauses are left out if there are no next firings
+    /// (`is_empty`), because `no_firings_message` covers pauses.
     fn print_missed_and_paused(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             location::ask(config, async |client| Ok(client.get("schedules").await?))?;
@@ -167,7 +168,7 @@ impl NextArgs {
                     .unwrap_or_default();
                 format!("it has paused itself{until}")
             }
-            // A schedule of such a type never has a next firing, so other reasons do not matter.
+            // A schedule that the clock does not fire never has a next firing, so other reasons do not matter.
             _ if !view.is_by_clock() => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
             }
@@ -194,8 +195,9 @@ impl Coming {
     }
 }
 
-/// Returns the reason why nothing in the fleet fires by the clock, with the end of the first pause, because a pause
-/// ends by the clock too.
+/// Returns the reason why the fleet has no next firing: an interval that counts from the end of a running job. If there
+/// is no such interval, returns that nothing fires by the clock, with the end of the first pause, if a schedule is
+/// paused.
 fn no_firings_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let views: Page<ScheduleView> =
         location::ask(config, async |client| Ok(client.get("schedules").await?))?;

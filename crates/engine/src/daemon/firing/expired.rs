@@ -1,7 +1,8 @@
-//! Releases items with an expired claim of a fleet that no longer runs. A fleet that polls their queue does this.
+//! Releases work items whose claim has expired, because the fleet that claimed them no longer runs. Every fleet that
+//! polls the same queue does this.
 //!
-//! The expired claim is taken over like any claim and released with a reason. So only one of many fleets releases the
-//! item, and a crash in between leaves a row with the steps that are still to be done.
+//! The item is first claimed for this fleet, like any other item, and then released with a reason. So only one of many
+//! fleets releases the item. After a crash between the two steps, the row of the item shows that it has to be released.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::Closing;
@@ -83,7 +84,7 @@ impl Preparer<'_> {
         if owner.fleet != engine.store.fleet_id().await? {
             return Ok(false);
         }
-        // A person renamed the item while its result waits in the outbox.
+        // If the holder has an item with another id, a person renamed the item while its result waits in the outbox.
         if engine
             .store
             .items()

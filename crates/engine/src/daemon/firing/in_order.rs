@@ -2,7 +2,7 @@
 //!
 //! Each schedule with such firings has its own task, so that a slow schedule does not delay others. A firing that
 //! cannot be prepared delays the later firings, so that they do not overtake it while a source is unavailable. After
-//! too many failures it no longer delays them.
+//! too many failed tries, the firing no longer delays the later firings.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

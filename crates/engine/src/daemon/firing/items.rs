@@ -17,30 +17,33 @@ use cowhand_work::{
     Claimant, QueueState, SourceOwner, WorkSource, WorkSourceError, can_claim_another, guarded,
 };
 
-/// Largest number of items that are claimed together, because a claim that is not finished in time is undone.
+/// Largest number of items that are claimed together. The number is small, because a claim that is not finished in time
+/// is undone.
 const MAX_CLAIMS_TOGETHER: usize = 8;
 
 /// An item that has a row in the store, made by this firing. The row names its future job as the holder.
 struct Picked {
     holder: cowhand_core::id::JobId,
     item: WorkItem,
-    /// Reason why its text is not trusted.
+    /// Reason why the item's text is not trusted; `None` if it is trusted.
     confined: Option<String>,
 }
 
 /// An item that the trust rules allow.
 struct Judged {
     item: WorkItem,
-    /// Reason why its text is not trusted.
+    /// Reason why the item's text is not trusted; `None` if it is trusted.
     confined: Option<String>,
 }
 
 /// The result of a search for work so far.
 #[derive(Default)]
 struct Found {
+    /// Number of jobs.
     made: usize,
-    /// True if there was no place for an item.
+    /// True if there was no place for a further item.
     full: bool,
+    /// Items that the trust rules refuse, each with the reason.
     refused: Vec<String>,
     /// Error because of which the trust in an item's author could not be determined.
     trust_error: Option<anyhow::Error>,
@@ -57,10 +60,10 @@ impl Preparer<'_> {
         let (Some(config), Some(source)) = (owner.config(), sources.source_of(owner)?) else {
             return Ok((Prepared::Skip(SkipReason::NoWork), None));
         };
-        // A job from an earlier try counts, too.
+        // If an earlier try of this firing made jobs, the firing counts as run, even if this try finds no item.
         let earlier = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let made = usize::from(earlier.is_some_and(|firing| firing.job.is_some()));
-        // This check only saves a request. The places are counted again when items are taken.
+        // This check only saves a request to the source. The places are counted again when items are taken.
         if self.places(firing, made).await? == 0 {
             return Found { made, full: true, ..Found::default() }.outcome(true);
         }
@@ -102,7 +105,7 @@ impl Preparer<'_> {
     }
 
     /// Returns how many items may be taken now. Each item that is being claimed uses a place, whichever schedule takes
-    /// it. A firing from outside, or by a person, always gets one item, which may have to wait for a place.
+    /// it. A firing from outside, or by a person, always gets one item, whose job may have to wait for a place.
     async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
         let claiming = self.engine.store.items_being_claimed(firing.agent.name.clone(), self.now()).await?;
@@ -110,7 +113,8 @@ impl Preparer<'_> {
         Ok(if self.key.is_by_clock() || made > 0 { free } else { free.max(1) })
     }
 
-    /// Takes the next items that are trusted and that nobody in this fleet holds, as many as there are free places now.
+    /// Takes the next items that the trust rules allow and that nobody in this fleet holds, as many as there are free
+    /// places now, and at most [`MAX_CLAIMS_TOGETHER`].
     async fn pick(
         &self,
         firing: &PreparedFiring<'_>,
@@ -141,7 +145,7 @@ impl Preparer<'_> {
         Ok(picked)
     }
 
-    /// Returns the next item whose author is trusted, or whose text may run in the strict sandbox.
+    /// Returns the next item whose author is trusted, or whose job may run in the strict sandbox.
     async fn judge(
         &self,
         firing: &PreparedFiring<'_>,
@@ -284,8 +288,8 @@ impl Preparer<'_> {
     }
 
     /// Checks items that failed before and are not offered now. If a person withdrew an item, the count of its failures
-    /// starts again when it is put back. The failures of a completed item are deleted. Items that wait for a person are
-    /// checked only when a search for expired claims is due.
+    /// starts again when it is put back. The failures of an item that is completed or no longer exists are deleted.
+    /// Items that were given up or withdrawn are checked only when a search for expired claims is due.
     async fn review_failed(
         &self,
         queue: &str,

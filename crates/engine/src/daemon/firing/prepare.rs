@@ -1,7 +1,7 @@
 //! Prepares a firing: checks trust and `when_command`, and claims the items to work on.
 //!
-//! The firing is recorded before the preparation, and its result afterwards, so that it is tried again after a crash in
-//! between.
+//! The firing is recorded before the preparation, and the result of the preparation afterwards. So the preparation is
+//! tried again after a crash.
 
 use std::time::Duration;
 
@@ -31,10 +31,11 @@ use cowhand_work::{SourceOwner, WorkSourceError};
 const PREPARE_LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// Time after which an unfinished claim is undone.
 pub(super) const UNFINISHED_CLAIM_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
-/// Time for which a claim at a work source is valid without a renewal; it is renewed when half of it is over.
+/// Time for which a claim at a work source is valid without a renewal. The outbox renews a claim when half of this time
+/// is over.
 pub(in crate::daemon) const CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(1);
 
-/// Longest stored note.
+/// Maximum length in bytes of a stored note.
 const NOTE_CAP: usize = 2_000;
 
 /// Result of one try.
@@ -130,9 +131,9 @@ impl Preparer<'_> {
         Ok((Prepared::Job(self.job(firing, None, None)), note))
     }
 
-    /// Returns the reason to skip a firing by the clock of a schedule that was turned off or paused meanwhile. A firing
-    /// by hand or from outside was accepted while the schedule was on, so it is not skipped; its job waits for the end
-    /// of a pause.
+    /// Returns the reason to skip a firing whose schedule was turned off or paused meanwhile. Only firings by the clock
+    /// are skipped, and not that of a `delay`, whose schedule is disabled as soon as it has fired. A firing by hand or
+    /// from outside is already accepted, so it is not skipped; its job waits for the end of a pause.
     async fn off_reason(&self, schedule: &Schedule) -> anyhow::Result<Option<SkipReason>> {
         if !self.key.is_dropped_when_off() {
             return Ok(None);

@@ -41,7 +41,7 @@ impl Preparer<'_> {
         Ok(judge(trusts, &origin))
     }
 
-    /// Judges the text of an item. Items in a local folder are the owner's own.
+    /// Judges the text of an item. Items in a local folder are trusted, because they belong to the owner of the fleet.
     pub(super) async fn judge_item(
         &self,
         firing: &PreparedFiring<'_>,
@@ -62,8 +62,8 @@ impl Preparer<'_> {
         Ok(judge(trusts, &origin))
     }
 
-    /// Requests the facts that are missing for the decision. An error is returned, and the firing is tried again later,
-    /// so that nobody is trusted or refused because of a network failure.
+    /// Requests the facts that are missing for the decision. An error is returned, and the decision is tried again
+    /// later, so that nobody is trusted or refused because of a network failure.
     async fn request_facts(
         &self,
         origin: &mut TextOrigin,
@@ -91,7 +91,7 @@ impl Preparer<'_> {
                     origin.head =
                         head.with_context(|| format!("where pull request {pull} comes from, for `trust`"))?;
                 }
-                // The lists of `gh` contain the origin of a pull request.
+                // Only a webhook leaves the origin of a pull request open, and webhooks do not use `gh`.
                 (Question::Head(_), PermissionApi::Gh(_)) => origin.head = Head::Unknown,
             }
         }

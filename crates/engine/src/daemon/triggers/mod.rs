@@ -24,7 +24,8 @@ use runner::Runner;
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
     running: HashMap<ScheduleId, Running>,
-    /// The config and the event number at the last comparison. While they are the same, nothing can have changed.
+    /// The config, and the number of the newest event, when the runners were last compared with the schedules. While
+    /// both are the same, no runner has to be started or stopped.
     last_comparison: Option<(Arc<Loaded>, i64)>,
 }
 
@@ -50,7 +51,7 @@ impl Arming {
 }
 
 impl Triggers {
-    /// Starts and stops runners so that they match the roster.
+    /// Starts and stops runners so that each enabled and active schedule with a strategy has one.
     pub(super) async fn follow(&mut self, engine: &Arc<Engine>) {
         let loaded = engine.loaded();
         let needed: Vec<&Schedule> = loaded

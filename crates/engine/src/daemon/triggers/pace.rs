@@ -16,12 +16,14 @@ const EMPTY_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(10), SignedDuration::from_secs(1));
 
 impl Pace {
-    /// Resets the counts, because there may be more tasks.
+    /// Resets the counts after an answer with tasks. The strategy is then called again at once, because there may be
+    /// more tasks.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Returns the pause after an empty answer: a strategy that answers at once must not cause a busy loop.
+    /// Returns the pause after an empty answer: a strategy that answers at once must not cause a busy loop. `took` is
+    /// the duration of the call, which counts as part of the pause.
     pub(super) fn after_empty(&mut self, took: Duration) -> Duration {
         self.errors = 0;
         let floor = EMPTY_BACKOFF.pause_after(self.empties + 1);
@@ -50,7 +52,11 @@ mod tests {
         let mut pace = Pace::default();
         let waits: Vec<u128> = (0..9).map(|_| pace.after_empty(Duration::ZERO).as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
-        assert_eq!(pace.after_empty(Duration::from_mins(1)), Duration::ZERO, "it waited long enough itself");
+        assert_eq!(
+            pace.after_empty(Duration::from_mins(1)),
+            Duration::ZERO,
+            "the strategy itself waited long enough"
+        );
         assert_eq!(pace.after_empty(Duration::from_millis(4)), Duration::from_millis(6));
         pace.reset();
         assert_eq!(pace.after_empty(Duration::ZERO), Duration::from_millis(10));

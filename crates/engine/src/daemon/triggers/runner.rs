@@ -22,11 +22,11 @@ use cowhand_store::{Fired, StoreError};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 
-/// Number of firings that share a transaction.
+/// Largest number of firings that share a transaction.
 const MAX_FIRINGS_PER_TRANSACTION: usize = 100;
 /// Time that a strategy has to react to a shutdown before it is dropped.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
-/// Longest stored error message.
+/// Maximum length in bytes of a stored error message.
 const ERROR_CAP: usize = 2_000;
 
 /// The task that drives the strategy of one schedule.
@@ -108,7 +108,7 @@ impl Runner {
             () = overdue => return Answer::Stopped,
         };
         match answer {
-            // A list may be empty only because of the shutdown, so it is ignored. The list is read again later.
+            // The shutdown may be the reason why a list is empty, so the list is ignored. It is read again later.
             Ok(Ok((_, true))) if is_stopped(&self.shutdown) => Answer::Stopped,
             Ok(Ok((tasks, is_listing))) => Answer::Tasks { tasks, is_listing },
             Ok(Err(error)) => Answer::Failed(error),
@@ -119,7 +119,7 @@ impl Runner {
         }
     }
 
-    /// Records an error, once for each series of errors, and returns the pause.
+    /// Records the first error of a series of errors, and returns the pause before the next call.
     async fn failed(&self, error: &anyhow::Error, pace: &mut Pace) -> Duration {
         let is_first = !pace.is_failing();
         let backoff = pace.after_error();
@@ -199,7 +199,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits for a pause. Returns true if the caller has to try again, false if the runner was stopped meanwhile.
+    /// Logs the error and waits. Returns true if the caller has to try again, false if the runner was stopped
+    /// meanwhile.
     async fn wait_before_retry(&self, error: &StoreError, pace: &mut Pace) -> bool {
         error!(schedule = %self.name(), "cannot store the firings of its trigger: {error}");
         self.pause(pace.after_error()).await;

@@ -1,4 +1,4 @@
-//! The command line of the ACP client and its instructions.
+//! The command line and the instructions of cowhand's ACP client.
 
 use std::path::Path;
 
@@ -65,14 +65,14 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         ],
         defaults: Vec::new(),
         environment: Vec::new(),
-        // This data can always be serialised.
+        // `json!` does not panic here, because these instructions can always be serialised.
         files: vec![(INSTRUCTIONS_FILE.to_owned(), json!(instructions).to_string())],
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Acp(Acp { resumes, spent, ..Acp::default() }),
     }
 }
 
-/// Converts a server to the form of the protocol: maps become lists of names and values, and transports other than
+/// Converts an MCP server to the form of the protocol: maps become lists of names and values, and transports other than
 /// stdio have a type.
 fn server(name: &str, server: &McpServer) -> Value {
     let pairs = |map: &indexmap::IndexMap<String, String>| -> Vec<Value> {

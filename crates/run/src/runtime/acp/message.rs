@@ -1,4 +1,4 @@
-//! Text that arrives in chunks, and lists that are too long to keep.
+//! Messages of an ACP agent: text that arrives in chunks, and lines with lists that are too long to keep.
 
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, rest, take_object, take_text, text};
 use super::super::pieces::{Pieces, TextRedactor};
 
-/// Maximum size of joined text, which is part of every checkpoint. A longer text becomes several messages.
+/// Size of joined text from which the next chunk begins a new message. The joined text is part of every checkpoint. If
+/// the other keys of a chunk have this size or more, they are dropped.
 const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
 /// Chunks of one message.
@@ -27,12 +28,12 @@ impl MessageChunks {
         Self { thinking, id, ..Self::default() }
     }
 
-    /// Returns true if a chunk belongs to the same message.
+    /// Returns true if a chunk is added to this message: it has the same kind and id, and the text is not too long yet.
     pub(super) fn is_continued_by(&self, thinking: bool, id: Option<&str>) -> bool {
         self.thinking == thinking && self.id.as_deref() == id && self.text.len() < MAX_MESSAGE_BYTES
     }
 
-    /// Adds a chunk. A chunk that is not text, like a picture, is a message of its own and is returned.
+    /// Adds a chunk. A chunk that is not text, for example a picture, is returned as a message of its own.
     pub(super) fn add(&mut self, mut update: Fields, redactor: &TextRedactor) -> Option<OutputMessage> {
         let mut content = take_object(&mut update, "content").unwrap_or_default();
         if text(&content, "type") != Some("text") {
@@ -68,8 +69,8 @@ impl MessageChunks {
     }
 }
 
-/// Replaces lists of all commands, models and modes by their length: they arrive with every session and every change,
-/// and are not about the job.
+/// Replaces the lists of all commands, models, modes and options by their lengths. Such lists arrive with every session
+/// and every change, and are not about the job.
 pub(super) fn shorten(fields: &mut Fields) {
     const LISTING_KEYS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
     for (key, value) in fields.iter_mut() {

@@ -21,13 +21,13 @@ fn asked(method: &str) -> String {
     json!({"cowhand": "asked", "id": 1, "method": method}).to_string()
 }
 
-/// Returns the messages of these lines after the prompt, and the rest.
+/// Returns the messages that a reader makes of these lines after a prompt, including the rest.
 fn read(lines: &[String]) -> Value {
     let mut reader = Reader::acp();
     reader.read(&asked("session/prompt"));
     let mut messages: Vec<OutputMessage> = lines.iter().flat_map(|line| reader.read(line)).collect();
     messages.extend(reader.rest());
-    assert_eq!(reader.rest(), [], "the rest is told once");
+    assert_eq!(reader.rest(), [], "the rest is returned only once");
     serde_json::to_value(messages).unwrap()
 }
 
@@ -176,8 +176,9 @@ fn the_cost_is_that_of_this_turn_or_unknown() {
         (true, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
         // The agent counts again from 0.
         (true, vec![cost(1.0)], vec![cost(0.25)], Some(0.25)),
-        // The part of this turn is unknown.
+        // The session was resumed and its earlier cost is unknown, so the cost of this turn is unknown.
         (true, vec![], vec![cost(1.5)], None),
+        // The price is unknown, or the cost is not in dollars.
         (false, vec![], vec![cost(0.0)], None),
         (false, vec![], vec![euros], None),
     ] {
@@ -230,7 +231,8 @@ fn unknown_lines_are_kept() {
     }
 }
 
-/// Adapters of two programs report the size differently: after the tool result, or twice in each step.
+/// The ACP adapters of two programs report the size of the context differently: after the tool result, or twice in each
+/// step.
 #[test]
 fn usage_during_a_turn_is_derived_from_the_context_size() {
     let used = |used: u64| update(&json!({"sessionUpdate": "usage_update", "used": used, "size": 9}));

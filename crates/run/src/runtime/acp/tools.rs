@@ -1,4 +1,4 @@
-//! Tool calls. Each call becomes one message when its input is known, and one when it has ended.
+//! Tool calls of an ACP agent. Each call becomes one message when its input is known, and one when it has ended.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, rest, short_text, take_text, text};
 use super::super::output_record::one_line;
 
-/// Maximum number of remembered calls. It is larger than the number of concurrent calls.
+/// Maximum number of remembered calls. Agents make fewer concurrent calls.
 const MAX_OPEN_TOOLS: usize = 64;
 
 /// Calls that have not ended.
@@ -23,14 +23,14 @@ struct Call {
     name: Option<String>,
     kind: Option<String>,
     title: Option<String>,
-    /// Input of an announced call, which may be incomplete.
+    /// Input of an announced call. The input may be incomplete.
     input: Option<Value>,
     /// Set if the call is in the job's output.
     #[serde(rename = "told")]
     reported: bool,
 }
 
-/// Maximum size of a remembered input, which is part of every checkpoint.
+/// Maximum size of a remembered input as JSON. Remembered inputs are part of every checkpoint.
 const MAX_INPUT_BYTES: usize = 4 << 10;
 
 impl Tools {
@@ -72,7 +72,8 @@ impl Tools {
         messages
     }
 
-    /// Reads a request for permission, because some agents state a tool call only there.
+    /// Reads a request for permission, because some agents state a tool call only there. Returns the call if it was not
+    /// reported yet.
     pub(super) fn asked(&mut self, line: &Fields) -> Option<OutputMessage> {
         let call = line.get("params")?.get("toolCall")?.as_object()?;
         let index = self.call_index(call)?;
@@ -158,7 +159,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
 
 const NO_REASON_GIVEN: &str = "the tool failed and gave no reason";
 
-/// Returns the text in the content. For a terminal of the agent, the text is under `_meta`.
+/// Returns the text in the content, or none. For a terminal of the agent, the text is under `_meta`.
 fn content_text(update: &Fields) -> Option<String> {
     let content = update.get("content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = content.filter_map(|each| each.pointer("/content/text")?.as_str()).collect();

@@ -1,9 +1,10 @@
-//! Usage of an ACP agent, from all the messages in which agents state it.
+//! Usage of an ACP agent, from all updates and answers in which agents state it.
 //!
 //! Agents state the cost of the whole session (`usage_update`), so the cost before the prompt is subtracted. If a
 //! session is resumed and its agent did not state the earlier cost, the new cost is unknown. Agents state the tokens of
-//! the turn in the answer to the prompt, or with the chunks of each answer of the model. Before that, the session
-//! record is used for the Gemini CLI. For other agents, only the size of the model's context in each step is known.
+//! the turn in the answer to the prompt, or with the chunks of each answer of the model. The Gemini CLI also writes the
+//! tokens to its session record; the larger of both sums counts. As long as an agent has stated no tokens, they are
+//! estimated from the size of the model's context in each step.
 
 use std::collections::BTreeMap;
 
@@ -24,24 +25,26 @@ pub(super) struct AcpUsage {
     /// Requested model, or the model that the agent states.
     model: Option<String>,
     per_model: BTreeMap<String, ModelUsage>,
+    /// Last cost of the session that the agent stated, in dollars.
     cost: Option<f64>,
-    /// Set if the session began earlier.
+    /// Set if the session began before this attempt.
     #[serde(rename = "goes_on")]
     resumed: bool,
-    /// Set when the prompt was sent. Earlier messages are history.
+    /// Set when the prompt was sent. Context sizes that were stated earlier do not count.
     prompted: bool,
-    /// Cost of the session when the first prompt was sent.
+    /// Cost of the session when the first prompt was sent, if known.
     before: Option<f64>,
     /// Session record, if the agent is the Gemini CLI.
     chat: Option<ChatRecord>,
     steps: Steps,
 }
 
-/// Estimate of the tokens that were sent, from the size of the context: after each tool result the whole context is
-/// sent again. The part that was cached is unknown.
+/// Estimate of the tokens that were sent, from the size of the context in tokens: after each tool result the whole
+/// context is sent again. The number of cached tokens among them is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Steps {
+    /// Sum of the sizes before the last tool result.
     done: u64,
     /// Largest size since the last tool result.
     #[serde(rename = "this")]
@@ -100,7 +103,7 @@ impl AcpUsage {
         }
     }
 
-    /// Reads the usage at the end of a turn.
+    /// Reads the usage in the answer to the prompt, at the end of a turn.
     pub(super) fn answered(&mut self, result: &Fields) {
         let quota = result.get("_meta").and_then(|meta| meta.get("quota"));
         let models = quota.and_then(|quota| quota["model_usage"].as_array()).into_iter().flatten();
@@ -129,7 +132,8 @@ impl AcpUsage {
         }
     }
 
-    /// Returns the cost since the prompt. A smaller figure than before means that the agent counts from zero again.
+    /// Returns the cost since the prompt, or none if it is unknown. If the cost is less than before, the agent counts
+    /// from zero again.
     fn cost_since(&self) -> Option<f64> {
         let before = self.before?;
         self.cost.map(|cost| if cost < before { cost } else { cost - before })
@@ -140,8 +144,8 @@ impl AcpUsage {
             models.values().map(budget::tokens).fold(0, u64::saturating_add)
         };
         let recorded = self.chat.as_ref().and_then(ChatRecord::usage).map(|usage| usage.per_model);
-        // Only the record includes cached tokens, and only the answer includes additional requests. The larger sum is
-        // used.
+        // Only the record includes cached tokens, and only the answer to the prompt includes additional requests of
+        // the program. The larger sum is used.
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
             return recorded;
         }
@@ -200,8 +204,8 @@ fn tokens(usage: &Value) -> ModelUsage {
     }
 }
 
-/// Returns the HTTP status in a message, in one of the forms that known agents use. Rate limits are also recognised by
-/// the bare number.
+/// Returns the HTTP status in a message, in one of the forms that known agents use. The statuses of rate limits, 429
+/// and 529, are also recognised as bare numbers.
 pub(super) fn status_in(message: &str) -> Option<u64> {
     const STATUS_PREFIXES: [&str; 6] =
         ["status ", "status: ", "status code ", "\"code\":", "\"statusCode\":", "API Error: "];

@@ -1,4 +1,4 @@
-//! The content blocks of a line.
+//! The content blocks of a line of Claude Code. Each block becomes a message.
 
 use std::mem::take;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::json::{Fields, take_text, text, under_line};
 
-/// Rest of a line without its blocks. It becomes part of the first block's message.
+/// The keys of a line without its blocks. They become part of the first block's message.
 pub(super) struct Rest {
     pub(super) line: Fields,
     /// Set for the first line of a message. Further lines of the message repeat its usage.
@@ -43,7 +43,8 @@ impl Rest {
         (blocks, Self { line, first: false, timestamp })
     }
 
-    /// Returns the extra keys of a block's message. Further blocks get only the id of the message.
+    /// Returns the extra keys of a block's message. The first call returns the keys of the line too, later calls return
+    /// only the id of Claude's message with the keys of the block.
     fn extra(&mut self, block: Fields) -> Fields {
         let id = self.line.get("message").and_then(|message| message.get("id")).cloned();
         let mut line = take(&mut self.line);
@@ -54,7 +55,8 @@ impl Rest {
         if line.is_empty() { line } else { under_line(Value::Object(line)) }
     }
 
-    /// Returns the usage once for each message, so that it can be summed.
+    /// Returns the usage for the first block of the first line of a message, and none after that, so that it can be
+    /// summed. The input tokens include cached ones.
     fn usage(&mut self) -> Option<Usage> {
         if !self.first {
             return None;
@@ -172,20 +174,20 @@ pub(super) fn partial(fields: Fields) -> OutputMessage {
     OutputMessage::Assistant { content, partial, usage: None, timestamp, extra: rest.extra(Fields::new()) }
 }
 
-/// Returns the text that was held back.
+/// Returns a partial message with the text that was held back.
 pub(super) fn held_back_text(text: String) -> OutputMessage {
     let (content, partial) = (Some(text), Some(true));
     OutputMessage::Assistant { content, partial, usage: None, timestamp: None, extra: Fields::new() }
 }
 
-/// Joins the text in the blocks of a tool result.
+/// Joins the text in the blocks of a tool result. Returns the JSON if there is no text.
 fn all_text(content: &Value) -> String {
     let blocks = content.as_array().map_or(&[][..], Vec::as_slice);
     let texts: Vec<_> = blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect();
     if texts.is_empty() { content.to_string() } else { texts.join("\n") }
 }
 
-/// Removes the type of a block if the kind of message already states it.
+/// Removes the type of a block if it is `implied`, because then the type of the message already states it.
 fn remove_type(block: &mut Fields, implied: &str) {
     if text(block, "type") == Some(implied) {
         block.shift_remove("type");

@@ -25,17 +25,18 @@ struct ClaudeLaunch {
     max_turns: Option<u32>,
     permission_mode: Option<String>,
     system_prompt_file: Option<PathBuf>,
-    /// Available tools; an empty list means none.
+    /// Available tools; unset means Claude's default, and an empty list means none.
     tools: Option<Vec<String>>,
-    /// Tools that need no permission, and tools that are always denied.
+    /// Tools that need no permission.
     allowed_tools: Vec<String>,
+    /// Tools that are always denied.
     denied_tools: Vec<String>,
-    /// Settings files that Claude reads. An empty list means that it reads none.
+    /// Settings files that Claude reads; unset means Claude's default, and an empty list means none.
     setting_sources: Option<Vec<String>>,
     mcp_config_file: Option<PathBuf>,
     /// Settings as JSON.
     settings: Option<String>,
-    /// Tool that is asked for permission.
+    /// Tool of an MCP server that Claude asks for permission.
     permission_prompt_tool: Option<String>,
     plugins: Vec<Plugin>,
     partial_messages: bool,
@@ -74,7 +75,8 @@ impl ClaudeLaunch {
     }
 }
 
-/// Returns the arguments for a session. Claude accepts no chosen id for a resumed session.
+/// Returns the arguments for a session. Claude accepts a chosen id for a new or forked session, but not for a resumed
+/// session.
 fn arguments_of(session: &SessionChoice) -> Vec<String> {
     let words: Vec<&str> = match session {
         SessionChoice::Fresh => vec![],
@@ -167,8 +169,8 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Returns the cost of the session that is resumed or forked. Claude records the cost at each end and adds to it when
-/// the session is resumed. Older versions do neither.
+/// Returns the usage so far of the session that is resumed or forked, or no usage for a new session. Claude records the
+/// cost of a session when Claude ends, and adds to this cost when the session is resumed. Older versions do neither.
 fn usage_before(order: &LaunchRequest<'_>) -> JobUsage {
     let (SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. }) = order.session else {
         return JobUsage::default();
@@ -199,7 +201,7 @@ fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
 
 const fn permission_mode(mode: PermissionMode) -> &'static str {
     match mode {
-        // Claude requests permission through the tool of `--permission-prompt-tool`.
+        // With `Ask`, Claude requests permission through the tool of `--permission-prompt-tool`.
         PermissionMode::Default | PermissionMode::Ask => "default",
         PermissionMode::AcceptEdits => "acceptEdits",
         PermissionMode::BypassPermissions => "bypassPermissions",

@@ -51,7 +51,7 @@ impl Codex {
         }
     }
 
-    /// Reads a tool item. If only the end of a tool call is reported, the line becomes both messages.
+    /// Reads an item that is a tool call. If only the end of the call is reported, the line becomes both messages.
     fn tool(&mut self, kind: &str, item_type: &str, mut item: Fields) -> Vec<OutputMessage> {
         let id = take_text(&mut item, "id");
         item.shift_remove("type");

@@ -94,8 +94,8 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Returns the sandbox of a permission mode. Codex asks no questions here: its sandbox forbids actions that would need
-/// permission.
+/// Returns the mode of Codex's own sandbox for a permission mode. No person can be asked, so Codex's sandbox forbids
+/// the actions that would need permission.
 const fn sandbox(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::Plan | PermissionMode::Ask => "read-only",
@@ -104,13 +104,13 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Replaces characters that a dotted path cannot contain by `_`.
+/// Replaces the characters that a dotted key of TOML cannot contain by `_`.
 fn key_of(name: &str) -> String {
     let replaced = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     name.chars().map(replaced).collect()
 }
 
-/// Returns a different key for each name. A key that is equal to another name or key gets a number.
+/// Returns a different key for each name of a server. A key that is equal to another name or key gets a number.
 fn server_keys(names: &[&str]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for name in names {
@@ -131,11 +131,12 @@ struct Private {
 }
 
 impl Private {
-    /// Returns the keys of a server with their values in TOML. JSON strings, numbers and lists are valid TOML.
+    /// Returns the keys of a server with their values in TOML, and adds its secrets to the files and the environment.
+    /// JSON strings, numbers and lists are valid TOML.
     fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
         let mut keys = Vec::new();
         if server.transport == McpTransport::Stdio {
-            // Codex accepts a server's environment only in its config and its arguments, so a script sets it.
+            // Codex accepts the environment of a server only in Codex's config and arguments, so a script sets it.
             let name = format!("mcp-{place}.sh");
             keys.push(("command", json!("sh").to_string()));
             keys.push(("args", json!([folder.join(&name)]).to_string()));
@@ -158,7 +159,7 @@ impl Private {
     }
 }
 
-/// Writes a script that sets the environment and executes the server.
+/// Returns a script that sets the environment and executes the server.
 fn script(server: &McpServer) -> String {
     let set = server
         .env

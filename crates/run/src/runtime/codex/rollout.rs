@@ -1,4 +1,5 @@
-//! Codex's own record of a thread, which states its usage so far.
+//! Codex's own record of a thread, which Codex calls a rollout. The record states the usage of the thread so far, and
+//! when usage limits end.
 
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use jiff::Timestamp;
 use super::super::record;
 use super::Tokens;
 
-/// Returns when the usage limits that are reached end, by the last record of them in the thread.
+/// Returns when all reached usage limits have ended, by the last line of the record in which a limit is reached.
+/// Returns none if there is no such line.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
     record::last_value(record, "\"rate_limits\"", |line| {
@@ -19,7 +21,7 @@ pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     .and_then(|second| Timestamp::from_second(second).ok())
 }
 
-/// Returns the usage of a thread; zero if there is no record. A thread without a record cannot be resumed either.
+/// Returns the usage of a thread, or zero if there is no record. Codex cannot resume a thread without a record.
 pub(super) fn used(home: &Path, thread: &str) -> Tokens {
     // The records are in folders by year, month and day.
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);

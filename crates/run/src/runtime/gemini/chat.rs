@@ -1,9 +1,9 @@
-//! The Gemini CLI's record of a session. It states the usage of each answer of the model immediately; stdout states the
-//! usage only at the end.
+//! The Gemini CLI's record of a session. The record states the usage of each answer of the model immediately; stdout
+//! states the usage only at the end.
 //!
 //! Each message is a line, which is written again when the message grows. A resumed session continues in its old file,
 //! and may have a second file that stays empty. Additional requests of the program, such as the choice of a model, are
-//! not recorded; only the usage at the end includes them.
+//! not recorded; only the usage on stdout includes them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,8 +19,9 @@ use super::super::json::count;
 use super::super::record;
 use super::launch::HOME;
 
-/// Maximum number of models and of files. Both are part of every checkpoint.
+/// Maximum number of models. Their usage is part of every checkpoint.
 const MAX_MODELS: usize = 100;
+/// Maximum number of files. Their positions are part of every checkpoint.
 const MAX_RECORD_FILES: usize = 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -34,12 +35,13 @@ pub(in super::super) struct ChatRecord {
     used: BTreeMap<String, ModelUsage>,
 }
 
-/// Position in a file.
+/// Position up to which a file was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct RecordPosition {
+    /// Number of bytes that were read.
     read: u64,
-    /// Last counted message, which may be written again.
+    /// Id of the last counted message, which may be written again.
     last: Option<String>,
 }
 
@@ -49,7 +51,8 @@ impl ChatRecord {
         Self { folder, since: Some(Timestamp::now()), ..Self::default() }
     }
 
-    /// Reads new messages. Read errors are ignored, because stdout states the usage at the end.
+    /// Reads new messages. The name of a file ends with the first eight characters of the session id. Read errors are
+    /// ignored, because stdout states the usage at the end.
     pub(in super::super) fn read_new(&mut self, session: Option<&str>) {
         let (Some(folder), Some(session)) = (&self.folder, session.and_then(|id| id.get(..8))) else {
             return;
@@ -57,7 +60,7 @@ impl ChatRecord {
         let found = record::find_all(folder, &format!("-{session}.jsonl"), 2);
         for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut position = self.files.remove(&path).unwrap_or_default();
-            // A file that is missing or was rewritten is read from its beginning the next time.
+            // A file that could not be read or was rewritten is read from its beginning the next time.
             if self.read_from(file, &mut position).is_ok() {
                 self.files.insert(path, position);
             }
@@ -170,7 +173,7 @@ mod tests {
         chat.read_new(Some(SESSION));
         chat.read_new(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
-        // The other file of the session is then counted again, too, wherever it is in the order.
+        // The other file of the session is then counted again too, whether its name sorts before or after the first.
         for other in ["session-2026-11-15T22-24-238a8f3d.jsonl", "session-2026-11-15T22-26-238a8f3d.jsonl"] {
             let other = folder.join(other);
             fs::write(&other, answer("d", "2026-11-15T22:25:10Z", 300) + "\n").unwrap();

@@ -30,7 +30,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// Settings that make Gemini use an API key. Without them, and with a base URL in its environment, it uses no key.
+/// Settings that make Gemini use an API key. Without them, Gemini uses no key if its environment has a base URL.
 const API_KEY_SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
 
 pub(super) const HOME: RuntimePath = RuntimePath {
@@ -69,7 +69,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     CommandLine {
         argv,
         defaults: vec![
-            // Otherwise Gemini starts itself again, and the parent process ignores signals.
+            // Without this variable, Gemini starts itself again, and the parent process ignores signals.
             ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
             // A directory that the config names is trusted.
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
@@ -81,7 +81,8 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Returns the approval mode. No person can be asked, so a tool that would need permission is refused.
+/// Returns Gemini's approval mode for a permission mode. No person can be asked, so Gemini refuses a tool that would
+/// need permission.
 const fn approval_mode(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Ask => "default",
@@ -91,7 +92,7 @@ const fn approval_mode(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Tools that only read, and tools that write files.
+/// Tools that only read.
 const READING_TOOLS: [&str; 7] = [
     "read_file",
     "read_many_files",
@@ -101,10 +102,12 @@ const READING_TOOLS: [&str; 7] = [
     "google_web_search",
     "web_fetch",
 ];
+/// Tools that write files.
 const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 
-/// Returns a policy in TOML. It is passed as a separate file, because system settings require paths that belong to
-/// root, and the settings of the user and the workspace must not be changed.
+/// Returns a policy in TOML; empty if the config has no rules for tools. The policy is passed as a separate file,
+/// because system settings require paths that belong to root, and the settings of the user and the workspace must not
+/// be changed.
 fn rules(order: &LaunchRequest<'_>) -> String {
     let agent = order.agent;
     let mut rules = String::new();
@@ -132,7 +135,7 @@ fn is_allowed_unasked(mode: PermissionMode, tool: &str) -> bool {
         || (edits && WRITING_TOOLS.contains(&tool))
 }
 
-/// Returns a rule for `run_shell_command`, or for `run_shell_command(git)` with a prefix.
+/// Returns a rule for a tool. For `run_shell_command(git)`, the rule applies only to commands with the prefix `git`.
 fn rule(tool: &str, decision: &str, priority: u32) -> String {
     let (tool, beginning) =
         tool.split_once('(').map_or((tool, None), |(tool, rest)| (tool, Some(rest.trim_end_matches(')'))));
