@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 
-/// Resolves the host of a URL once. The connection uses these addresses only, so a later answer for the name changes
-/// nothing.
+/// Resolves the host of a URL. The caller connects only to the returned addresses, so a later answer for the name
+/// changes nothing. Without `allow_private`, all addresses of the host have to be public.
 pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>, Unreachable> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Unreachable::Refused(format!("{}: is not an http or https address", url.scheme())));
@@ -24,7 +24,7 @@ pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>
     };
     let forbidden = found.iter().find(|found| !allow_private && !is_public(found.ip()));
     match forbidden {
-        // All addresses have to be allowed, else the result would depend on which one is used.
+        // One forbidden address is enough, because the connection may use any of the addresses.
         Some(forbidden) => Err(Unreachable::Private(match forbidden.ip().to_string() {
             address if address == host => format!("{host} is not a public address"),
             address => format!("{host} is {address}, which is not a public address"),
@@ -36,14 +36,15 @@ pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// Never allowed.
+    /// The URL is never allowed.
     Refused(String),
-    /// Allowed only with the setting for private addresses.
+    /// The host has an address that is not public. It is allowed only with the setting for private addresses.
     Private(String),
     NotFound(String),
 }
 
-/// Returns true if the URL itself names this machine or its private network.
+/// Returns true if the URL names this machine or its private network without a name lookup: by an address or as
+/// `localhost`.
 pub fn is_private_as_written(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let address = host.parse::<IpAddr>();

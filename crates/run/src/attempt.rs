@@ -20,18 +20,20 @@ use cowhand_system::blocking::run_blocking;
 use cowhand_system::lock_file;
 use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
 
-/// One run of a process for a job: not started, running or ended.
+/// An attempt of a job, or a hook that is a command: not started, running or ended.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     folder: PathBuf,
     name: String,
 }
 
-/// Records of the keeper and the agent process.
+/// Record of the keeper's process.
 pub(super) const KEEPER_FILE: &str = "keeper.json";
+/// Record of the agent's process.
 pub(super) const AGENT_FILE: &str = "agent.json";
 const ENDING_FILE: &str = "ending.json";
-/// File that reserves disk space for the ending. The ending is written into it, and it is renamed to `ending.json`.
+/// File that reserves disk space for the ending. The ending is written into this file, which is then renamed to
+/// `ending.json`.
 const RESERVED_FILE: &str = "ending.reserved";
 const RESERVED_BYTES: usize = 4096;
 /// What the keeper starts: command, sandbox plan and limits.
@@ -40,14 +42,14 @@ const START_FILE: &str = "start.json";
 pub(super) const PROMPT_FILE: &str = "prompt";
 const LOCK_FILE: &str = "lock";
 const KEEPER_LOG_FILE: &str = "keeper.log";
-/// Maximum length of a keeper's message.
+/// Maximum length of a keeper's message that [`Attempt::last_keeper_message`] returns.
 const MAX_KEEPER_MESSAGE_BYTES: usize = 500;
 const CGROUP_FILE: &str = "cgroup";
 pub(super) const CAPS_FILE: &str = "caps";
 pub(super) const CREDENTIALS_FILE: &str = "credentials";
 const HOOK_SUFFIX: &str = "hook";
 const RESUMED_FILE: &str = "resumed";
-/// Secrets that the processes were given.
+/// Secrets that the processes got.
 const SECRETS_FILE: &str = "secrets.json";
 
 /// Text and session that are known before the agent starts.
@@ -79,8 +81,8 @@ impl Attempt {
         Self::named(state, format!("{job}.{number}"))
     }
 
-    /// Returns the folder of a hook that is a command. The hook has a keeper, as an attempt does; its name shows that
-    /// it is not an attempt.
+    /// Returns the value for a hook that is a command. Such a hook has a folder and a keeper, as an attempt does; the
+    /// name of the folder shows that it belongs to a hook.
     pub fn of_hook(state: &Path, job: &JobId, number: u32) -> Self {
         Self::named(state, format!("{job}.{HOOK_SUFFIX}{number}"))
     }
@@ -140,7 +142,7 @@ impl Attempt {
         (process::ATTEMPT_VARIABLE.to_owned(), self.name.clone())
     }
 
-    /// Returns the folder of files that only the agent's program may read.
+    /// Returns the folder of the private files.
     pub fn private(&self) -> PathBuf {
         self.folder.join("private")
     }
@@ -157,14 +159,15 @@ impl Attempt {
         Ok(())
     }
 
-    /// Removes the private files after the end, because they may contain secrets.
+    /// Removes the private files and the credentials after the end of the attempt, because they may contain secrets.
     pub fn remove_private_files(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS_FILE)))?;
         remove_folder(&self.private())
     }
 
-    /// Writes the secrets that the processes are given, before the launch. A later daemon reads their output, and its
-    /// config may have other values by then. The file is synced, because output can outlive a power failure.
+    /// Writes the secrets that the processes will get. The caller does this before the launch. A later daemon needs
+    /// these secrets to redact the output, because its config may have other values by then. The file is synced,
+    /// because output can outlive a power failure.
     pub fn write_secrets(&self, secrets: &[String]) -> io::Result<()> {
         if secrets.is_empty() {
             return Ok(());
@@ -173,16 +176,16 @@ impl Attempt {
         self.write_synced(SECRETS_FILE, &secrets)
     }
 
-    /// Returns the secrets that the processes were given; none if the attempt is settled, or if an earlier version
-    /// started it.
+    /// Returns the secrets that the processes got; an empty list if there were no secrets, if the attempt is settled,
+    /// or if an earlier version started the attempt.
     pub fn secrets(&self) -> io::Result<Vec<String>> {
         Ok(self.read(SECRETS_FILE)?.unwrap_or_default())
     }
 
     /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. Other files
-    /// that may contain a secret are removed too: the prompt; the checkpoints, which contain text that was held back;
-    /// `start.json`, because the config can put a secret into an argument. The known secrets are removed last, because
-    /// they are needed as long as there is output.
+    /// that may contain a secret are removed too: the prompt; the checkpoints, which contain output that is not masked
+    /// yet; `start.json`, because the config can put a secret into an argument. The file of secrets is removed last,
+    /// because it is needed as long as there is output.
     pub fn remove_output(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
         absent_is_ok(fs::remove_file(self.folder.join("index")))?;
@@ -203,8 +206,8 @@ impl Attempt {
         self.launch_with_notes(&BeforeOutput::default(), program, start, prompt, environment)
     }
 
-    /// Launches as [`Self::launch`] does, with notes before the agent's output. The keeper has its own session, so that
-    /// it gets no signals of the daemon's terminal.
+    /// Launches as [`Self::launch`] does, with notes before the agent's output, and records the session that the agent
+    /// continues.
     pub fn launch_with_notes(
         &self,
         prelude: &BeforeOutput,
@@ -234,14 +237,14 @@ impl Attempt {
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(mark.0, mark.1)
             .current_dir("/")
-            // The lock passes to the keeper and is held all the time.
+            // The keeper inherits the lock, so the lock is never free until the keeper ends.
             .stdin(lock)
             .stdout(Stdio::null())
             .stderr(self.create(KEEPER_LOG_FILE)?)
             .spawn()
     }
 
-    /// Returns the last line of the keeper's log.
+    /// Returns the last non-empty line of the keeper's log.
     pub fn last_keeper_message(&self) -> Option<String> {
         let log = fs::read(self.folder.join(KEEPER_LOG_FILE)).ok()?;
         let log = String::from_utf8_lossy(&log);
@@ -290,7 +293,7 @@ impl Attempt {
 
     /// Returns true if the agent may have been started. Only an attempt that did not begin can be run again.
     pub fn began(&self) -> io::Result<bool> {
-        // The record counts even if it was damaged since.
+        // The record of the keeper counts even if it was damaged later.
         fs::exists(self.folder.join(KEEPER_FILE))
     }
 
@@ -304,7 +307,7 @@ impl Attempt {
         Timestamp::try_from(fs::metadata(self.folder.join(AGENT_FILE)).ok()?.modified().ok()?).ok()
     }
 
-    /// Returns the time of the last output.
+    /// Returns the time of the last write to the raw output.
     pub fn last_output(&self) -> Option<Timestamp> {
         let written = |path: PathBuf| Timestamp::try_from(fs::metadata(path).ok()?.modified().ok()?).ok();
         written(self.stdout()).max(written(self.stderr()))
@@ -337,8 +340,8 @@ impl Attempt {
         notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
     }
 
-    /// Takes the lock. The launcher has the lock first, then the keeper as long as it lives. The kernel releases it
-    /// when the keeper ends, even if it is killed.
+    /// Takes the lock; none if another process has it. The launcher has the lock first, then the keeper as long as it
+    /// lives. The kernel releases the lock when the keeper ends, even if the keeper is killed.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let lock =
             lock_file::open(private_options().create(true).truncate(false), &self.folder.join(LOCK_FILE))?;
@@ -352,7 +355,7 @@ impl Attempt {
     /// Takes the lock without creating its file, so that a folder that is being removed stays empty.
     pub(super) fn lock_if_present(&self) -> io::Result<AttemptLock> {
         let lock = match lock_file::open(&mut private_options(), &self.folder.join(LOCK_FILE)) {
-            // Without its folder nothing is known about the attempt.
+            // A missing folder is an error, because then nothing is known about the attempt.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_missing(&self.folder) => {
                 return Ok(AttemptLock::Missing);
             }

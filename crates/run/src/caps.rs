@@ -37,7 +37,7 @@ impl Controller {
 pub(super) struct Groups {
     /// Group of version 2, by which all processes can be killed at once.
     tree: Option<Cgroup>,
-    /// Set if that group has limits.
+    /// Set if `tree` has limits.
     tree_limits: bool,
     /// Groups of version 1, each with its limit.
     limits: Vec<Group>,
@@ -52,7 +52,8 @@ struct Group {
 
 impl Groups {
     /// Creates the groups, sets their limits and enters them. Processes that are started before [`Self::leave`] are
-    /// inside. The inner error names a cap that this machine cannot enforce. Without caps, control groups are optional.
+    /// inside. The inner error states why this machine cannot enforce the caps; the outer error means that the groups
+    /// could not be recorded in the attempt's folder. Without caps, control groups are optional.
     pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, CapsError>> {
         let mut groups = match Self::make(attempt.name(), caps) {
             Ok(groups) => groups,
@@ -162,12 +163,12 @@ impl Groups {
         }
     }
 
-    /// Kills everything in the groups, and returns whether that was possible.
+    /// Kills all processes in the group of version 2. Returns false if there is no such group, or if the kill failed.
     pub(super) fn kill(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.kill().is_ok())
     }
 
-    /// Removes the groups, and returns whether they are removed.
+    /// Removes the groups, and returns whether all of them are removed.
     pub(super) fn remove(&self) -> bool {
         let limits = self.limits.iter().map(|group| remove_group(&group.path)).collect::<Vec<_>>();
         let tree = self.tree.as_ref().is_none_or(|tree| remove_group(tree.path()));
@@ -204,7 +205,7 @@ pub(super) fn memory_reached(bytes: u64) -> String {
     format!("the sandbox's cap on memory ({bytes} bytes) was reached")
 }
 
-/// Returns the groups of another process, or none where they are not visible.
+/// Returns the groups of another process that count memory and processes; an empty list if they are not visible.
 pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
@@ -288,8 +289,8 @@ fn v1_group(mounts: &str, groups: &str, controller: Controller) -> Option<PathBu
     Some(Path::new(mount).join(below.trim_start_matches('/')))
 }
 
-/// Returns a group whose children can have these controllers: the own group or, since a group with processes cannot
-/// delegate controllers, its parent.
+/// Returns a group whose children can have these controllers: `home` or, since a group with processes cannot delegate
+/// controllers, the parent of `home`.
 fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
     let enable = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
     let delegates = |group: &Path| {
@@ -351,7 +352,7 @@ fn quota(caps: &Caps) -> u64 {
     (caps.cpu.unwrap_or_default() * CPU_PERIOD_MICROS as f64) as u64
 }
 
-/// Writes a limit and reads it again: a limit that the kernel does not show is not in force.
+/// Writes a limit and reads it again: if the kernel shows a higher limit or none, the limit is not in force.
 fn put(group: &Path, file: &str, limit: u64) -> Result<(), CapsError> {
     write(group, file, &limit.to_string())?;
     let shown = fs::read_to_string(group.join(file)).unwrap_or_default();
@@ -370,7 +371,8 @@ fn write(group: &Path, file: &str, text: &str) -> Result<(), CapsError> {
     written.map_err(|error| CapsError::NotSet { file: path, text: text.to_owned(), error })
 }
 
-/// Checks which caps this machine supports, by creating groups.
+/// Checks whether this machine can enforce all caps, by creating groups and removing them. Returns a sentence part that
+/// states the version of the control groups.
 pub fn ability() -> Result<String, CapsError> {
     let caps = Caps { memory: Some(1 << 30), pids: Some(1_000), cpu: Some(1.0) };
     let groups = Groups::make(&format!("doctor-{}", std::process::id()), &caps)?;

@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub(super) struct Cgroup {
     path: PathBuf,
-    /// Group of the keeper itself.
+    /// Group to which [`Self::leave`] returns.
     home: PathBuf,
 }
 
 impl Cgroup {
-    /// Creates a group below the group of this process, on the mount of version 2: `/sys/fs/cgroup` or, on hybrid
-    /// machines, another path.
+    /// Creates a group below the group of this process, on the mount of version 2: `/sys/fs/cgroup` or, on machines
+    /// with both versions, another path.
     pub(super) fn make(name: &str) -> io::Result<Self> {
         let home = own_group_folder()?;
         Self::make_in(&home.clone(), name, home)
     }
 
-    /// Creates a group in `parent`. The keeper returns to `home`.
+    /// Creates a group in `parent`. [`Self::leave`] returns to `home`.
     pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
         let path = parent.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path)?;
@@ -31,7 +31,7 @@ impl Cgroup {
         Err(io::Error::other("this kernel has no cgroup.kill"))
     }
 
-    /// Opens an existing group.
+    /// Returns an existing group; `None` if it does not exist.
     pub(super) fn at(path: PathBuf) -> Option<Self> {
         let home = path.parent()?.to_owned();
         path.join("cgroup.procs").exists().then_some(Self { path, home })
@@ -41,7 +41,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// Enters the group. Processes that are started before [`Self::leave`] are inside.
+    /// Moves this process into the group. Processes that are started before [`Self::leave`] are inside.
     pub(super) fn enter(&self) -> io::Result<()> {
         move_self(&self.path)
     }

@@ -1,5 +1,5 @@
-//! A helper program with a timeout and a limit on its kept output. When it ends or is stopped, the remaining processes
-//! of its process group are killed. Under a minder, all its descendants are ended.
+//! Runs a helper program with a timeout and a limit on its kept output. When the program ends or is stopped, the
+//! remaining processes of its process group are killed. Under a minder, all its descendants are ended.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -16,15 +16,15 @@ use super::minder::{DaemonConnection, MindedCommand};
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Timeout for remaining output after the program has ended, if other processes hold its pipes open.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_millis(500);
-/// Maximum size of the kept end of stderr and stdout.
+/// Maximum size of the kept end of stderr, and of the kept end of stdout.
 const MAX_STDERR_BYTES: usize = 4 << 10;
 
 pub(crate) struct ChildOutput {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
-    /// Set if there was more output.
+    /// Set if there was more output than `stdout` contains.
     pub cut: bool,
-    /// Set if its stdout could not be read to its end in time, so that an empty stdout means nothing.
+    /// Set if the output could not be read to its end in time. Then `stdout` is empty, whatever the program wrote.
     pub unread: bool,
     /// Last bytes of stderr.
     pub stderr_end: String,
@@ -39,14 +39,14 @@ pub(crate) enum ChildError {
     Stopped,
 }
 
-/// Timeout, limit on the kept stdout, and a flag that asks to end the program.
+/// Limits of a program. `stop` is a flag with which the caller asks to end the program.
 pub(crate) struct Bounds<'a> {
     pub timeout: Option<Duration>,
     pub max_stdout_bytes: usize,
     pub stop: &'a AtomicBool,
 }
 
-/// Runs a program without a minder. Only for programs that end soon and leave no processes behind.
+/// Runs a program without a minder. This is only for programs that end soon and leave no processes behind.
 pub(crate) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
     run_by(command.stdin(Stdio::null()), None, bounds)
 }
@@ -119,7 +119,7 @@ fn end_group(child: &Child) {
 #[derive(Default)]
 struct KeptOutput {
     beginning: Vec<u8>,
-    /// Set if there was more output.
+    /// Set if there was more output than `beginning` contains.
     cut: bool,
     end: LastBytes,
 }
@@ -159,8 +159,12 @@ impl LastBytes {
     /// Returns the text without a first line whose beginning is missing: that line may contain a part of a secret,
     /// which would not be recognised.
     fn text(&self) -> String {
-        let line_end = self.bytes.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
-        String::from_utf8_lossy(&self.bytes[line_end.unwrap_or_default()..]).trim().to_owned()
+        let begin = match self.bytes.iter().position(|byte| *byte == b'\n') {
+            _ if !self.cut => 0,
+            Some(line_end) => line_end,
+            None => return format!("(its last line has more than {MAX_STDERR_BYTES} bytes)"),
+        };
+        String::from_utf8_lossy(&self.bytes[begin..]).trim().to_owned()
     }
 }
 
@@ -183,5 +187,23 @@ fn read(pipe: &mut impl Read, mut take: impl FnMut(&[u8])) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_whose_beginning_is_missing_is_left_out() {
+        let text = |output: &str| {
+            let mut kept = LastBytes::default();
+            kept.add(output.as_bytes());
+            kept.text()
+        };
+        let long = "s".repeat(MAX_STDERR_BYTES);
+        assert_eq!(text("one\ntwo\n"), "one\ntwo");
+        assert_eq!(text(&format!("{long}\nlast\n")), "last");
+        assert_eq!(text(&format!("secret{long}")), "(its last line has more than 4096 bytes)");
     }
 }

@@ -13,7 +13,7 @@ pub struct Ending {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootTime>,
     pub status: ExitStatus,
-    /// Whether the process ended by itself after a stop request or was killed; none without a stop request.
+    /// Whether the process ended after the stop signal or was killed; none if nobody asked the keeper to stop.
     pub stopped: Option<Termination>,
     /// Number of processes that outlived the agent and were ended.
     pub leftovers: u32,
@@ -30,7 +30,7 @@ impl Ending {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ExitStatus {
-    /// The process never ran.
+    /// The agent's program never ran.
     StartFailed {
         message: String,
     },
@@ -40,6 +40,6 @@ pub enum ExitStatus {
     Signal {
         signal: i32,
     },
-    /// Agent and keeper have ended, and the status is unknown.
+    /// The agent has ended, and its status is unknown, for example because the keeper ended before it.
     Lost,
 }

@@ -11,25 +11,26 @@ use super::child::{self, Bounds, ChildError};
 use super::minder::MindedCommand;
 use crate::redact::Redactor;
 
-/// Timeout of the command. It runs before every firing, so it has to be quick.
+/// Timeout of the command. The command runs before every firing of its schedule, so it has to be quick.
 const GATE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Number of lines at the end of each stream that are reported, and number of characters at the end of a line.
+/// Number of lines at the end of stdout, and at the end of stderr, that are reported.
 const MAX_GATE_LINES: usize = 3;
+/// Number of characters at the end of such a line that are reported.
 const MAX_GATE_LINE_CHARS: usize = 150;
 
 /// Answer of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateAnswer {
     pub allows: bool,
-    /// Last lines of its output, joined and redacted; empty if there was none.
+    /// Last lines of its output, joined and redacted; empty if there was no output.
     pub output: String,
 }
 
-/// Runs the command. Exit code 0 lets the firing run; codes 1 to 125 do not. A program that cannot be started, is
-/// killed, or does not answer in time is an error, and the firing does not run. The program and its descendants are
-/// ended when the future is dropped. `minder` is the `cowhand` program. The redactor masks secrets in the output of the
-/// command.
+/// Runs the command. Exit code 0 lets the firing run; codes 1 to 125 do not. If the program cannot be started, ends
+/// with a higher code, is killed, or does not end in time, the result is an error, and the firing does not run. The
+/// program and its descendants are ended when the future is dropped. `minder` is the `cowhand` program. The redactor
+/// masks secrets in the output of the command.
 pub async fn allows(
     minder: &Path,
     command: &[String],
@@ -48,7 +49,7 @@ pub async fn allows(
     answer.context("the task that runs `when_command` failed")?
 }
 
-/// Requests the end of the command when it is dropped.
+/// Requests the end of the command when this value is dropped.
 #[derive(Debug, Default)]
 struct StopOnDrop(Arc<AtomicBool>);
 

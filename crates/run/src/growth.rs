@@ -1,4 +1,4 @@
-//! Notification of readers of a job's output.
+//! Notifies the readers of a job's output that there is new output.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cowhand_core::id::JobId;
 use tokio::sync::watch;
 
-/// Notifier of output. Clones share their state.
+/// Sends the notifications about new output of jobs. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct OutputNotifier {
     listeners: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
@@ -14,7 +14,8 @@ pub struct OutputNotifier {
 }
 
 impl OutputNotifier {
-    /// Subscribes to a job's output. The caller has to read the output once after this call.
+    /// Subscribes to a job's output. The caller has to read the output once after this call, because there is no
+    /// notification for earlier output.
     pub fn subscribe(&self, job: &JobId) -> watch::Receiver<()> {
         let mut listeners = self.listeners();
         listeners.retain(|_, listeners| listeners.receiver_count() > 0);
@@ -26,7 +27,7 @@ impl OutputNotifier {
         self.any.subscribe()
     }
 
-    /// Notifies the readers of a job. Called after the write, so that they find the output.
+    /// Notifies the readers of a job. The caller writes the output before this call, so that the readers find it.
     pub fn notify(&self, job: &JobId) {
         if let Some(listeners) = self.listeners().get(job) {
             listeners.send_replace(());

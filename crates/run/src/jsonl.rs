@@ -11,12 +11,13 @@ use cowhand_core::output::{FinalOutput, OutputMessage};
 pub struct Jsonl {
     path: PathBuf,
     offset: u64,
-    /// Number of lines that are skipped.
+    /// Number of lines that are still to be skipped.
     skip: u64,
 }
 
-/// Size of a read, and size of a second read if the first contains no whole line. The second is larger than any line.
+/// Size of a read.
 const READ_CHUNK_BYTES: u64 = 256 << 10;
+/// Size of a second read, if the first read contains no whole line. It is larger than any line.
 const MAX_LINE_BYTES: u64 = 2 << 20;
 
 /// Size of the end of a file that usually contains the final message.
@@ -75,7 +76,7 @@ impl Jsonl {
     }
 }
 
-/// Returns the final output of the job. None if it has none, or if its output is not on this machine.
+/// Returns the final output of a job; `None` if the job has no output, or if its output is not on this machine.
 pub fn final_output(path: &Path) -> io::Result<Option<String>> {
     let Some(file) = open(path)? else { return Ok(None) };
     let length = file.metadata()?.len();
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(
             found(&(assistant_line("early") + &answers)),
             Some("early".to_owned()),
-            "also far from the end"
+            "text of the agent is found far from the end"
         );
         assert_eq!(found(&answers), Some("raw".to_owned()));
     }

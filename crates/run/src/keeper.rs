@@ -71,8 +71,8 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
         // The former keeper died. The agent may have run or may still run, so it is not started again.
         return Err(io::Error::other("another keeper was at work here before"));
     }
-    // The keeper has its own session, so that neither the daemon's terminal nor its end reaches it. This fails only for
-    // the leader of a process group.
+    // The keeper gets its own process session, so that it receives no signals of the daemon's terminal and outlives the
+    // daemon. This fails only for the leader of a process group.
     rustix::process::setsid().ok();
     descriptors::close_on_exec()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -127,7 +127,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     groups.leave();
     let agent = match spawned {
         Ok(Some(agent)) => agent,
-        // The agent began, so no other attempt may replace it.
+        // The agent began, so it must not be started again.
         Ok(None) => {
             end_all(&groups).await?;
             groups.remove();
@@ -180,7 +180,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     }
 }
 
-/// Returns why the sandbox was not created, if it ended before the agent was started.
+/// Returns why bubblewrap did not create the sandbox, if bubblewrap ended by itself before it started the agent.
 fn sandbox_failure(attempt: &Attempt, bwrap_status: BwrapStatus, watch: &Watch) -> Option<String> {
     let by_itself = matches!(watch.status, Some(ExitStatus::Code { .. })) && watch.stopped.is_none();
     if !by_itself || bwrap_status.began() {
@@ -226,7 +226,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Ends an agent that could not be recorded, with its descendants.
+/// Kills all descendants of the keeper after a failed start, and waits until they have ended.
 async fn end_all(groups: &Groups) -> io::Result<()> {
     while !matches!(reap()?, Reaped::NoneLeft) {
         groups.kill();
@@ -241,8 +241,8 @@ fn not_started(message: String) -> Ending {
     Ending::now(status, None, 0)
 }
 
-/// Starts the agent and records its process. Returns none if it was started and had to be ended at once. After an error
-/// nothing was started.
+/// Starts the agent and records its process. Returns none if the agent was started and had to be ended at once, because
+/// its process could not be recorded. An error means that the agent was not started.
 fn spawn(
     attempt: &Attempt,
     start: &StartSpec,
@@ -318,18 +318,18 @@ fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> Str
     }
 }
 
-/// State of the keeper.
+/// State of the keeper while processes of the attempt run.
 #[derive(Default)]
 struct Watch {
     agent: i32,
-    /// Set if the agent runs inside a wrapper, which must not get the stop signal.
+    /// Set if the agent runs inside bubblewrap, which must not get the stop signal.
     wrapped: bool,
     grace: Duration,
     groups: Groups,
     /// Exit status of the agent.
     status: Option<ExitStatus>,
     stopped: Option<Termination>,
-    /// End of the grace period.
+    /// Time of the next kill; at first the end of the grace period.
     kill_at: Option<Instant>,
     leftovers: u32,
 }
@@ -364,7 +364,8 @@ impl Watch {
         }
         self.stopped = Some(Termination::Graceful);
         self.kill_at = Some(Instant::now() + self.grace);
-        // The signal is sent to the agent's process group, so that its foreground processes can also finish.
+        // The signal is sent to the agent's process group, so that the foreground processes of the agent can finish
+        // too. With bubblewrap, only the members of the group inside the sandbox get the signal.
         if self.wrapped {
             process::signal_all(&process::inside(self.agent), stop);
         } else if let Some(group) = Pid::from_raw(self.agent) {
@@ -417,7 +418,7 @@ impl Watch {
 }
 
 enum Reaped {
-    /// A process that has ended, a child or an adopted one.
+    /// A process that has ended: a child of the keeper, or a descendant whose parent ended earlier.
     One(i32, ExitStatus),
     /// All remaining processes still run.
     NoneYet,

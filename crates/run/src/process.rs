@@ -191,11 +191,15 @@ pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
                 Some(_) => next = child,
                 None if child == pid => return Ok(None),
                 // The ancestor and its child have ended meanwhile, so the search starts again.
-                None => (child, next) = (pid, pid),
+                None => {
+                    names.clear();
+                    (child, next) = (pid, pid);
+                }
             }
             continue;
         };
-        names.extend(attempts_of(next)?);
+        // A process whose parent ended meanwhile is read twice.
+        names.extend(attempts_of(next)?.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
         if stat.parent <= 1 {
             return Ok(Some(names));
         }

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-/// Message of a keeper that has no access to its folder because its mode was changed. The keeper restores the mode or
-/// waits.
+/// Message of a keeper that has no access to the attempt's folder because the mode of the folder was changed. The
+/// keeper restores the mode or waits.
 pub(super) const FOLDER_NOT_ACCESSIBLE: &str = "the folder of the attempt is not accessible";
 
-/// Messages of the system and SQLite for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
-/// library contain these words, also as part of a longer message.
+/// Messages that report a shortage: of the system for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT, of SQLite, and
+/// of cowhand. An error may contain them as a part of a longer message.
 const SHORTAGE_ERRORS: [&str; 10] = [
     FOLDER_NOT_ACCESSIBLE,
     "Too many open files",
@@ -23,8 +23,8 @@ const SHORTAGE_ERRORS: [&str; 10] = [
     "out of memory",
 ];
 
-/// Returns true if a message of cowhand reports a shortage. Not for messages of agents or commands, which can contain
-/// any text.
+/// Returns true if a message of cowhand reports a shortage. Callers must not pass messages of agents or of commands of
+/// the config, because these can contain any text.
 pub fn is_shortage(message: &str) -> bool {
     SHORTAGE_ERRORS.iter().any(|name| message.contains(name))
 }

@@ -10,8 +10,8 @@ use super::process::StopSignal;
 use super::runtime::Reader;
 use super::runtime::description::OWN_PROGRAM;
 
-/// Command that the keeper runs. The keeper inherits the environment and passes it on. It is not stored, except for the
-/// secrets in it, which redaction needs (`Attempt::write_secrets`).
+/// Command that the keeper runs. The keeper inherits the environment and passes it on. The environment is not stored,
+/// except for its secrets, which redaction needs (`Attempt::write_secrets`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartSpec {
     pub argv: Vec<String>,
@@ -22,9 +22,10 @@ pub struct StartSpec {
     /// Initial state of the reader. It is stored because the config may change later.
     #[serde(default)]
     pub reader: Option<Reader>,
+    /// Limits of the keeper; an attempt of a job has none, because the daemon enforces its limits.
     #[serde(default)]
     pub limits: Option<KeeperLimits>,
-    /// Sandbox, if there is one.
+    /// Sandbox plan, if there is a sandbox or a cap.
     #[serde(default, rename = "enclosure")]
     pub sandbox: Option<SandboxPlan>,
 }
@@ -56,7 +57,7 @@ pub struct SandboxPlan {
     pub kind: SandboxKind,
     /// Program of the agent.
     pub program: PathBuf,
-    /// Home directory of the user, which exists in every sandbox and is mostly empty.
+    /// Home directory of the user. With bubblewrap and in a container, it exists and contains only granted paths.
     #[serde(default)]
     pub home: Option<PathBuf>,
     pub read: Vec<PathBuf>,
@@ -77,7 +78,7 @@ pub struct SandboxPlan {
     /// Container, for `docker`.
     #[serde(default)]
     pub container: Option<ContainerSettings>,
-    /// Socket of jobs, if the agent talks to the fleet.
+    /// Folder of the job socket, if the agent talks to the fleet.
     #[serde(default, rename = "talk")]
     pub job_socket: Option<PathBuf>,
 }
@@ -104,7 +105,7 @@ pub struct ContainerSettings {
     pub user: Option<String>,
     pub tmpfs: Vec<String>,
     pub labels: BTreeMap<String, String>,
-    /// Paths that have another path inside the container.
+    /// Further mounts, whose paths inside the container may differ from those outside.
     pub volumes: Vec<VolumeMount>,
     pub cpu_shares: Option<u64>,
     pub host_network: bool,

@@ -13,7 +13,7 @@ use super::supervision::AttemptState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Stopped {
-    /// A person asked for it.
+    /// The job is cancelled, for example by a person, by a later firing, or because the daemon stops.
     Asked,
     TookTooLong {
         limit_ms: i64,
@@ -42,7 +42,7 @@ impl Attempt {
         }
     }
 
-    /// Returns why the attempt was stopped, unless it ended by itself before.
+    /// Returns why the attempt was stopped, or none if it was not stopped or had ended before it could be stopped.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
         let by_itself = match self.state()? {
             AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,

@@ -1,4 +1,5 @@
-//! The state of an attempt from outside its keeper: whether it runs, with or without a keeper, and how it is ended.
+//! The supervision of an attempt from outside its keeper: finding out whether it runs, with or without a keeper, and
+//! ending it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,13 +53,14 @@ impl Attempt {
         }
     }
 
-    /// Returns the state. Repeated calls return the same state until a process or a file changes.
+    /// Returns the state. Repeated calls return the same state until a process or a file changes. If there is neither a
+    /// keeper nor an agent, this removes what they left: the container and empty control groups.
     pub fn state(&self) -> io::Result<AttemptState> {
         self.state_if(|| Ok(!self.marked()?.is_empty()))
     }
 
-    /// Returns the state, for callers that have already listed all processes: `marked` returns whether one of them
-    /// belongs to the attempt.
+    /// Does the same as [`Self::state`], for callers that have already listed all processes: `marked` returns whether
+    /// one of them belongs to the attempt.
     pub fn state_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<AttemptState> {
         if let Some(ending) = self.ending()? {
             return Ok(AttemptState::Ended(ending));
@@ -67,7 +69,7 @@ impl Attempt {
             AttemptLock::Taken => return Ok(AttemptState::Kept),
             lock => lock,
         };
-        // The lock is free, so there is no keeper.
+        // There is no keeper now. A keeper may have written the ending after the first check and then ended.
         if let Some(ending) = self.ending()? {
             return Ok(AttemptState::Ended(ending));
         }
@@ -117,8 +119,8 @@ impl Attempt {
         }
     }
 
-    /// Kills the processes of an attempt whose folder is missing, including the keeper, and returns whether there were
-    /// any.
+    /// Kills all processes of the attempt except this one, including the keeper, and returns whether there were any.
+    /// This works even if the attempt's folder is missing.
     pub fn kill_marked_processes(&self) -> io::Result<bool> {
         let strays = self.marked()?;
         process::signal_all(&strays, Signal::KILL);
@@ -147,7 +149,7 @@ impl Attempt {
     }
 }
 
-/// Returns true if the attempt of a folder still runs.
+/// Returns true if the attempt of a folder still runs, with or without a keeper.
 pub fn is_running(folder: &Path) -> bool {
     let state = Attempt::at(folder).and_then(|attempt| {
         if is_missing(attempt.folder()) {

@@ -37,14 +37,16 @@ use stream::Stream;
 /// Maximum length of a JSONL line.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Size of a read of a raw file, and amount of output that is collected before a write.
+/// Maximum size of one read of a raw file.
 const READ_CHUNK_BYTES: usize = 64 << 10;
+/// Size from which a batch is written at once. A smaller batch is written after each chunk.
 const WRITE_BATCH_BYTES: usize = 256 << 10;
-/// Maximum number of bytes that one call reads, so that the caller can act in between. A few MiB of short lines take
-/// seconds.
+/// Number of bytes after which [`Tailer::advance`] returns, so that the caller can act before the next call. A few MiB
+/// of short lines take seconds.
 const MAX_ADVANCE_BYTES: u64 = 4 << 20;
 
-/// Paths of all files. The JSONL belongs to the job and may contain the output of earlier attempts.
+/// Paths of all files of the tailer, and facts about the attempt. The JSONL belongs to the job and may contain the
+/// output of earlier attempts.
 #[derive(Debug, Clone)]
 pub struct TailFiles {
     pub stdout: PathBuf,
@@ -72,11 +74,11 @@ pub struct Tailer {
     /// Initial state of the reader. It is needed if the files have to be opened again.
     initial_reader: Reader,
     reader: Reader,
-    /// Redactor of every line, before it is read.
+    /// Redactor that masks secrets in every line before the reader gets the line.
     redactor: Redactor,
     stdout: Stream,
     stderr: Stream,
-    /// For each stream, the line of a secret of several lines with which its last line ended.
+    /// Secrets of several lines that the next line of each stream may continue.
     open_secrets: OpenSecrets,
     jsonl: File,
     index: Index,
@@ -88,7 +90,7 @@ pub struct Tailer {
     batch: Batch,
     /// Set if a write failed, so that the state in memory is ahead of the disk.
     failed: bool,
-    /// Set if the last call ended before the end of the raw files.
+    /// Set if the last [`Self::advance`] returned before the end of the raw files.
     behind: bool,
 }
 
@@ -222,7 +224,7 @@ impl Tailer {
         Ok(self.reader.clone().finish(ending))
     }
 
-    /// Skips the rest of the output, and writes how many bytes were skipped. The processes have ended.
+    /// Skips the rest of the output, and writes how many bytes were skipped. Called after all processes have ended.
     pub fn skip_rest(
         &mut self,
         now: Timestamp,
@@ -248,7 +250,8 @@ impl Tailer {
         Ok(())
     }
 
-    /// Writes the line that separates this attempt from an earlier one.
+    /// Adds the line that separates this attempt from an earlier one, if it is missing. It is written with the next
+    /// batch.
     pub fn begin(&mut self, now: Timestamp) -> anyhow::Result<()> {
         if self.failed { Ok(()) } else { self.mark(now) }
     }
@@ -276,8 +279,8 @@ impl Tailer {
         self.reader.tool_calls()
     }
 
-    /// Reads up to the current end of the files: an agent that never stops writing must not block others. Returns false
-    /// if there is more.
+    /// Reads up to the end that the files have now, or until [`MAX_ADVANCE_BYTES`] are read: an agent that never stops
+    /// writing must not block others. Returns false if there may be more.
     fn read_new(&mut self, now: Timestamp, on_message: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<bool> {
         let stdout = self.check_length(Source::Stdout, now)?;
         let stderr = self.check_length(Source::Stderr, now)?;
@@ -364,7 +367,7 @@ impl Tailer {
         messages.into_iter().try_for_each(|message| self.append_message(message.of_agent(), now))
     }
 
-    /// Separates this attempt from an earlier one, once.
+    /// Adds the line that separates this attempt from an earlier one, once.
     fn mark(&mut self, now: Timestamp) -> anyhow::Result<()> {
         if !std::mem::take(&mut self.unmarked) {
             return Ok(());
@@ -384,7 +387,7 @@ impl Tailer {
         Ok(())
     }
 
-    /// Writes the batch, then the checkpoint, then notifies.
+    /// Writes the batch, then the checkpoint, and then calls `on_message` for each message.
     fn flush(&mut self, now: Timestamp, on_message: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
         if self.batch.messages.is_empty() {
             return Ok(());

@@ -11,8 +11,9 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-/// Maximum time between two reads of a folder, with a watcher and without.
+/// Maximum time between two reads of a folder with a watcher.
 const WATCHED_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum time between two reads of a folder without a watcher.
 const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ struct Shared {
 
 type Folders = HashMap<PathBuf, Arc<Notify>>;
 
-/// One watched folder, until this is dropped.
+/// A folder that is watched until this value is dropped.
 #[derive(Debug)]
 pub struct FolderWatch {
     shared: Arc<Shared>,
@@ -102,7 +103,7 @@ fn notify_changed(folders: &Folders, event: notify::Result<Event>) {
     }
 }
 
-/// Locks a mutex. A panic cannot leave these maps inconsistent.
+/// Locks a mutex, even after a panic of another thread, because a panic cannot leave these values inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

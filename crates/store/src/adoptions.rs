@@ -34,7 +34,8 @@ statements! {
     MOVE_SIGHTINGS = same "update sightings set schedule_id = $2 where schedule_id = $1 \
         and item not in (select item from sightings where schedule_id = $2)";
     DROP_SIGHTINGS = same "delete from sightings where schedule_id = $1";
-    // Running jobs of another agent keep their agent. The schedule counts from their end, and does not run beside them.
+    // Running jobs of another agent keep their agent. The interval of the new schedule counts from their end, and the
+    // new schedule does not run beside them.
     MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1 and (agent = $3 or status = 'running')";
     // Other jobs of another agent do not block this schedule: they may wait for their agent forever.
     FREE_JOBS = same "update jobs set schedule_id = null where schedule_id = $1";
@@ -176,9 +177,10 @@ async fn adopt(
     Ok(())
 }
 
-/// Removes a job from a schedule of another agent. That schedule adopted the job's own schedule while the job ran. The
-/// attempt of the job ended at `ended`. The job may wait for its next attempt forever, and the schedule must not wait
-/// for it. The caller holds the lock of the job.
+/// Removes a job from its schedule if the schedule belongs to another agent. Such a schedule adopted the job's own
+/// schedule while the job ran. The job may wait for its next attempt forever, and the schedule must not wait for it.
+/// If a trigger fired the job, the interval of the schedule counts from `ended`, the end of the job's attempt. The
+/// caller holds the lock of the job.
 pub(super) async fn free_waiting_job(tx: &mut Tx<'_>, job: &Job, ended: Moment) -> Result<(), StoreError> {
     let Some(row) = jobs::stored_columns(tx, job.id()).await? else { return Ok(()) };
     let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
@@ -224,7 +226,8 @@ fn later(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     }
 }
 
-/// Moves firings, sightings and jobs to the new schedule, and removes those that the new schedule already has.
+/// Moves firings, sightings and jobs to the new schedule. Firings and sightings that the new schedule already has are
+/// removed, and so is the cursor of the former schedule. Jobs of another agent that do not run get no schedule.
 async fn hand_over(
     tx: &mut Tx<'_>,
     from: ScheduleId,

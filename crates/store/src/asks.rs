@@ -28,7 +28,7 @@ statements! {
         values ($1, $2, $3, $4, $5, $6, $7, 'open', $8)";
     SAVE_ASK = same "update asks set status = $3, message = $4, actor = $5, answered_at = $6 \
         where job_id = $1 and number = $2 and status = 'open'";
-    // The boot clock decides which asks are overdue.
+    // There is no condition on the time, because the boot clock decides which asks are overdue.
     UNANSWERED_ASKS = same "select job_id, number, asked_at, asked_boot, expires_at from asks where status = 'open' \
         order by job_id, number";
 }
@@ -142,13 +142,13 @@ impl Store {
         self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
     }
 
-    /// Returns unanswered asks, the oldest first.
+    /// Returns at most `limit` open asks, the oldest first.
     pub async fn open_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OPEN_ASKS, args![limit]).await }));
         rows.await?.iter().map(|row| read(row, self.call_time())).collect()
     }
 
-    /// Returns all asks, the newest first.
+    /// Returns the last `limit` asks in any state, the newest first.
     pub async fn last_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKS, args![limit]).await }));
         rows.await?.iter().map(|row| read(row, self.call_time())).collect()
@@ -184,7 +184,7 @@ impl Store {
     }
 }
 
-/// Ends the asks of an attempt in the transaction that ends the attempt.
+/// Ends the open asks of a job in the transaction that ends its attempt.
 pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     for row in tx.all(ASKS_OF_JOB, args![job.id().as_str()]).await? {
         let mut ask = read(&row, tx.call_time())?;
@@ -228,7 +228,8 @@ async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
     tx.execute(SAVE_ASK, row).await.map(drop)
 }
 
-/// Returns the time of an ask and the time of its expiry, by the wall clock as it is set at `call_time`.
+/// Returns the time of an ask and the time of its expiry, by the wall clock as it is set at `call_time`. Without a
+/// `call_time`, the stored times are returned.
 fn times(row: &Row, call_time: Option<Moment>) -> Result<(Timestamp, Timestamp), StoreError> {
     let (asked_at, expires_at) = (row.time("asked_at")?, row.time("expires_at")?);
     let Some(call_time) = call_time else { return Ok((asked_at, expires_at)) };

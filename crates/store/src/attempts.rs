@@ -1,4 +1,4 @@
-//! The attempts of a job.
+//! Reads the attempts of a job.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobUsage, Outcome};
@@ -20,7 +20,7 @@ statements! {
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobHistory {
     pub job: Job,
-    /// Due time of its firing; `None` for a job by hand and for all but the first job of a firing.
+    /// Due time of its firing; `None` for a job without a firing and for all but the first job of a firing.
     pub due: Option<Timestamp>,
     /// Attempts in their order, without attempts that never began.
     pub attempts: Vec<PastAttempt>,

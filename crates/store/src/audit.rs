@@ -1,5 +1,5 @@
-//! The actor on whose behalf a call runs. The store writes the actor with every event in the same transaction, so no
-//! verb can forget it.
+//! The actor on whose behalf a call runs. The store writes the actor with every event in the same transaction. Verbs do
+//! not have to pass the actor on.
 
 use cowhand_core::actor::Actor;
 
@@ -17,7 +17,7 @@ pub fn current() -> Option<Actor> {
     CURRENT_ACTOR.try_with(Clone::clone).ok()
 }
 
-/// Returns the person at the other end of a socket that only its owner and root can open.
+/// Returns the user with this id as an actor, with the name from `/etc/passwd` if that file has one.
 pub fn person(uid: u32) -> Actor {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     Actor::Person { uid, name: name_of(&passwd, uid) }

@@ -10,8 +10,8 @@ impl Store {
         matches!(self.database, Database::Postgres(_))
     }
 
-    /// Writes all committed data to a new file while other writes continue. This works as long as the store is open,
-    /// even if its file was removed.
+    /// Writes all committed data to a file while other writes continue. The file must be new or empty. This works as
+    /// long as the store is open, even if its file was removed. Fails on PostgreSQL.
     pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
         let Database::Sqlite { readers, .. } = &self.database else {
             return Err(StoreError::NoCopy);

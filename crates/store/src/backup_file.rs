@@ -1,4 +1,4 @@
-//! The file of a backup: a copy of an SQLite store and, in an additional table, other files in parts.
+//! The file of a backup: a copy of an SQLite store and, in an additional table, further files, each cut into parts.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,11 +18,11 @@ pub struct BackupFile(SqliteConnection);
 #[derive(Debug)]
 pub struct KnownRows {
     pub jobs: HashSet<String>,
-    /// Job and number of each attempt that has begun.
+    /// Job and number of each attempt.
     pub attempts: HashSet<(String, i64)>,
     /// The jobs with an attempt that has not ended.
     pub running: HashSet<String>,
-    /// Job and number of each hook that has begun.
+    /// Job and number of each hook run that has started.
     pub hooks: HashSet<(String, i64)>,
 }
 
@@ -37,7 +37,7 @@ impl BackupFile {
         Ok(self.0.close().await?)
     }
 
-    /// Creates the table for other files.
+    /// Creates the table for further files.
     pub async fn add_table(&mut self) -> anyhow::Result<()> {
         self.0.execute(BACKUP_FILES_TABLE).await?;
         Ok(())
@@ -66,7 +66,7 @@ impl BackupFile {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// Returns the names of the additional files; `None` if there is no table for them.
+    /// Returns the names of the further files; `None` if there is no table for them.
     pub async fn names(&mut self) -> anyhow::Result<Option<Vec<String>>> {
         if !self.has_table("backup_files").await? {
             return Ok(None);
@@ -77,7 +77,7 @@ impl BackupFile {
         Ok(Some(names))
     }
 
-    /// Removes the additional files, so that the file contains only the store.
+    /// Removes the further files, so that the file contains only the store.
     pub async fn remove_files(&mut self) -> anyhow::Result<()> {
         self.0.execute("drop table backup_files").await?;
         self.0.execute("vacuum").await?;

@@ -41,13 +41,13 @@ statements! {
 pub enum UsageRecorded {
     /// The usage was written. The value is the budget that is now exceeded, if there is one.
     Noted(Option<OverBudget>),
-    /// The attempt belongs to another epoch; nothing was written.
+    /// The epoch is no longer the epoch of a running attempt; nothing was written.
     Fenced,
 }
 
 impl Store {
-    /// Returns the spending of all agents in the day and month of `now`. The result is empty if the config has no
-    /// budget.
+    /// Returns the spending of the fleet, and of each agent to which a budget applies, in the day and month of `now`.
+    /// The result is empty if the config has no daily or monthly budget.
     pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<SpendingLedger, StoreError> {
         if !roster.has_budgets() {
             return Ok(SpendingLedger::default());
@@ -73,7 +73,7 @@ impl Store {
         .await
     }
 
-    /// Records the total usage of a running attempt so far.
+    /// Records the total usage of a running attempt so far, and checks whether `limits` are exceeded.
     pub async fn record_usage(
         &self,
         id: JobId,
@@ -100,9 +100,9 @@ impl Store {
     }
 }
 
-/// Returns the reservation of an attempt of this job, or the budget that has no room for it. Call it under the agent's
-/// lock, so that no two claims of the agent count the same amount. If the fleet has a budget, this function also takes
-/// a lock that all claims share.
+/// Returns the reservation of a job's next attempt, or the budget that has no room for it. `spent` is the spending of
+/// the job's earlier attempts. Call it under the agent's lock, so that no two claims of the agent reserve the same
+/// amount. If the fleet has a daily or monthly budget, this function also takes a lock that all claims share.
 pub(super) async fn reserve(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -121,8 +121,8 @@ pub(super) async fn reserve(
     Ok(limits.reserve(spent, &agent_spending, highest_cost, &total(&spending_by_agent)))
 }
 
-/// Ends the reservation of an attempt and returns its usage: the usage that was reported at the end, or else the usage
-/// that was recorded while the attempt ran. Adds an assumed cost if no cost is known.
+/// Saves and returns the usage of an attempt that has ended: the usage that was reported at the end, or else the usage
+/// that was recorded while the attempt ran. Adds an assumed cost if no cost is known (see [`budget::assume`]).
 pub(super) async fn end(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -164,14 +164,14 @@ async fn save_usage(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), 
     Ok(())
 }
 
-/// Converts an amount to a column value.
+/// Converts an amount to a column value, which is at most 2^53.
 pub(super) fn to_column(value: u64) -> i64 {
     // The sum of many amounts must not overflow.
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
 }
 
-/// Returns the spending of each agent. Running attempts are read before ended attempts. So an attempt that ends in
-/// between is counted twice and is never missed.
+/// Returns the spending of each agent. Running attempts are read before ended attempts. So an attempt that ends between
+/// the two reads is counted twice and is never missed.
 async fn spending_by_agent(
     tx: &mut Tx<'_>,
     limits: &SpendLimits,

@@ -32,7 +32,8 @@ impl Store {
         self.cancel_because(id, None, now).await
     }
 
-    /// Records that a running job is about to be stopped, and the reason. The caller stops the job.
+    /// Records that a running job is about to be stopped, and the reason. The caller stops the job. Does nothing if the
+    /// job does not run.
     pub async fn note_cancelling(
         &self,
         id: JobId,

@@ -33,8 +33,8 @@ impl Cancellation {
 }
 
 impl Store {
-    /// Returns the cancellation of a job that is cancelled or is being stopped; `None` for other jobs. Requests from
-    /// before the current attempt do not count.
+    /// Returns the cancellation of a job that is cancelled or is being stopped; `None` for other jobs. For a running
+    /// job, requests from before its current attempt do not count.
     pub async fn cancellation_of(&self, job: &Job) -> Result<Option<Cancellation>, StoreError> {
         let since = match job.state() {
             JobState::Running { since } => *since,

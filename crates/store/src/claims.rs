@@ -1,7 +1,7 @@
 //! Claims: the node that runs the next attempt of a job, the time of its lease, and the end of the attempt.
 //!
 //! A claim starts an attempt and takes a lease on the job. The epoch of the job grows with every claim, and every later
-//! write names its epoch, so a node that lost its lease can no longer change anything.
+//! write names its epoch, so a node that lost its lease can no longer change the job.
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, FinishedJob};
@@ -69,9 +69,9 @@ pub enum Claim {
     AtCapacity,
     /// Another job uses the session that this job continues.
     SessionBusy,
-    /// The provider has no free slot.
+    /// The provider takes no job now, for example because it has no free slot.
     NoProviderSlot,
-    /// A budget is used up.
+    /// A budget is used up, or has no room for the attempt.
     OverBudget(OverBudget),
     /// The claim on the work item expired before it was renewed; another fleet may have claimed the item.
     ItemExpired,
@@ -91,7 +91,7 @@ pub struct Starter {
     pub slot: Option<ProviderSlot>,
 }
 
-/// Node and reservation of an attempt that begins.
+/// Node, lease and reservation of an attempt that begins.
 pub(super) struct AttemptStart {
     pub(super) node: String,
     pub(super) lease: SignedDuration,
@@ -460,7 +460,7 @@ pub(super) async fn admit_new(
     Ok(admission(tx, agent, starter, None, now).await?.ok())
 }
 
-/// Records the attempt and the lease of a job whose row already has the status `running`.
+/// Records the attempt and the lease of a job whose row already has the status `running`. Returns the new epoch.
 pub(super) async fn begin_attempt(
     tx: &mut Tx<'_>,
     job: &Job,

@@ -21,7 +21,8 @@ statements! {
 }
 
 impl Store {
-    /// Returns the last event that the schedule has processed; `None` if the schedule does not follow events.
+    /// Returns the number of the last event that the schedule has processed; `None` if the schedule does not follow
+    /// events or is disabled in the config.
     pub async fn cursor(&self, schedule: ScheduleId) -> Result<Option<i64>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -31,8 +32,8 @@ impl Store {
         .await
     }
 
-    /// Moves the cursor past events that do not concern the schedule. A firing moves the cursor by itself; this verb
-    /// only avoids reading the events again.
+    /// Moves the cursor past events that do not concern the schedule, so that they are not read again. A firing moves
+    /// the cursor in its own transaction and does not need this verb.
     pub async fn pass_events(&self, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(advance(tx, schedule, seq))).await
     }
@@ -75,7 +76,7 @@ pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), Sto
     Ok(())
 }
 
-/// Moves the cursor to another schedule.
+/// Moves the cursor to another schedule. That schedule loses its own cursor, even if there is no cursor to move.
 pub(super) async fn hand_over(tx: &mut Tx<'_>, from: ScheduleId, to: ScheduleId) -> Result<(), StoreError> {
     forget(tx, to).await?;
     tx.execute(MOVE_CURSOR, args![from, to]).await?;
@@ -87,7 +88,7 @@ pub(super) async fn forget(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), 
     Ok(())
 }
 
-/// Moves the cursor in the transaction of the firing that the event caused.
+/// Moves the cursor forward to this event. A firing that the event caused does this in its own transaction.
 pub(super) async fn advance(tx: &mut Tx<'_>, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
     tx.execute(ADVANCE_CURSOR, args![schedule, seq]).await?;
     Ok(())

@@ -1,4 +1,5 @@
-//! Tool uses that rules denied. Repeated uses of the same tool share one row and one event.
+//! Denials: tool uses that permission rules denied. In a job, all denials of one tool by one rule share one row and one
+//! event.
 
 use cowhand_core::ask::Denial;
 use cowhand_core::event::Fact;
@@ -18,11 +19,12 @@ statements! {
         order by first_at, tool, rule";
 }
 
-/// Maximum number of rows of a job. It has a limit because agents choose the names of tools.
+/// Maximum number of rows of a job; further denials are not recorded. There is a limit because agents choose the names
+/// of tools.
 const MAX_DENIALS_PER_JOB: u32 = 100;
 
 impl Store {
-    /// Records that a rule denied a tool to the running attempt of a job.
+    /// Records that a rule denied a tool to the running attempt of a job. Does nothing if this attempt does not run.
     pub async fn denied(
         &self,
         job: JobId,

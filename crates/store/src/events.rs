@@ -1,4 +1,5 @@
-//! The event log, numbered in commit order and without gaps.
+//! Reads the event log, and records facts that change no other table. Events are numbered in commit order and without
+//! gaps.
 
 use std::collections::HashMap;
 
@@ -25,7 +26,8 @@ statements! {
 }
 
 impl Store {
-    /// Returns the events after `seq`, the oldest first. `seq` is the cursor for all readers.
+    /// Returns at most `limit` events after `seq`, the oldest first. Every reader uses the `seq` of its last event as its
+    /// cursor.
     pub async fn events_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -47,7 +49,8 @@ impl Store {
         rows.await?.iter().rev().map(read_event).collect()
     }
 
-    /// Returns the event that names who or what cancelled a job; `None` if there is no such event.
+    /// Returns the event that names who or what cancelled a job: the first event with an actor, or else the last
+    /// request, or else the last event of a cancellation. Returns `None` if there is no such event.
     pub async fn cancellation(&self, job: JobId) -> Result<Option<Event>, StoreError> {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(CANCELLATION, args![job.as_str()]).await }));
@@ -70,7 +73,8 @@ impl Store {
         row.await?.as_ref().map(read_event).transpose()
     }
 
-    /// Adds the job to each event that names a job, unless the job is pruned.
+    /// Adds the record of the job to each event whose type contains it ([`Event::contains_job`]), and the record of the
+    /// original job to the event of a fork. The record of a pruned job is left out.
     pub async fn with_jobs(&self, mut events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         let original = |event: &Event| match &event.fact {
             Fact::JobForked { forked_from } => Some(forked_from.clone()),
@@ -107,7 +111,7 @@ impl Store {
         .await
     }
 
-    /// Records a fact about an agent that changes no other table.
+    /// Records a fact about an agent, or about the fleet if `agent` is `None`, that changes no other table.
     pub async fn note_of_agent(
         &self,
         agent: Option<AgentName>,

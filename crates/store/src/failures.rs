@@ -28,7 +28,7 @@ statements! {
     FORGET_FAILURES = same "delete from item_failures where queue = $1 and item = $2";
 }
 
-/// Failures of one item.
+/// Failures of one item. An item that a job released has a record even without failures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ItemFailures {
     pub queue: String,
@@ -42,11 +42,11 @@ pub struct ItemFailures {
     pub failed_at: Option<Timestamp>,
     /// Time at which a job last released the item.
     pub released_at: Option<Timestamp>,
-    /// Item as it was at the claim for the last job.
+    /// Last stored copy of the item; the item may have changed in its source.
     pub item: Option<WorkItem>,
 }
 
-/// Last known state of an item that has failed.
+/// Last known state of an item that has failed or was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailedItem {
     /// The queue offers the item.
@@ -120,7 +120,7 @@ impl Store {
         .await
     }
 
-    /// Records that a person removed the item from its queue.
+    /// Records that a person removed the item from its queue. Does nothing if the item was given up.
     pub async fn withdraw_failed(&self, queue: String, item: WorkItemId) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(WITHDRAW, args![queue, item.to_string()]).await.map(drop) })

@@ -40,9 +40,9 @@ statements! {
             where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
         postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where schedule_id = $1 and firing_key in (select json_array_elements_text(($2::text)::json)) order by number";
-    // After a schedule of another agent adopted a schedule, the ended and waiting jobs stay with their former agent and
-    // have no `schedule_id`. This finds the first job of each firing by its id, and the other jobs of the firing by the
-    // agent, schedule name and firing key of the first job.
+    // After a schedule of another agent adopted a schedule, the ended and waiting jobs stay with their agent and have no
+    // `schedule_id`. This statement finds the first job of each firing by its id, and the other jobs of the firing by
+    // the agent, schedule name and firing key of the first job.
     JOBS_OF_FORMER_AGENT =
         sqlite "select job.firing_key as key, job.id, job.status, job.exit_reason, job.error_message, job.run_started_at, \
             job.finished_at from jobs first join jobs job on job.schedule_id is null and job.firing_key = first.firing_key \
@@ -111,9 +111,9 @@ pub struct LedgerRow {
     pub outcome: FiringOutcome,
     /// Additional information for people.
     pub note: Option<String>,
-    /// First of its jobs. The id stays after that job is pruned.
+    /// First job of the firing. The id stays after that job is pruned.
     pub job: Option<JobId>,
-    /// Its jobs that still exist, in the order of their creation.
+    /// Jobs of the firing that still exist, in the order of their creation.
     pub jobs: Vec<FiringJobRow>,
 }
 
@@ -134,14 +134,14 @@ pub struct FiringJobRow {
 pub enum Prepared {
     /// One job, which is created now.
     Job(NewJob),
-    /// Its jobs are created already, one for each item. `more` is true if there were more items than places.
+    /// The jobs are created already, one for each item. `more` is true if there were more items than places.
     Jobs {
         more: bool,
     },
     Skip(SkipReason),
 }
 
-/// A firing whose jobs are not created yet.
+/// A firing that the caller has to prepare.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
     pub due: Timestamp,
@@ -171,8 +171,8 @@ impl Store {
         self.write(move |tx| Box::pin(fire_once(tx, firing, None, now, random))).await
     }
 
-    /// Records a firing as [`Self::fire_once`] does, and claims its job in the same transaction if there is a free
-    /// place, so that a due time needs one commit before the process starts. Otherwise the job is pending.
+    /// Records a firing as [`Self::fire_once`] does, and claims its job in the same transaction if the job may start
+    /// now, so that a due time needs one commit before the process starts. A job that may not start now is pending.
     pub async fn fire_and_claim(
         &self,
         firing: NewFiring,
@@ -212,7 +212,8 @@ impl Store {
     }
 
     /// Records the result of a preparation: jobs are created, or the firing is skipped. After a skip, an interval
-    /// counts from now, as it would count from the end of a job. `note` is for the ledger.
+    /// counts from now, as it would count from the end of a job; a firing by hand does not change the interval. `note`
+    /// is for the ledger. Does nothing if the firing is already decided.
     pub async fn prepared(
         &self,
         schedule: ScheduleId,
@@ -272,6 +273,7 @@ impl Store {
     }
 
     /// Reads a snapshot and the newest firings of a schedule at one moment, so that they do not contradict each other.
+    /// The spending in the snapshot is read shortly before.
     pub async fn snapshot_and_ledger(
         &self,
         roster: &Roster,
@@ -366,7 +368,8 @@ async fn settle_prepared(
     let row = args![schedule, key.as_str(), outcome.as_str(), reason, now, note];
     let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
     let mut job: Option<JobId> = row.parse_opt("job_id")?;
-    // The schedule looks for work again as soon as its agent has a free place.
+    // If items are left, or the agent had no free place, the schedule looks for work again as soon as its agent has a
+    // free place.
     record.fill |= matches!(prepared, Prepared::Jobs { more: true } | Prepared::Skip(SkipReason::AtCapacity));
     if let Prepared::Job(new) = prepared {
         let created = jobs::add(tx, new, &origin_of(schedule, &key, false), now, random).await?;
@@ -517,7 +520,7 @@ async fn with_jobs(
     for row in tx.all(JOBS_OF_FORMER_AGENT, args![first_ids.clone()]).await? {
         jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
     }
-    // For jobs of versions that did not store the firing, only the first job of each firing is known.
+    // Older versions did not store the firing of a job. Of their jobs, only the first job of each firing is known.
     let mut first_jobs = HashMap::new();
     for row in tx.all(FIRST_JOBS, args![first_ids]).await? {
         let job = read_job(&row)?;

@@ -87,7 +87,7 @@ impl Store {
         .await
     }
 
-    /// Returns the newest refusal of an agent.
+    /// Returns the last refused request of the agent's newest job that has one.
     pub async fn last_refusal(&self, agent: AgentName) -> Result<Option<FollowupRefusal>, StoreError> {
         let row = self
             .read(move |tx| Box::pin(async move { tx.one(REFUSAL_OF_AGENT, args![agent.as_str()]).await }));
@@ -151,8 +151,9 @@ pub(super) async fn chain_of(tx: &mut Tx<'_>, job: &JobId) -> Result<JobId, Stor
     row.map_or_else(|| Ok(job.clone()), |row| row.parse("root_id"))
 }
 
-/// Removes chains in the transaction that removes jobs, after all jobs are locked. A chain is kept as long as it could
-/// grow, because its limit also counts removed jobs.
+/// Removes the rows of removed jobs from these chains, in the transaction that removes the jobs, after all jobs are
+/// locked. The rows are kept while a job of the chain is live: the chain can grow then, and its limit also counts
+/// removed jobs.
 pub(super) async fn remove_chains(tx: &mut Tx<'_>, mut chains: Vec<JobId>) -> Result<(), StoreError> {
     chains.sort();
     chains.dedup();

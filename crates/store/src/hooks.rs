@@ -69,7 +69,8 @@ pub enum HookEnd {
     Skipped { reason: String },
 }
 
-/// Time that a hook waits for the node that ran its job, before another node takes the hook.
+/// Time that a due hook waits for its node, before another node takes the hook. Its node is the node that ran the job,
+/// or that took the hook last.
 const HOOK_TAKEOVER_DELAY: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
@@ -151,13 +152,13 @@ impl Store {
         .await
     }
 
-    /// Extends the lease of a hook run. Returns false if another node has the hook run.
+    /// Extends the lease of a hook run. Returns false if the hook was taken again or has ended.
     pub async fn renew_hook(&self, taken: &TakenHook, until: Timestamp) -> Result<bool, StoreError> {
         let row = args![taken.job.as_str(), taken.run.number, taken.run.tries, until];
         self.write(move |tx| Box::pin(async move { Ok(tx.execute(RENEW_HOOK, row).await? == 1) })).await
     }
 
-    /// Schedules another try.
+    /// Schedules another try of a hook run.
     pub async fn postpone_hook(
         &self,
         taken: &TakenHook,
@@ -169,7 +170,7 @@ impl Store {
     }
 
     /// Ends a hook run. With `stops_later_hooks`, the later hooks of the job are skipped after a failure. Nothing is
-    /// written if another node has the hook run.
+    /// written if the hook was taken again or has ended.
     pub async fn end_hook(
         &self,
         taken: TakenHook,
@@ -181,7 +182,7 @@ impl Store {
         self.write(move |tx| Box::pin(end_hook(tx, taken, end, output, stops_later_hooks, now))).await
     }
 
-    /// Takes up the hook runs of a node that has just started, because its former process has ended.
+    /// Makes the running hooks of a node that has just started due, because its former process has ended.
     pub async fn take_up_hooks(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(RESUME_HOOKS, args![node, now]).await.map(drop) })
@@ -200,7 +201,7 @@ impl Store {
         .await
     }
 
-    /// Returns true if a hook of this node runs or is due.
+    /// Returns true if a hook of this node, or a hook without a node, runs or is due.
     pub async fn has_open_hook(&self, node: String, now: Timestamp) -> Result<bool, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { Ok(tx.one(HOOK_IN_HAND, args![node, now]).await?.is_some()) })
@@ -209,12 +210,12 @@ impl Store {
     }
 }
 
-/// Makes waiting hooks due now, because the clock was set back.
+/// Makes waiting hooks of this node, and those without a node, due now, because the clock was set back.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(CAP_HOOKS, args![node, now]).await.map(drop)
 }
 
-/// Records the hooks of a job, in the transaction that ends the job.
+/// Records the hook runs of a job, in the transaction that ends the job.
 pub(super) async fn job_ended(
     tx: &mut Tx<'_>,
     job: &Job,

@@ -1,4 +1,5 @@
-//! Imports: the history of another program, so that nothing runs again and nothing is lost.
+//! Imports: jobs, sessions and the states of schedules of herdctl are added to the store. Due times up to the last run
+//! of a schedule do not fire again.
 
 use std::path::PathBuf;
 
@@ -31,7 +32,7 @@ pub struct History {
     pub schedules: Vec<PastSchedule>,
     /// Jobs in the order in which they were made.
     pub jobs: Vec<PastJob>,
-    /// Files that could not be read.
+    /// Notes about files that could not be read.
     pub notes: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ pub struct PastSchedule {
 #[derive(Debug, Clone)]
 pub struct PastJob {
     pub job: Job,
-    /// Directory of its session, if the job has the agent's newest session.
+    /// Session of the job, if it is the agent's newest session.
     pub session: Option<PastSession>,
 }
 
@@ -57,7 +58,7 @@ pub struct PastSession {
     pub directory: Option<PathBuf>,
 }
 
-/// Number of imported records.
+/// Numbers of imported records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Imported {
     pub disabled: usize,
@@ -90,8 +91,8 @@ impl std::fmt::Display for Imported {
 }
 
 impl Store {
-    /// Returns true if the state of herdctl has to be imported: the import was neither done nor declined, and the fleet
-    /// never ran here.
+    /// Returns true if the state of herdctl has to be imported: the import was neither done nor declined, and the store
+    /// has no jobs and no firings.
     pub async fn wants_import(&self) -> Result<bool, StoreError> {
         self.read(|tx| Box::pin(wants_import(tx))).await
     }
@@ -104,8 +105,8 @@ impl Store {
         .await
     }
 
-    /// Imports the whole history, or nothing. Returns `None` if another process imported it meanwhile. The schedules of
-    /// the config have to be loaded before.
+    /// Imports the whole history, or nothing. Returns `None` if there is nothing to import any more, for example because
+    /// another process imported the history meanwhile. The schedules of the config have to be loaded before.
     pub async fn import(
         &self,
         history: History,
@@ -147,7 +148,7 @@ async fn wants_import(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
         && tx.one(IS_USED, args![]).await?.is_none())
 }
 
-/// Adds a finished job with its only attempt and its cost.
+/// Adds an ended job with its only attempt and its cost. A job that has not ended, or whose id is taken, is left out.
 async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), StoreError> {
     let PastJob { job, session } = past;
     let JobState::Ended { at, outcome } = job.state() else { return Ok(()) };

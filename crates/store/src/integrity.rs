@@ -1,4 +1,4 @@
-//! Integrity check: every page of the file, every job and schedule, and the newest firings of each schedule.
+//! Integrity check: every page of an SQLite file, every job and schedule, and the newest firings of each schedule.
 
 use sqlx::Row as _;
 
@@ -8,7 +8,7 @@ use super::{Database, JobFilter, Store, StoreError};
 const CHECK_PAGE_ROWS: u32 = 1_000;
 
 impl Store {
-    /// Checks the store. A damaged page, or a row that cowhand did not write, is an error.
+    /// Checks the store. A damaged page, or a row that cowhand cannot read, is an error.
     pub async fn check_integrity(&self) -> Result<(), StoreError> {
         if let Database::Sqlite { readers, .. } = &self.database {
             let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;

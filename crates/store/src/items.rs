@@ -1,13 +1,13 @@
 //! Claimed work items: claimed in an outside queue, worked on, and reported to their source.
 //!
 //! ```text
-//! take ──▶ claiming ──▶ held (its job lives) ──▶ closing (a report is due) ──▶ no row
+//! take ──▶ claiming ──▶ held (job or person) ──▶ closing (a report is due) ──▶ no row
 //!             │  refused: no row                     ▲
 //!             └── result unknown, or too late ───────┘
 //! ```
 //!
-//! The row is written before the claim in the outside queue, and removed after the last report. So no other holder in
-//! this store takes the item in between, and a crash at any point leaves a row that states what has still to be done.
+//! The row is written before the claim in the outside queue, and removed after the last report. While the row exists, no
+//! other holder in this store takes the item. A crash at any point leaves a row that states what has still to be done.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -80,11 +80,11 @@ pub enum TakeResult {
     TooOften { failures: u32 },
     /// The item was given up or withdrawn, and its source offers it again. The caller has to check its queue state.
     PutBack,
-    /// A job released the item recently.
+    /// A job released the item after [`TakeConditions::released_since`].
     Released,
 }
 
-/// A row of the table.
+/// A claimed item: a row of the table `items`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldItem {
     pub queue: String,
@@ -120,7 +120,7 @@ impl HeldItem {
         }
     }
 
-    /// Returns the job that works on the item; `None` if a person holds it.
+    /// Returns the job for which the item is claimed; `None` if a person holds the item.
     pub fn job(&self) -> Option<JobId> {
         self.holder.parse().ok()
     }
@@ -256,7 +256,7 @@ impl Store {
         .await
     }
 
-    /// Returns the items whose claim in the outside queue expires before `before`.
+    /// Returns the held items whose claim in the outside queue expires at `before` or earlier.
     pub async fn items_to_renew(&self, before: Timestamp) -> Result<Vec<HeldItem>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { tx.all(TO_RENEW, args![before]).await?.iter().map(read).collect() })
@@ -271,7 +271,7 @@ impl Store {
         .await
     }
 
-    /// Returns all items.
+    /// Returns all claimed items.
     pub async fn items(&self) -> Result<Vec<HeldItem>, StoreError> {
         self.read(|tx| Box::pin(async move { tx.all(ALL_ITEMS, args![]).await?.iter().map(read).collect() }))
             .await
@@ -289,7 +289,7 @@ impl Store {
         .await
     }
 
-    /// Returns the next time at which an item needs a delivery or a renewal; `None` if there are no items.
+    /// Returns the earliest time at which a report is due or a claim expires; `None` if there are no items.
     pub async fn next_item_time(&self) -> Result<Option<Timestamp>, StoreError> {
         self.read(|tx| {
             Box::pin(async move {

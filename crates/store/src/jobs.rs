@@ -73,7 +73,6 @@ pub struct JobFilter {
     pub status: Option<JobStatus>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Type of the trigger.
     pub trigger_type: Option<TriggerType>,
     /// Text in the id, prompt, summary or error, ignoring case.
     pub search: Option<String>,
@@ -242,7 +241,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, origin: &JobOrigin) -> Re
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 
-/// Returns a pattern for `like` that matches any text that contains `search`.
+/// Returns a pattern for `like` that matches any text in lower case that contains `search`, ignoring case.
 fn like_pattern(search: &str) -> String {
     let mut pattern = String::from("%");
     for letter in search.to_lowercase().chars() {
@@ -287,7 +286,8 @@ pub(super) async fn lock(tx: &mut Tx<'_>, id: &JobId) -> Result<Job, StoreError>
     read(&row.ok_or_else(|| StoreError::NoJob(id.clone()))?)
 }
 
-/// Reads the columns that [`Job`] does not contain: its epoch, its schedule, a request to cancel it, and its backoff.
+/// Reads the columns that verbs need in addition to [`Job`]: its epoch, the id of its schedule, whether a trigger fired
+/// it, a request to cancel it, whether an attempt may have used a tool, and its backoff.
 pub(super) async fn stored_columns(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Row>, StoreError> {
     tx.one(JOB_FACTS, args![id.as_str()]).await
 }

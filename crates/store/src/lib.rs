@@ -1,10 +1,10 @@
 //! The store: the authoritative state of schedules, firings, jobs, attempts, leases and events.
 //!
 //! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after their purpose for the program. `now`
-//! is always an argument; durations are measured with the boot clock ([`Store::with_clock`]). There is one file for
-//! each table and one SQL text for both databases ([`database::dialect`] has the exceptions). The rows of a table are
-//! read and written by functions of its file. Verbs that change several tables call those functions; the functions do
-//! not call verbs. [`database`] is the layer below the files of the tables.
+//! is always an argument; durations are measured with the boot clock ([`Store::with_clock`]). Most files belong to one
+//! table, and most statements have one SQL text for both databases ([`database::dialect`]). A verb that changes several
+//! tables calls functions of the files of these tables; such functions do not call verbs. [`database`] is the layer
+//! below the files of the tables.
 //!
 //! Three rules apply everywhere:
 //!
@@ -208,14 +208,14 @@ impl Store {
     }
 
     /// Limits all waits because the daemon ends. From now on, all calls together wait at most
-    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. [`Self::unanswered_time`] returns the time without
-    /// an answer, or without a successful write to the file.
+    /// [`SHUTDOWN_STORE_TIMEOUT`] for a server that does not answer. Each answer restarts this time.
+    /// [`Self::unanswered_time`] returns the time without an answer, or without a successful write to the file.
     pub fn limit_waits(&self) {
         self.shutdown_limit.begin();
     }
 
     /// Returns for how long the server has not answered, or the file could not be written, since
-    /// [`Self::limit_waits`]. Returns `None` if the last call succeeded and no call waits.
+    /// [`Self::limit_waits`]. Returns `None` if no call has waited or failed since the last answer.
     pub fn unanswered_time(&self) -> Option<Duration> {
         self.shutdown_limit.unanswered_time()
     }
@@ -229,7 +229,7 @@ impl Store {
         self.clock.as_ref().map(Clock::moment)
     }
 
-    /// Prepares every statement of this program, and returns the number of statements.
+    /// Prepares every statement that `statements!` declares, and returns the number of these statements.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
             adoptions::ALL,

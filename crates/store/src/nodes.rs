@@ -26,7 +26,7 @@ statements! {
     // A daemon holds this lock as long as its connection is open, so no row has to be renewed.
     HOLD_PRESENCE = sqlite "select $1 as node"
         postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))";
-    // SQLite has one daemon only.
+    // Only one daemon uses a SQLite store.
     OTHERS = sqlite "select * from nodes where name <> $1 and false"
         postgres "select * from nodes where name <> $1 and exists (select 1 from pg_locks where locktype = 'advisory' \
             and granted and objsubid = 1 and database = (select oid from pg_database where datname = current_database()) \
@@ -38,21 +38,22 @@ statements! {
 pub struct BusyNode {
     pub name: String,
     pub running: u64,
-    /// Expiry of its lease that expires first.
+    /// Expiry of the node's lease that expires first.
     pub lease_until: Timestamp,
 }
 
 /// Result of the start of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeJoined {
-    /// Amount by which the wall clock was set since the last daemon of the node; `None` if it was not set, or only by a
-    /// small amount.
+    /// Amount by which the wall clock was set while no daemon of the node ran. `None` if it was set by less than
+    /// [`MIN_CLOCK_STEP`], or if this is unknown: at the first start, after a boot, or without a boot clock.
     pub step: Option<SignedDuration>,
-    /// Start of the oldest other running daemon.
+    /// Start of the oldest other running daemon; `None` if no other daemon runs.
     pub others_since: Option<Moment>,
 }
 
-/// The sign by which other nodes see that a daemon runs. It lasts until it is dropped or its connection breaks.
+/// The presence of a node: other nodes see that its daemon runs, until this value is dropped or its connection breaks.
+/// On SQLite there are no other nodes, and no connection.
 #[derive(Debug)]
 pub struct NodePresence {
     connection: Option<PgConnection>,
@@ -60,7 +61,7 @@ pub struct NodePresence {
 }
 
 impl NodePresence {
-    /// Returns true if other nodes still see the daemon.
+    /// Returns true if other nodes still see the daemon. Always returns true on SQLite.
     pub async fn is_connected(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let ping = async { connection.ping().await.map_err(StoreError::connection) };
@@ -89,7 +90,8 @@ impl Store {
         .await
     }
 
-    /// Records a step of the node's wall clock.
+    /// Records a step of the node's wall clock. If the clock was set back, times of the node's work items and hooks
+    /// that are now too far in the future are moved to earlier times.
     pub async fn clock_stepped(
         &self,
         node: String,
@@ -105,7 +107,7 @@ impl Store {
         .await
     }
 
-    /// Returns the start of the oldest other running daemon.
+    /// Returns the start of the oldest running daemon of another node; `None` if there is none.
     pub async fn others_since(&self, node: String) -> Result<Option<Moment>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OTHERS, args![node]).await })).await?;
         let started = |row: &Row| row.moment_opt("started_at", "started_boot");
@@ -113,7 +115,7 @@ impl Store {
         Ok(started.into_iter().flatten().min_by_key(|started| started.wall))
     }
 
-    /// Shows the other nodes that a daemon of this name runs.
+    /// Shows the other nodes that the daemon of this node runs.
     pub async fn announce_node(&self, node: &str) -> Result<NodePresence, StoreError> {
         let shutdown_limit = Arc::clone(&self.shutdown_limit);
         let Database::Postgres(pool) = &self.database else {

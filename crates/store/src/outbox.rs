@@ -1,4 +1,5 @@
-//! The outbox: reports to work sources. An entry is kept until it is delivered, and one node delivers it at a time.
+//! The outbox: results and releases that work sources have still to receive. An entry is kept until it is delivered or
+//! dropped, and one node delivers it at a time.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -28,7 +29,7 @@ statements! {
     RESUME_ENTRIES = same "update items set not_before = $2 where state = 'closing' and node = $1";
     // `not_before` is the end of the lease of an entry, or the time of its next try. This moves it to an earlier time.
     CAP_ENTRY_WAITS = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
-    // Claims in outside queues expire by other clocks, so they are renewed now.
+    // Claims in outside queues expire by other clocks. The earlier `until` makes the renewal of these claims due.
     CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
     POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
 }
@@ -60,8 +61,10 @@ impl Store {
         .await
     }
 
-    /// Adds the result of an ended job to the outbox again if an item is still claimed by that job, so that nobody
-    /// works on the item again. Returns false if there is no result, or if another holder has the item.
+    /// Adds the result of an ended job to the outbox again, because the work source still shows the item as claimed by
+    /// that job. So nobody works on the item again. Returns false and adds nothing if the job has not ended or is not
+    /// in the store, if it worked on another item, if its end releases the item, or if the store has a row for the item
+    /// or for the job.
     pub async fn report_again(
         &self,
         claim: NewItemClaim,
@@ -141,7 +144,7 @@ impl Store {
         .await
     }
 
-    /// Makes an entry due now if this node tried it last.
+    /// Makes an entry due now if this node tried it last and that try failed.
     pub async fn retry_outbox_entry(
         &self,
         holder: String,
@@ -154,7 +157,7 @@ impl Store {
         .await
     }
 
-    /// Returns true if an entry is due, or has not failed yet.
+    /// Returns true if the outbox has an entry that is due, or an entry that has not failed yet.
     pub async fn has_due_outbox_entry(&self, now: Timestamp) -> Result<bool, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { Ok(tx.one(DUE_OR_NOT_FAILED, args![now]).await?.is_some()) })
@@ -167,7 +170,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(current) = items::lock(tx, &entry.holder).await? else { return Ok(()) };
-                // The result may have changed meanwhile; then the new result has to be delivered.
+                // The result may have changed during the delivery. Then the new result has to be delivered.
                 if current.closing() != entry.closing() {
                     return Ok(());
                 }
@@ -234,7 +237,8 @@ impl Store {
     }
 }
 
-/// Moves times of this node's items that are too far in the future, because the node's clock was set back.
+/// Moves the times of this node's items to earlier times if they are too far in the future, because the node's clock
+/// was set back.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
     let latest = now.checked_add(OUTBOX_LEASE).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_ENTRY_WAITS, args![node, latest]).await?;
@@ -244,10 +248,11 @@ pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) 
 
 /// Maximum time that a node holds an outbox entry.
 const OUTBOX_LEASE: SignedDuration = SignedDuration::from_mins(2);
-/// Time before the expiry of a claim in which it is renewed.
+/// Time to the expiry of a claim after the clock was set back; so short that the claim is renewed next.
 const CLAIM_RENEWAL_WINDOW: SignedDuration = SignedDuration::from_mins(30);
 
-/// Adds the result of a job to the outbox, in the transaction that ends the job.
+/// Adds the result of a job to the outbox and updates the count of the item's failures, in the transaction that ends
+/// the job. Does nothing if the job holds no item.
 pub(super) async fn job_ended(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -295,7 +300,7 @@ async fn failure_count(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Resul
     Ok(failures.map_or(0, |failures| failures.failures))
 }
 
-/// Adds an outbox entry that undoes each of these claims.
+/// Adds one outbox entry for each of these claims; the entry undoes the claim.
 async fn release_claims(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
@@ -305,7 +310,8 @@ async fn release_claims(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Re
     Ok(())
 }
 
-/// Returns true if the current item is the stored item that a job worked on. A person may have renamed it.
+/// Returns true if the current item is the stored item that a job worked on. A person may have renamed the item, which
+/// changes its id; items with the same text then count as the same.
 fn is_same_work(stored: &WorkItem, current: &WorkItem) -> bool {
     let [stored_text, current_text] = [stored, current].map(|item| item.description.trim());
     stored.id == current.id

@@ -1,4 +1,4 @@
-//! Reports: results that agents state. Each attempt has one report; a later report replaces it.
+//! Reports: results that agents state. Each attempt has at most one report; a later report replaces it.
 
 use std::path::PathBuf;
 
@@ -21,9 +21,9 @@ statements! {
 /// Result of storing a report.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReportOutcome {
-    /// The report is stored now, or was stored before.
+    /// The stored report. It was stored now, or an equal report was stored before.
     Made(Report),
-    /// This attempt of the job does not run.
+    /// The attempt does not run, so nothing was stored.
     NotRunning,
 }
 
@@ -62,7 +62,7 @@ impl Store {
         .await
     }
 
-    /// Returns the report of an attempt.
+    /// Returns the report of an attempt; `None` if it has none.
     pub async fn report_of(&self, job: JobId, attempt: u32) -> Result<Option<Report>, StoreError> {
         self.read(move |tx| Box::pin(async move { of_attempt(tx, &job, attempt).await })).await
     }

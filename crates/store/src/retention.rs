@@ -36,11 +36,12 @@ statements! {
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
-/// An ended job that no hook needs, and no job that has not ended.
+/// An ended job that may be pruned: its hooks have run to their end, and its forks and retries have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedJob {
     pub id: JobId,
     pub agent: AgentName,
+    /// End of the job.
     pub at: Timestamp,
 }
 
@@ -48,6 +49,7 @@ pub struct EndedJob {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedJob {
     pub id: JobId,
+    /// Time of the removal.
     pub at: Timestamp,
     /// Limit that the job exceeded; `None` if a person removed it.
     pub limit: Option<RetentionLimit>,
@@ -59,7 +61,7 @@ pub struct RemovedJob {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pruned {
     Done(Job),
-    /// The job, or the named job that began from it, has not ended.
+    /// The job `by` has not ended. It is the job itself, or a fork or retry of it.
     InUse {
         by: JobId,
     },
@@ -89,8 +91,8 @@ impl Store {
         .await
     }
 
-    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed jobs. Jobs in use or already
-    /// removed are skipped.
+    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed jobs. Jobs that are in use,
+    /// have open hooks or are already removed are skipped.
     pub async fn prune(
         &self,
         mut jobs: Vec<(JobId, RetentionLimit)>,
@@ -139,7 +141,7 @@ impl Store {
         .await
     }
 
-    /// Returns a removed job by the last six characters of its id.
+    /// Returns the last removed job whose id ends with these six characters; `None` if there is none.
     pub async fn removed_job_by_suffix(&self, suffix: &str) -> Result<Option<RemovedJob>, StoreError> {
         let suffix = suffix.to_owned();
         self.read(move |tx| {

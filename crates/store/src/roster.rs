@@ -15,8 +15,8 @@ use super::{Store, StoreError, adoptions, cursors, schedules};
 
 impl Store {
     /// Stores every schedule and hook of the fleet; only new and changed schedules are armed. Schedules that the fleet
-    /// no longer has keep their history. Returns the schedules that adopt nothing, though the config
-    /// names a former one.
+    /// no longer has keep their history. Returns the schedules with `adopt` in the config that adopt nothing, because
+    /// the store does not know the former name.
     pub async fn load_schedules(
         &self,
         roster: Roster,
@@ -55,7 +55,8 @@ impl Store {
     }
 }
 
-/// Stores a schedule of the config. `former` is its probable former name.
+/// Stores a schedule of the config. `former` is the probable former name of a new schedule. With a former name, the new
+/// schedule gets the state `error` until a person decides, so that it does not fire again for old occurrences.
 async fn load(
     tx: &mut Tx<'_>,
     agent: &Agent,
@@ -102,7 +103,8 @@ async fn record_absent(tx: &mut Tx<'_>, id: ScheduleId, now: Timestamp) -> Resul
 }
 
 /// Returns the schedules of the config, and the stored schedules that the config no longer has and that are not
-/// recorded as absent, by id. Rows are locked in this order, because two nodes may list the schedules differently.
+/// recorded as absent (value `None`), by id. Rows are locked in the order of ids, because two nodes may list the
+/// schedules differently.
 fn by_id<'f>(
     roster: &'f Roster,
     stored: &[ScheduleRecord],

@@ -1,4 +1,4 @@
-//! Schedules: their rows, and the verbs that enable, disable, pause and finish them.
+//! Schedules: their rows, and the verbs that change their state.
 
 use cowhand_core::breaker::BreakerState;
 use cowhand_core::event::Fact;
@@ -38,12 +38,13 @@ impl Store {
         self.read(|tx| Box::pin(all(tx))).await
     }
 
-    /// Enables a schedule and returns whether it was disabled.
+    /// Enables a schedule that is disabled, paused or in the state `error`, or ends the need for a probe after a pause.
+    /// Returns whether something has changed.
     pub async fn enable(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, now| schedule.enable(now).then_some(Fact::ScheduleEnabled)).await
     }
 
-    /// Disables a schedule and returns whether it was enabled.
+    /// Disables a schedule and returns whether its state has changed. A delay that has fired is not changed.
     pub async fn disable(&self, id: ScheduleId, why: DisabledBy, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.disable(why).then_some(Fact::ScheduleDisabled { why })
@@ -93,7 +94,7 @@ impl Store {
         self.change(id, now, |schedule, now| schedule.reopen(now.wall).then_some(Fact::ScheduleArmed)).await
     }
 
-    /// Moves stored times of a schedule that are in the future to now, because the wall clock was set back. Returns
+    /// Moves stored times of a schedule to now if they are in the future, because the wall clock was set back. Returns
     /// whether the schedule had such times.
     pub async fn restart_from_now(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
@@ -149,7 +150,8 @@ impl Store {
         .await
     }
 
-    /// Records that a schedule is due but has to wait, once for each new reason. The earliest due time is kept.
+    /// Records that a schedule is due but has to wait, once for each new reason. The earliest due time is kept. Returns
+    /// whether the reason is new.
     pub async fn record_waiting(
         &self,
         id: ScheduleId,

@@ -29,30 +29,32 @@ statements! {
         and ended_at is null";
 }
 
-/// A session of a job, and the place where it can continue.
+/// A session of a job, and the node, directory and runtime with which it can continue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
     pub job: JobId,
     pub session_id: String,
     pub node: String,
-    /// Directory; `None` for jobs of versions that did not store it.
+    /// Directory of the attempt; `None` if it is not stored, for example for jobs of versions that did not store it.
     pub directory: Option<PathBuf>,
+    /// Runtime of the attempt; `None` if it is not stored.
     pub runtime: Option<String>,
-    /// Outcome of the last attempt with this session; `None` while the attempt runs.
+    /// Outcome of the attempt; `None` while it runs.
     pub outcome: Option<Outcome>,
 }
 
-/// Provider and runtime of an attempt.
+/// Provider of a job, and the runtime of its last attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAndRuntime {
+    /// Provider; `None` if the job uses none.
     pub provider: Option<String>,
     /// Runtime; `None` before the launch.
     pub runtime: Option<String>,
 }
 
 impl Store {
-    /// Returns the session of the newest job with this key that ended after `since`. Sessions of `job` itself and of
-    /// forks are excluded. A fork does not change the session from which it began.
+    /// Returns the session of the newest job with this key that ended at `since` or later. Sessions of `job` itself and
+    /// of forks are excluded, because a fork does not change the session from which it began.
     pub async fn newest_session(
         &self,
         agent: AgentName,
@@ -69,7 +71,7 @@ impl Store {
         .await
     }
 
-    /// Returns the session of a job; `None` if it has no session.
+    /// Returns the session of a job; `None` if the job has no session.
     pub async fn session_of(&self, job: JobId) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -79,7 +81,7 @@ impl Store {
         .await
     }
 
-    /// Returns the provider and the runtime of the job's last attempt.
+    /// Returns the provider of a job and the runtime of its last attempt; `None` if the job is not in the store.
     pub async fn provider_and_runtime(&self, job: JobId) -> Result<Option<ProviderAndRuntime>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -93,7 +95,8 @@ impl Store {
         .await
     }
 
-    /// Forgets the session of a job because it cannot be found any more.
+    /// Removes the session key of a job, because its session cannot be found any more. So no later job continues the
+    /// session.
     pub async fn forget_session(&self, job: JobId) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(SET_KEY, args![job.as_str(), None::<String>]).await.map(drop) })
@@ -120,7 +123,8 @@ impl Store {
         .await
     }
 
-    /// Forgets the sessions of an agent on request of a person, and records the event `agent:cleared`.
+    /// Forgets the sessions of an agent, except those of running jobs, on request of a person, and records the event
+    /// `agent:cleared`.
     pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -139,12 +143,12 @@ impl Store {
     }
 }
 
-/// Forgets all sessions of an agent.
+/// Forgets the sessions of an agent: removes the session keys of all its jobs that do not run.
 pub(super) async fn forget_all(tx: &mut Tx<'_>, agent: &AgentName) -> Result<(), StoreError> {
     tx.execute(FORGET_SESSIONS, args![agent.as_str()]).await.map(drop)
 }
 
-/// Returns true if another job with this key runs on any node. The caller holds the agent's lock.
+/// Returns true if a job with this key, other than `job`, runs on any node. The caller holds the agent's lock.
 pub(super) async fn is_busy(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -155,7 +159,7 @@ pub(super) async fn is_busy(
     Ok(tx.one(RUNNING_JOB_OF_SESSION, args).await?.is_some())
 }
 
-/// Stores the session key of a job that starts.
+/// Stores the session key of a job that starts. `None` does not change the stored key.
 pub(super) async fn set_key(tx: &mut Tx<'_>, job: &JobId, key: Option<String>) -> Result<(), StoreError> {
     if key.is_some() {
         tx.execute(SET_KEY, args![job.as_str(), key]).await?;

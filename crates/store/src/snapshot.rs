@@ -1,4 +1,5 @@
-//! The input of the planner: every schedule and every job that has not ended, at one moment.
+//! The input of the planner: every schedule, every job that has not ended, every firing that is being prepared, and
+//! every provider, at one moment.
 
 use cowhand_core::budget::{Amount, SpendingLedger};
 use cowhand_core::id::{AgentName, ScheduleId};
@@ -37,14 +38,16 @@ struct WorkItemKey {
 }
 
 impl Store {
-    /// Reads a snapshot with spent amounts, if the fleet has budgets.
+    /// Reads a snapshot. If the fleet has budgets, the snapshot has the spent amounts.
     pub async fn snapshot_of(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
-        // Spending is read first. The claim of a job that starts in between reads the spending again.
+        // Spending is read before the snapshot, so it may be too low when a job starts. The claim of the job reads the
+        // spending again.
         let ledger = self.spending(roster, now).await?;
         Ok(Snapshot { ledger, ..self.take_snapshot(Some(now)).await? })
     }
 
-    /// Reads a snapshot and the newest job of each agent at one moment, so that they do not contradict each other.
+    /// Reads a snapshot and the newest job of each agent at one moment, so that they do not contradict each other. Only
+    /// the spent amounts are read earlier.
     pub async fn snapshot_and_newest_jobs(
         &self,
         roster: &Roster,
@@ -85,7 +88,7 @@ impl Store {
     }
 }
 
-/// Reads a snapshot without spent amounts.
+/// Reads a snapshot without spent amounts. Without `now`, the times of jobs are returned as they were written.
 pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
     let clocks = match now {
         Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
@@ -117,13 +120,16 @@ fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
     })
 }
 
-/// Current time, and the time for leases.
+/// The current time by two clocks.
 struct Clocks {
+    /// Time of this node.
     now: Moment,
+    /// Time for leases, see [`Tx::lease_clock`].
     leases: Moment,
 }
 
-/// Returns the earliest start of a job, by the wall clock as it is set now.
+/// Returns the earliest start of a job, by the wall clock as it is set now. Without `now`, returns the time as it was
+/// written. Returns `None` if the job has no earliest start.
 pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timestamp>, StoreError> {
     let not_before = row.time_opt("not_before")?;
     let backoff = row.moment_opt("backoff_from", "backoff_boot")?;
@@ -133,8 +139,8 @@ pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timest
     })
 }
 
-/// Returns the expiry of the lease, by the wall clock as it is set now. The lease of a running job without a lease row
-/// counts as expired.
+/// Returns the expiry of the lease, by the wall clock as it is set now; without `clocks`, as it was written. The lease
+/// of a running job without a lease row counts as expired.
 fn lease_until(row: &Row, clocks: Option<&Clocks>) -> Result<Timestamp, StoreError> {
     let Some(until) = row.moment_opt("expires_at", "boot")? else { return Ok(Timestamp::MIN) };
     Ok(clocks.map_or(until.wall, |clocks| clocks.now.plus(until.since(clocks.leases)).wall))
@@ -167,8 +173,8 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
     })
 }
 
-/// Returns the runtime of the session that the job continues after a usage limit. Returns `None` if the job has done
-/// nothing yet, because it may then start with another runtime.
+/// Returns the runtime of the session that the job continues after a usage limit. Returns `None` if the job continues
+/// no session after a usage limit, or if it has done nothing yet and so may start with another runtime.
 fn resumed_runtime(row: &Row) -> Result<Option<String>, StoreError> {
     let is_limited = row.json_opt::<Outcome>("outcome")?.is_some_and(|outcome| outcome.is_limit());
     if !is_limited || row.get::<i64>("parks")? == 0 || row.get::<Option<String>>("session_id")?.is_none() {

@@ -96,8 +96,8 @@ impl Store {
         .await
     }
 
-    /// Returns the token with this hash, unless it is revoked or expired. Every row is compared in constant time, so
-    /// that the duration does not reveal how much of a hash is correct.
+    /// Returns the token with this hash, unless it is revoked or expired, and records the time of the use. Every row is
+    /// compared in constant time, so that the duration does not reveal how much of a hash is correct.
     pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         let mut matching_row = None;
@@ -114,8 +114,8 @@ impl Store {
         }
         if token.last_used_at.is_none_or(|last| now.duration_since(last) >= TOKEN_USE_RESOLUTION) {
             let id: String = row.get("id")?;
-            // A store that cannot be written can still be read, so the failure does not refuse the token. The next use
-            // writes the time again.
+            // A store that cannot be written can often be read. So the token is valid even if this write fails. The
+            // next use tries the write again.
             let _ = self
                 .write(move |tx| Box::pin(async move { tx.execute(TOKEN_USED, args![id, now]).await }))
                 .await;

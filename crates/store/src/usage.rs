@@ -1,4 +1,4 @@
-//! Usage by quarter of an hour, agent, schedule and model.
+//! Usage: sums by quarter of an hour, agent, schedule and model; sums by work item; and the usage of single jobs.
 
 use cowhand_core::budget::{self, Amount};
 use cowhand_core::cut::cut;
@@ -48,7 +48,7 @@ statements! {
     USAGE_BETWEEN = same "select * from usage where slot >= $1 and slot < $2 order by slot, agent, schedule, model";
 }
 
-/// Usage of the attempts that ended in one quarter of an hour.
+/// Usage of the attempts of one agent, schedule and model that ended in one quarter of an hour.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageSlot {
     /// Start of the quarter.
@@ -56,7 +56,8 @@ pub struct UsageSlot {
     pub agent: AgentName,
     /// Schedule of the attempts; `None` if no schedule fired them.
     pub schedule: Option<ScheduleName>,
-    /// Model; `None` in the row that counts the attempts and has the costs without a known model.
+    /// Model; `None` in the row that counts the attempts and has the costs without a known model. The rows of models
+    /// count no attempts.
     pub model: Option<String>,
     pub attempts: u64,
     pub usage: ModelUsage,
@@ -64,7 +65,7 @@ pub struct UsageSlot {
     pub assumed_usd: Option<f64>,
 }
 
-/// Cost of a work item over all jobs.
+/// Usage of all jobs for a work item.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpentOnItem {
     pub item: String,
@@ -73,9 +74,11 @@ pub struct SpentOnItem {
     pub usage: ModelUsage,
     /// Assumed part of the cost.
     pub assumed_usd: Option<f64>,
+    /// End of the last attempt.
     pub last_at: Timestamp,
 }
 
+/// Usage of the attempts of one job that ended in a period.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpentOnJob {
     pub job: JobId,
@@ -98,7 +101,8 @@ impl Store {
         .await
     }
 
-    /// Returns the total cost of each work item whose last attempt ended in this period, the most expensive first.
+    /// Returns the total usage of at most `limit` work items whose last attempt ended in this period, the most
+    /// expensive first.
     pub async fn spent_on_items(
         &self,
         from: Timestamp,
@@ -110,8 +114,8 @@ impl Store {
         rows.await?.iter().map(read_item).collect()
     }
 
-    /// Returns the most expensive jobs with an attempt that ended in this period, and the cost of these attempts. With
-    /// `agent`, only jobs of this agent.
+    /// Returns the `limit` most expensive jobs with an attempt that ended in this period, and the cost of these
+    /// attempts. With `agent`, returns only jobs of this agent.
     pub async fn spent_on_jobs(
         &self,
         agent: Option<&AgentName>,
@@ -203,7 +207,7 @@ fn slot(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second().div_euclid(SLOT_SECONDS) * SLOT_SECONDS).unwrap_or(now)
 }
 
-/// Upper bound of a stored amount, so that the sum of a day does not overflow. No attempt reports as much.
+/// Upper bound of an amount that is added to a row, so that the sums do not overflow. No attempt has as much.
 const MAX_STORED_AMOUNT: u64 = 4 * MAX_TOKENS;
 
 fn to_column(amount: u64) -> i64 {
@@ -255,7 +259,7 @@ fn model(row: &Row) -> Result<Option<String>, StoreError> {
     Ok(Some(model).filter(|model| !model.is_empty()))
 }
 
-/// Reads an amount; `None` if it is 0.
+/// Reads an amount of microdollars and returns dollars; `None` if it is 0.
 fn dollars(row: &Row, column: &'static str) -> Result<Option<f64>, StoreError> {
     let microdollars: u64 = row.count(column)?;
     #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]

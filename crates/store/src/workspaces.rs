@@ -38,13 +38,12 @@ statements! {
 pub enum WorkspaceState {
     /// The directory may be incomplete.
     Making,
+    /// The directory is complete, and a job uses it or has just ended.
     Used,
-    /// Its job has ended. With `until`, the workspace is kept until that time, because its session may continue.
-    /// Without `until`, it is kept because of the rule `cleanup` of the config.
-    Kept {
-        until: Option<Timestamp>,
-    },
-    /// The directory is removed. The branch contains commits that exist nowhere else.
+    /// The job has ended. With `until`, the workspace is kept at least until that time, because its session may
+    /// continue. Without `until`, it is kept because of the key `cleanup` of the config.
+    Kept { until: Option<Timestamp> },
+    /// The directory is removed. The branch is kept, because it contains commits that exist nowhere else.
     Branch,
 }
 
@@ -53,12 +52,12 @@ pub enum WorkspaceState {
 pub struct StoredWorkspace {
     pub workspace: Workspace,
     pub state: WorkspaceState,
-    /// Status of its job; `None` if the job was pruned.
+    /// Status of the job; `None` if the job was removed from the store.
     pub job_status: Option<JobStatus>,
 }
 
 impl StoredWorkspace {
-    /// Returns true if its job has not ended.
+    /// Returns true if the job of the workspace has not ended.
     pub const fn is_live(&self) -> bool {
         matches!(self.job_status, Some(JobStatus::Pending | JobStatus::Running))
     }
@@ -82,7 +81,8 @@ impl Store {
         self.write(move |tx| Box::pin(async move { tx.execute(NOTE_WORKSPACE, args).await.map(drop) })).await
     }
 
-    /// Passes a workspace on to another job if its job has ended.
+    /// Gives a workspace to `job`. Returns `None` if a live job other than `job` has it, or if its directory is not
+    /// complete or already removed.
     pub async fn take_workspace(
         &self,
         node: String,
@@ -102,6 +102,7 @@ impl Store {
         .await
     }
 
+    /// Returns the newest workspace of a job on this node; `None` if there is none, or if only its branch is left.
     pub async fn workspace_of(
         &self,
         node: String,
@@ -115,7 +116,7 @@ impl Store {
         .await
     }
 
-    /// Returns the workspace of a job on any node, even if only its branch is left.
+    /// Returns the newest workspace of a job on any node, even if only its branch is left.
     pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<StoredWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -133,6 +134,7 @@ impl Store {
         .await
     }
 
+    /// Stores the state of a workspace.
     pub async fn keep_workspace(
         &self,
         workspace: &Workspace,
@@ -149,7 +151,7 @@ impl Store {
         self.write(move |tx| Box::pin(async move { tx.execute(KEEP_WORKSPACE, args).await.map(drop) })).await
     }
 
-    /// Removes the record of a removed workspace.
+    /// Removes the row of a removed workspace.
     pub async fn forget_workspace(&self, workspace: &Workspace) -> Result<(), StoreError> {
         let args = args![workspace.node.as_str(), text(&workspace.path)];
         self.write(move |tx| Box::pin(async move { tx.execute(DROP_WORKSPACE, args).await.map(drop) })).await

@@ -1,8 +1,9 @@
 //! Opens files below a root directory without following a symbolic link.
 //!
-//! The daemon reads files that an agent can write, and it may read files that the agent may not read. A symbolic link
-//! below such a directory could make the daemon read and pass on a file of the agent's choice. So every such read uses
-//! this module: the path of the root may contain links, the path below it may not, and only regular files are opened.
+//! The daemon reads files in directories where an agent can write, and it may read files that the agent may not read.
+//! With a symbolic link in such a directory, the agent could make the daemon read and pass on any of these files. So
+//! every such read uses this module: the path of the root may contain links, the path below it may not, and only
+//! regular files are opened.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -53,8 +54,8 @@ impl Root {
         Ok(Self(rustix::fs::openat(CWD, path, OPEN_DIRECTORY, Mode::empty()).map_err(not_opened)?))
     }
 
-    /// Opens a directory that the config names. Links on its path are followed, except for those that lie in one of
-    /// `writable`, where an agent can make them.
+    /// Opens a directory that the config names. Links on its path are followed. A link in one of the `writable` folders
+    /// is an error, because an agent can make links there.
     pub fn configured(path: &Path, writable: &[PathBuf]) -> Result<Self, NotOpened> {
         let real = resolve(path, writable)?;
         let below = real.strip_prefix("/").unwrap_or(&real);
@@ -145,7 +146,7 @@ impl Root {
         }
     }
 
-    /// Opens a path component by component, as `openat2` does.
+    /// Opens a path component by component, without following links, where `openat2` is not available.
     fn walk(&self, below: &Path, flags: OFlags) -> Result<OwnedFd, NotOpened> {
         let mut at = rustix::fs::openat(&self.0, ".", OPEN_DIRECTORY, Mode::empty()).map_err(not_opened)?;
         let mut names = below.components().peekable();
@@ -165,7 +166,7 @@ impl Root {
 const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const LIST_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Resolves every link on a path. A link in one of `writable` is an error.
+/// Resolves every link on a path. A link in one of the `writable` folders is an error.
 pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> {
     let path = std::path::absolute(path)?;
     let mut left: Vec<OsString> = reversed(&path);
@@ -202,7 +203,7 @@ fn reversed(path: &Path) -> Vec<OsString> {
     names.map(|part| part.as_os_str().to_owned()).rev().collect()
 }
 
-/// Removes `.` and `..` from a path without looking at the disk.
+/// Removes `.` and `..` from a path without looking at the disk. A path that leads out of the root is an error.
 fn plain(below: &Path) -> Result<PathBuf, NotOpened> {
     let mut plain = PathBuf::new();
     for part in below.components() {
@@ -236,7 +237,7 @@ fn not_opened(error: Errno) -> NotOpened {
         Errno::NOENT | Errno::NOTDIR => NotOpened::Missing,
         Errno::LOOP => NotOpened::Link,
         Errno::XDEV => NotOpened::Outside,
-        // A socket, a pipe without a reader, or a directory that was opened for writing.
+        // A socket, a device without hardware, or a directory that was opened for writing.
         Errno::NXIO | Errno::ISDIR => NotOpened::NotRegular,
         error => NotOpened::Io(error.into()),
     }
@@ -307,7 +308,7 @@ mod tests {
         ] {
             let path = Path::new(path);
             assert_eq!(text_or_error(root.read(path, 100)), expected, "{}", path.display());
-            // The same without `openat2`, as on older kernels.
+            // The result must be the same without `openat2`, as on older kernels.
             let by_hand = plain(path).and_then(|below| {
                 let file = File::from(root.walk(&below, OFlags::RDONLY | OFlags::NONBLOCK)?);
                 if file.metadata()?.is_file() {
@@ -316,7 +317,7 @@ mod tests {
                     Err(NotOpened::NotRegular)
                 }
             });
-            assert_eq!(text_or_error(by_hand), expected, "{} by hand", path.display());
+            assert_eq!(text_or_error(by_hand), expected, "{} without openat2", path.display());
         }
         assert_eq!(text_or_error(root.read(Path::new("file"), 5)), "it is larger than 5 bytes");
     }

@@ -31,7 +31,7 @@ struct HandTime {
     awake: i64,
 }
 
-/// Maximum length of a sleep: the wall clock can be set, and a machine can be suspended.
+/// Maximum length of a sleep, because the wall clock can be set and the machine can be suspended during the sleep.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// Id of the boot. If the kernel does not state one, only readings of the same process are comparable.
@@ -78,7 +78,8 @@ impl Clock {
         }
     }
 
-    /// Lets time pass until `now`. Only for a test clock; the system clock ignores it.
+    /// Lets time pass on a test clock until `now`. If `now` is in the past, sets the wall clock back while no time
+    /// passes. This method and the next three do nothing on the system clock.
     pub fn set(&self, now: Timestamp) {
         self.by(|time| {
             let passed = now.duration_since(time.wall).max(SignedDuration::ZERO);
@@ -109,8 +110,8 @@ impl Clock {
         }
     }
 
-    /// Waits until `at`, but at most for `MAX_SLEEP`; with a test clock, waits until the clock is changed. The caller
-    /// has to read the clock again.
+    /// Waits until `at`, but at most for `MAX_SLEEP`; without `at`, for `MAX_SLEEP`. With a test clock, waits until the
+    /// clock is changed, unless `at` has passed. The caller has to read the clock again.
     pub async fn wait_until(&self, at: Option<Timestamp>) {
         match self {
             Self::System => {
@@ -134,8 +135,8 @@ impl HandClock {
     }
 }
 
-/// Reads the system's clocks. A process may be stopped between two readings, which would look like a step of the clock;
-/// then they are read again.
+/// Reads the system's clocks. If the process is stopped between the readings of two clocks, the difference looks like a
+/// step of the clock. So the clocks are read again if the reading takes too long, and the fastest reading is returned.
 fn system_reading() -> ClockReading {
     const MAX_READINGS: usize = 5;
     const MAX_READING_MICROSECONDS: i64 = 10_000;

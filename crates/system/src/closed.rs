@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Restores the mode of a folder or file of this user. Returns the mode that it had; `None` if nothing was changed.
-/// Links and files of other owners are not changed.
+/// Restores the mode of a folder (700) or file (600) of this user. Returns the mode that it had; `None` if nothing was
+/// changed. Links and files of other owners are not changed.
 pub fn restore_mode(path: &Path) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
     let user = rustix::process::geteuid().as_raw();
@@ -23,7 +23,8 @@ pub fn restore_mode(path: &Path) -> io::Result<Option<u32>> {
     Ok(Some(mode))
 }
 
-/// Returns the folder on a path that this user may not search; none if the path is accessible.
+/// Returns the first folder on a path that this user may not search; `None` if there is no such folder, for example
+/// because the path does not exist.
 pub fn closed_folder(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let mut folders: Vec<&Path> = path.ancestors().collect();
@@ -66,7 +67,7 @@ mod tests {
         }
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         assert_eq!(restore_mode(&link).unwrap(), None);
-        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644, "what a link leads to is left alone");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644, "the target of a link is not changed");
         assert!(restore_mode(&folder.path().join("none")).is_err());
     }
 

@@ -23,7 +23,8 @@ impl DiskProblem {
         }
     }
 
-    /// Writes a test file in a folder, and returns what is wrong with its disk.
+    /// Writes a test file in a folder, and returns what is wrong with its disk. Returns `None` if the write succeeds,
+    /// or fails for another reason.
     pub fn find(folder: &Path) -> Option<Self> {
         test_write_in(folder).err().and_then(|error| Self::of(error.kind()))
     }

@@ -1,4 +1,5 @@
-//! Services of the operating system: the clock, files that others can influence, blocking threads, faults for tests.
+//! Code between the other crates and the operating system: clocks, files that others can influence, blocking threads,
+//! panics, digests, HTTP clients, and faults for tests.
 
 pub mod beneath;
 pub mod blocking;

@@ -1,7 +1,8 @@
 //! Opens files that a person names: in the config, in a variable, or on the command line.
 //!
-//! The path may be a symbolic link, as those of certbot are. The file must be regular: opening a named pipe would
-//! block, and a device may never end. Files in folders where an agent may write are opened with `beneath`.
+//! The path may be a symbolic link, as the paths of certbot's files are. The file must be regular: opening a named pipe
+//! would block, and reading a device may never end. Files in folders where an agent may write are opened with
+//! `beneath`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -13,7 +14,7 @@ pub const MAX_KEY_BYTES: u64 = 1 << 20;
 
 /// Opens a regular file for reading, without blocking.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Opening a device can have side effects, so its type is checked first.
+    // Opening a device can have side effects, so the type of the file is checked first.
     regular(&fs::metadata(path)?)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

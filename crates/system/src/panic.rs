@@ -1,4 +1,4 @@
-//! Containment of a panic in one task.
+//! Panics: a panic in one task is caught and logged, and the other tasks continue.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -16,8 +16,8 @@ const RESTART_DELAY: Duration = Duration::from_secs(5);
 #[error("panicked: {0}")]
 pub struct Panicked(String);
 
-/// Runs a future and returns its result or the message of its panic. State that it used may be inconsistent and must
-/// not be used again.
+/// Runs a future and returns its result or the message of its panic. After a panic, state that the future used may be
+/// inconsistent and must not be used again.
 pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, Panicked>> {
     // Boxed, so that the caller's future stays small.
     let work = Box::pin(work);
@@ -26,7 +26,7 @@ pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T
     }
 }
 
-/// Runs a loop and restarts it after a panic.
+/// Runs a loop, and restarts it `RESTART_DELAY` after a panic. Returns when the loop ends.
 pub async fn restart_on_panic<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
     while let Err(panicked) = caught(begin()).await {
         error!("{what} {panicked}; it is restarted in {} s", RESTART_DELAY.as_secs());
@@ -34,7 +34,7 @@ pub async fn restart_on_panic<F: Future<Output = ()>>(what: &str, begin: impl Fn
     }
 }
 
-/// Logs the panic of a task that ended with one.
+/// Logs the panic of an ended task, if the task panicked.
 pub fn log_panic(what: &str, ended: Result<(), JoinError>) {
     if let Some(payload) = ended.err().and_then(|error| error.try_into_panic().ok()) {
         error!("{what} {}", Panicked(panic_message(&*payload)));

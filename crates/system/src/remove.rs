@@ -1,4 +1,4 @@
-//! Removal of files that may be missing.
+//! Removal of files and folders that may be missing.
 
 use std::fs;
 use std::io;
@@ -26,8 +26,9 @@ pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 const REMOVE_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Removes a file, or a folder with everything in it, without following links. Another thread or an ending process may
-/// create a file meanwhile; that is removed as well. If the mode of a folder of this user denies access, it is changed.
+/// Removes a file, or a folder with everything in it, without following links. A missing file or folder is not an
+/// error. Another thread or an ending process may create files during the removal; for up to `REMOVE_TIMEOUT`, these
+/// files are removed as well. If the mode of a folder of this user denies access, the mode is changed.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
     let started = Instant::now();
     loop {

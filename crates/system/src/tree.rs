@@ -18,7 +18,7 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct TreeEntry<'a> {
     folder: &'a OwnedFd,
-    /// Path below the top.
+    /// Path that begins with the name of the top folder.
     pub path: &'a Path,
     pub kind: FileType,
 }
@@ -139,8 +139,8 @@ struct Level {
     identity: (u64, u64),
 }
 
-/// Walks through everything below a folder, in the order of names. The first step is for the folder itself, with its
-/// own name. A missing folder is not an error.
+/// Walks through a folder and everything below it, in the order of names. The first step is for the folder itself. If
+/// `top` is a file, there is one step. A missing folder is not an error.
 pub fn walk(top: &Path, visit: &mut dyn FnMut(&TreeStep<'_>) -> io::Result<Next>) -> io::Result<()> {
     let (above, name) = (top.parent().filter(|above| !above.as_os_str().is_empty()), top.file_name());
     let name = name.ok_or_else(|| io::Error::other(format!("{} has no name", top.display())))?;

@@ -18,7 +18,7 @@ impl Namespace {
         let mut holder = command.spawn().unwrap();
         // The line is printed inside the namespace.
         let mut line = [0];
-        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).expect("mounting takes root");
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).expect("mounting needs root");
         Self { holder }
     }
 
@@ -29,7 +29,7 @@ impl Namespace {
         command
     }
 
-    /// Returns the outside path of a path inside.
+    /// Returns the path by which processes outside the namespace reach a path inside it.
     pub fn outside_path(&self, path: &Path) -> PathBuf {
         let root = Path::new("/proc").join(self.holder.id().to_string()).join("root");
         root.join(path.strip_prefix("/").unwrap())

@@ -1,7 +1,6 @@
-//! A fake GitHub in memory: issues, labels, comments, pages with `Link`, `ETag`s, a rate limit, and planned
-//! faults.
+//! A fake GitHub in memory: issues, labels, comments, pages with `Link`, `ETag`s, a rate limit, and planned faults.
 //!
-//! It records every request, so that a test can check the requests and their order.
+//! The fake records every request, so that a test can check the requests and their order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,16 +21,16 @@ mod routes;
 pub const REPO: &str = "my-org/my-repo";
 pub const LOGIN: &str = "cowhand-bot";
 
-/// Fault of the next request that matches.
+/// What goes wrong with the next request that matches.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// Returns this answer, and does nothing.
+    /// Returns this answer, and does not execute the request.
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
-    /// Does the request, then returns this status.
+    /// Executes the request, then returns this status.
     DoneWithStatus(u16),
-    /// Does the request, but ends the connection in the middle of the answer.
+    /// Executes the request, but ends the connection in the middle of the answer.
     CutAnswer,
-    /// Never answers.
+    /// Executes the request, but answers only after ten minutes.
     NoAnswer,
 }
 
@@ -81,21 +80,24 @@ pub struct FakeState {
     pub has_issues: bool,
     /// Labels of the repository.
     pub labels: Vec<&'static str>,
-    /// `(method and beginning of the path, fault)`, each used once, in order.
+    /// `(method and beginning of the path, fault)`. A request gets the first fault that matches. Each fault is used
+    /// once.
     pub faults: VecDeque<(String, Fault)>,
     /// Paths that have moved, with their new paths.
     pub moved: BTreeMap<String, String>,
     pub requests: Vec<String>,
     pub tokens: Vec<String>,
     pub user_agents: Vec<String>,
-    /// Number of answers that were not 304.
+    /// Number of answers that reduce `remaining`. Answers with 304 do not count, nor redirects, refused tokens and
+    /// [`Fault::Answer`].
     pub counted_requests: usize,
     /// Function that is called with each request before it is answered, for simultaneous actions of other users.
     pub on_request: Option<OnRequest>,
     /// Number of times that the newest comment is missing from the list, as on a replica that is behind.
     pub lag: usize,
-    /// Public key of the GitHub App. `issued_tokens` is the number of tokens that were issued for it.
+    /// Public key of the GitHub App.
     pub app_key: Option<Vec<u8>>,
+    /// Number of tokens that were issued for the GitHub App.
     pub issued_tokens: usize,
     pub token_life: SignedDuration,
     pub good_tokens: Option<Vec<String>>,
@@ -195,7 +197,7 @@ impl Fake {
         self.state().faults.push_back((request.to_owned(), fault));
     }
 
-    /// Returns the requests since the last call, as `GET /repos/…` with the repository left out.
+    /// Returns the requests since the last call, for example `GET /issues/1`. The part `/repos/OWNER/NAME` is left out.
     pub fn requests(&self) -> Vec<String> {
         let requests = std::mem::take(&mut self.state().requests);
         requests.into_iter().map(|request| request.replace(&format!("/repos/{REPO}"), "")).collect()

@@ -1,4 +1,4 @@
-//! A fake of GitHub's lists: pages with `Link`, and `ETag`s.
+//! A fake of GitHub's lists of issues and pull requests: pages with `Link`, and `ETag`s.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
@@ -17,14 +17,15 @@ use tokio::task::JoinHandle;
 pub struct ListsWorld {
     pub issues: Vec<Value>,
     pub pulls: Vec<Value>,
-    /// Number of answers that were not 304.
+    /// Number of lists that were returned without 304, and of refused requests.
     pub counted_requests: usize,
+    /// Number of all requests.
     pub asked: usize,
-    /// Issue that disappears after the first page was returned.
+    /// Issue that disappears after the next answer with a list.
     pub disappearing_issue: Option<u64>,
     /// Status with which every request is refused.
     pub refuses: Option<u16>,
-    /// `(login, permission, role)` of people. Other people have no permission.
+    /// `(login, permission, role)` of people. The answer for other people is 404.
     pub people: Vec<(&'static str, &'static str, &'static str)>,
     /// Logins in requests about people.
     pub asked_about: Vec<String>,
@@ -60,7 +61,7 @@ impl FakeLists {
 }
 
 impl ListsWorld {
-    /// Returns the permission of a person, or a single pull request.
+    /// Returns the permission of a person, or a single pull request, with the status; `None` for other paths.
     fn about(&mut self, path: &str) -> Option<(u16, Value)> {
         let parts: Vec<&str> = path.split('/').skip(4).collect();
         let missing = (404, json!({"message": "Not Found"}));

@@ -1,5 +1,6 @@
 //! Parts that the tests of all crates share: servers, disks and fakes for one test, waiting for a condition,
-//! and finding processes. It depends only on `cowhand-core`; a test that needs the program passes its path.
+//! and finding processes. Of the crates of cowhand, this crate depends only on `cowhand-core`. A test that needs the
+//! program passes its path.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 

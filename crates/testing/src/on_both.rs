@@ -1,3 +1,5 @@
+//! Tests that run on both databases.
+
 /// Runs each story as one test on SQLite and one on PostgreSQL. A story is an async function that takes the name of the
 /// database.
 #[macro_export]

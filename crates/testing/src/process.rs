@@ -17,8 +17,8 @@ pub fn left_over(folder: &Path) -> Vec<Pid> {
     found
 }
 
-/// Returns the processes for which `matches` returns true. It gets the arguments and the environment, each joined with
-/// spaces.
+/// Returns the processes for which `matches` returns true. `matches` gets the arguments and the environment, each
+/// joined with spaces.
 pub fn processes(matches: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     let text = |pid: Pid, file: &str| {
         let bytes = fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default();

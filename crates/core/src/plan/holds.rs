@@ -82,10 +82,10 @@ impl<'a> Holds<'a> {
         held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
     }
 
-    /// Returns the reason why the job of a firing may not start once it is created; none for a firing by hand. The
-    /// firing has no job yet.
+    /// Returns the reason why the job of a firing may not start once it is created. The firing has no job yet. A firing
+    /// by hand only waits if its schedule was removed.
     pub fn firing(&self, firing: &Preparing) -> Option<ScheduleHold<'a>> {
-        let held = self.0.get(&firing.schedule).copied().unwrap_or(Some(ScheduleHold::Removed));
+        let Some(held) = self.0.get(&firing.schedule) else { return Some(ScheduleHold::Removed) };
         held.filter(|_| !firing.key.is_by_hand())
     }
 }

@@ -1,4 +1,5 @@
-//! The spans of a job: the job, its wait, its attempts with their tool calls, and the report to its work source.
+//! The spans of a trace: the job, its wait, its attempts (each with the spawn of its agent and its tool calls), and the
+//! report to its work source.
 
 use cowhand_core::cut::cut;
 use cowhand_core::event::{Event, Fact};
@@ -24,7 +25,7 @@ pub(super) struct Span {
     pub(super) end: Timestamp,
     pub(super) attributes: Vec<(&'static str, Attribute)>,
     pub(super) status: SpanStatus,
-    /// Root span of the job from which this job was made.
+    /// Root span of the job of which this job is a fork or a retry; only a root span has a link.
     pub(super) link: Option<(TraceId, SpanId)>,
 }
 
@@ -41,11 +42,12 @@ pub(super) enum SpanStatus {
     /// No status, for example for a cancelled job.
     Unset,
     Ok,
-    /// The error. The error of a tool has no message, because that text may contain anything.
+    /// Failed, with the message of the error. A failed tool call has no message, because that text may contain
+    /// anything.
     Error(Option<String>),
 }
 
-/// Longest message of a status; the original may be a page of the agent's output.
+/// Longest message of a status, in bytes; the original may be a page of the agent's output.
 const MAX_MESSAGE: usize = 1000;
 
 impl Span {
@@ -106,7 +108,7 @@ pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> TimeSp
 }
 
 /// Builds the whole trace of an ended job, without its report. `began` returns when the agent of an attempt was
-/// started, if that is known here. The trace contains no prompts, inputs or answers.
+/// started, or `None` if this node does not know that time. The trace contains no prompts, inputs or answers.
 pub(super) fn of_job(
     ids: &Ids,
     history: &JobHistory,
@@ -134,7 +136,7 @@ pub(super) fn of_job(
     spans.extend(calls.all.iter().enumerate().filter_map(|(index, call)| {
         let attempt = history.attempts.get(call.attempt)?;
         let parent = ids.span(&attempt_part(attempt));
-        // An answer may have been read after the end of its agent.
+        // An answer may have been read after the end of the agent.
         let latest = window_of(attempt).1;
         let (start, end) = (call.start.min(latest), call.end.map_or(latest, |end| end.min(latest)));
         let name = format!("tool {}", call.name);
@@ -180,7 +182,7 @@ fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, wind
     span
 }
 
-/// Returns the usage; empty if the agent reported none.
+/// Returns the usage of the job as attributes; empty if the agent reported no usage.
 fn usage_attributes(record: &JobRecord) -> Vec<(&'static str, Attribute)> {
     let Some(usage) = &record.usage else { return Vec::new() };
     let mut total = ModelUsage::default();
@@ -221,9 +223,9 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
     span
 }
 
-/// Builds the span from the end of the job to the answer of its work source. Returns `None` if the job has not ended,
-/// because then the event is about something else. The span is sent alone, because a source may be unavailable for
-/// hours.
+/// Builds the span from the end of the job to the time of `event`, if the event reports that the result of its work
+/// item was reported or dropped, or that the item was released. Returns `None` for other events, and if the job has not
+/// ended. The span is sent separately from the trace, because a work source may be unavailable for hours.
 pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Option<Span> {
     let ended = JobRecord::from(history.job.clone()).finished_at?;
     let (item, action, outcome) = match &event.fact {

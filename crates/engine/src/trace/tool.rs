@@ -1,4 +1,4 @@
-//! The tool calls of a job, read from its output: from the call to its answer.
+//! The tool calls of a job, read from its output, for the spans of its trace. A tool call lasts until its answer.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,21 +13,21 @@ use cowhand_run::jsonl::Jsonl;
 
 /// Largest number of calls with a span; further calls are only counted.
 const MAX_TOOL_SPANS: usize = 1000;
-/// Longest name of a tool. The agent chooses the name, so it can have any length.
+/// Longest name of a tool, in bytes. The agent chooses the name, so it can have any length.
 const MAX_NAME: usize = 100;
-/// Longest id of a call; a longer id is treated as missing.
+/// Longest id of a call, in bytes; a longer id is treated as missing.
 const MAX_ID: usize = 256;
 
-/// Start and end of an attempt.
+/// Start and end of an attempt or of a span.
 pub(super) type TimeSpan = (Timestamp, Timestamp);
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
-    /// Index of its attempt.
+    /// Index of its attempt in the list of the job's attempts.
     pub(super) attempt: usize,
     pub(super) name: String,
     pub(super) start: Timestamp,
-    /// Time of the answer; `None` if there was none.
+    /// Time of the answer; `None` if there was no answer.
     pub(super) end: Option<Timestamp>,
     pub(super) failed: bool,
 }
@@ -104,8 +104,8 @@ impl Calls {
         }
     }
 
-    /// Returns the attempt of a call, and the time of the call within that attempt. Agents write their own times, so a
-    /// time outside of the attempt is moved into it.
+    /// Returns the index of the attempt of a call, and the time of the call within that attempt; `None` if the job has
+    /// no attempt. Agents write their own times, so a time outside of the attempt is moved into it.
     fn attempt_at(&self, at: Timestamp) -> Option<(usize, Timestamp)> {
         let last = self.attempts.iter().rposition(|(start, _)| *start <= at).unwrap_or_default();
         let (earliest, latest) = *self.attempts.get(last)?;
@@ -177,6 +177,6 @@ mod tests {
         let calls = calls(&[(0, 9)], &lines);
         assert_eq!((calls.all.len(), calls.count), (MAX_TOOL_SPANS, 3000));
         assert!(calls.all.iter().all(|call| call.name.len() <= MAX_NAME && call.start <= at(9)));
-        assert_eq!(super::tests::calls(&[], &lines).all, [], "without an attempt nothing was called");
+        assert_eq!(super::tests::calls(&[], &lines).all, [], "without an attempt no call gets a span");
     }
 }

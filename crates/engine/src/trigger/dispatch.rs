@@ -1,4 +1,5 @@
-//! The only place where an occurrence of a trigger becomes a firing, for all kinds of triggers.
+//! Turns an occurrence of a trigger into a firing, for all kinds of triggers. Due times that the planner does not let
+//! run, and deliveries that the trigger does not accept, are recorded by the callers.
 
 use cowhand_core::firing;
 use cowhand_core::policy::ClosedBy;

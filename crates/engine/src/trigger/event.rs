@@ -1,7 +1,7 @@
-//! The strategy for events of the fleet: it follows the stored event log with its own cursor.
+//! The strategy for events of the fleet: it follows the stored event log. Each schedule has its own cursor.
 //!
-//! The cursor in the store moves in the same transaction as the firing of an event. The strategy itself only remembers
-//! how far it has read.
+//! The cursor in the store moves in the same transaction as the firing of an event. The strategy itself remembers how
+//! far it has read, and moves the cursor after [`MAX_EVENTS_READ_AGAIN`] events that were not for its schedule.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const EVENTS_PER_READ: u32 = 500;
 const MAX_EVENTS_READ_AGAIN: i64 = 1_000;
 /// Longest wait before the next read, because other nodes write to the same log without a signal to this node.
 const READ_LOG_EVERY: Duration = Duration::from_secs(30);
-/// Number of schedules that have triggered each other in a row at which a firing counts as part of a cycle.
+/// If this many schedules have triggered each other in a row, the next firing counts as part of a cycle and is skipped.
 const MAX_TRIGGERED_IN_A_ROW: u32 = 10;
 
 /// The strategy that follows the event log for one schedule.
@@ -32,7 +32,8 @@ pub struct EventStrategy {
     context: StrategyContext,
     /// Position up to which the log is read; `None` before the first read.
     read: Option<i64>,
-    /// Position that the store is known to have.
+    /// Approximate position of the cursor in the store. A firing stores the position of its event, which may be
+    /// smaller.
     stored: i64,
 }
 
@@ -63,7 +64,7 @@ impl EventStrategy {
         }
     }
 
-    /// Waits until this process has committed a later event, or until the time limit.
+    /// Waits until this process has committed an event after `committed`, at most for [`READ_LOG_EVERY`].
     async fn wait(&self, committed: i64) {
         let store = self.context.store();
         let news = async {
@@ -80,7 +81,7 @@ impl EventStrategy {
             return Ok(read);
         }
         let stored = self.context.store().cursor(self.context.schedule_id()).await?;
-        // A schedule that was never armed begins now.
+        // Without a stored cursor, only events from now on count.
         self.stored = match stored {
             Some(seq) => seq,
             None => self.context.store().last_event().await?,

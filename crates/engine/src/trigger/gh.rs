@@ -1,4 +1,4 @@
-//! Requests to GitHub with its own program, `gh`, and the login of that program.
+//! Requests to GitHub with GitHub's own program, `gh`, and the login of that program.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -16,8 +16,8 @@ use tokio::process::Command;
 
 use cowhand_work::github::{Branch, CollaboratorPermission, IssueOrPull, encoded};
 
-/// Limit of a list. `gh` requires a limit; no repository has so many entries.
-const LIST_LIMIT: &str = "100000";
+/// Maximum length of a list. Without this option, `gh` returns only 30 entries.
+const LIST_LIMIT: usize = 100_000;
 /// Time limit for one request.
 const GH_TIMEOUT: Duration = Duration::from_mins(5);
 const ISSUE_FIELDS: &str = "number,title,body,url,labels,assignees,author,createdAt";
@@ -26,7 +26,7 @@ const PULL_FIELDS: &str = "headRefName,headRefOid,baseRefName,isDraft,headReposi
 #[derive(Debug)]
 pub(super) struct Gh {
     pub(super) program: PathBuf,
-    /// `OWNER/REPO`, with the host of a GitHub Enterprise before it if there is one.
+    /// `OWNER/REPO`. For lists of a GitHub Enterprise `HOST/OWNER/REPO`; [`Self::permission`] gets the host separately.
     pub(super) repo: String,
 }
 
@@ -65,14 +65,20 @@ impl Gh {
         labels: &[String],
         fields: String,
     ) -> anyhow::Result<Vec<IssueOrPull>> {
-        let mut command = Command::new(&self.program);
+        let (mut command, limit) = (Command::new(&self.program), LIST_LIMIT.to_string());
         command.args([
-            what, "list", "--repo", &self.repo, "--state", state, "--limit", LIST_LIMIT, "--json", &fields,
+            what, "list", "--repo", &self.repo, "--state", state, "--limit", &limit, "--json", &fields,
         ]);
         for label in labels {
             command.args(["--label", label]);
         }
         let entries: Vec<Entry> = self.answer(command).await?;
+        // An entry that is missing in the list would count as closed.
+        anyhow::ensure!(
+            entries.len() < LIST_LIMIT,
+            "{} has {LIST_LIMIT} or more entries with these labels; add a label to `labels` of the schedule",
+            self.repo
+        );
         let mut listed: Vec<IssueOrPull> = entries.into_iter().map(IssueOrPull::from).collect();
         listed.sort_by_key(|entry| (entry.created_at, entry.number));
         Ok(listed)

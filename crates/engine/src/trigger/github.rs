@@ -1,4 +1,4 @@
-//! Issues and pull requests of GitHub as tasks.
+//! The sources of tasks for issues and pull requests of GitHub.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use cowhand_work::github::{Branch, IssueOrPull, Lists};
 pub struct GithubAccess {
     pub owner: String,
     pub repo: String,
-    /// API of a GitHub Enterprise; the default is GitHub itself.
+    /// Address of the API of a GitHub Enterprise; `None` for `github.com`.
     pub api_url: Option<String>,
     pub auth: Auth,
     pub backend: GithubBackend,
@@ -91,7 +91,7 @@ enum Backend {
     Gh(Gh),
 }
 
-/// The source of all issues that match.
+/// The source of all issues in `state` that have all `labels`.
 #[derive(Debug)]
 pub struct GithubIssueSource {
     backend: Backend,
@@ -125,7 +125,7 @@ impl TaskSource for GithubIssueSource {
     }
 }
 
-/// The source of all pull requests that match.
+/// The source of all pull requests in `state` that have all `labels`.
 #[derive(Debug)]
 pub struct GithubPullRequestSource {
     backend: Backend,
@@ -159,7 +159,7 @@ impl TaskSource for GithubPullRequestSource {
     }
 }
 
-/// Returns the tasks of the entries that have all the labels.
+/// Returns the tasks of the entries that have all the labels, compared without case.
 fn tasks(listed: Vec<IssueOrPull>, labels: &[String]) -> Vec<Task> {
     let has = |listed: &IssueOrPull, wanted: &String| {
         listed.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase())

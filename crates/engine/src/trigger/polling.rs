@@ -22,8 +22,8 @@ pub struct PollingStrategy {
     looks_again: bool,
 }
 
-/// Time after a wake until the second poll, because a list may lag behind the delivery. Further wakes before the second
-/// poll are ignored, so that many deliveries cause few polls.
+/// Longest wait between the poll that a wake causes and a second poll, because the list may show the change later than
+/// the delivery reports it. Further wakes before the second poll are ignored, so that many deliveries cause few polls.
 const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
 const MIN_POLL_WAIT: Duration = Duration::from_secs(1);
 /// Time limit for a whole fetch. Thousands of items are many pages.
@@ -60,7 +60,8 @@ impl PollingStrategy {
         Self { wake: Some(wake), ..self }
     }
 
-    /// Sets whether the first poll is immediate. With `false`, the first poll also waits for the interval.
+    /// Sets whether the first poll is immediate. With `false`, the first poll waits for the interval, as later polls
+    /// do.
     #[must_use]
     pub fn poll_immediately(self, poll_immediately: bool) -> Self {
         Self { poll_immediately, ..self }
@@ -73,7 +74,7 @@ impl PollingStrategy {
 
     /// Returns the wait before the next fetch: the interval plus a backoff of two seconds for each error in a row, at
     /// most thirty seconds. A wait that the source asked for replaces both. The first poll can be immediate, and the
-    /// second poll after a wake follows soon.
+    /// second poll after a wake waits for [`SECOND_POLL_AFTER`] or for a shorter interval.
     fn delay(&self) -> Duration {
         let backoff = Duration::from_secs(self.consecutive_errors.saturating_mul(2).min(30).into());
         match self.retry_after {
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// A source that fails until `failures` is used up.
+    /// A source whose next `failures` fetches fail.
     struct Source {
         failures: Arc<AtomicU32>,
         asks_for: Option<Duration>,
@@ -193,7 +194,7 @@ mod tests {
     async fn the_poll_interval_grows_with_errors_up_to_a_limit() {
         let (source, failures) = source(0);
         let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
-        assert_eq!(seconds(&mut polling).await, (0, true), "the first poll is at once");
+        assert_eq!(seconds(&mut polling).await, (0, true), "the first poll is immediate");
         assert_eq!(seconds(&mut polling).await, (60, true));
         failures.store(100, Ordering::SeqCst);
         let mut waits = Vec::new();
@@ -208,8 +209,8 @@ mod tests {
         {
             assert_eq!(waits[errors], expected, "{errors}");
         }
-        assert_eq!(seconds(&mut polling).await, (90, true), "the hundred and first");
-        assert_eq!(seconds(&mut polling).await, (60, true), "back to the beginning");
+        assert_eq!(seconds(&mut polling).await, (90, true), "the wait after all errors");
+        assert_eq!(seconds(&mut polling).await, (60, true), "a success ends the backoff");
     }
 
     #[tokio::test(start_paused = true)]
@@ -243,16 +244,16 @@ mod tests {
             })
         };
         told(7);
-        assert_eq!(seconds(&mut polling).await, (7, true), "at once");
+        assert_eq!(seconds(&mut polling).await, (7, true), "a wake causes a poll at once");
         (0..9).for_each(|after| drop(told(after)));
-        assert_eq!(seconds(&mut polling).await, (10, true), "many are one more look");
-        assert_eq!(seconds(&mut polling).await, (3_600, true), "and then all was seen");
+        assert_eq!(seconds(&mut polling).await, (10, true), "many wakes cause one more poll");
+        assert_eq!(seconds(&mut polling).await, (3_600, true), "no wake is left");
         failures.store(1, Ordering::SeqCst);
         wake.send_replace(());
-        assert_eq!(seconds(&mut polling).await, (0, false), "told while nobody waited");
+        assert_eq!(seconds(&mut polling).await, (0, false), "a wake before the call counts");
         assert_eq!(seconds(&mut polling).await, (10, true));
         drop(wake);
-        assert_eq!(seconds(&mut polling).await, (3_600, true), "nobody is left to wake it");
+        assert_eq!(seconds(&mut polling).await, (3_600, true), "without a sender there are no wakes");
     }
 
     #[tokio::test(start_paused = true)]
@@ -271,7 +272,7 @@ mod tests {
         let (never, _) = source(0);
         let never = Source { takes: Duration::from_hours(1_000), ..never };
         let mut polling = PollingStrategy::new(never, Duration::ZERO).fetch_timeout(Duration::from_secs(7));
-        assert_eq!(seconds(&mut polling).await, (7, false), "a fetch has an end");
+        assert_eq!(seconds(&mut polling).await, (7, false), "a fetch has a time limit");
         assert_eq!(seconds(&mut polling).await, (1 + 2 + 7, false), "the interval is at least a second");
     }
 }

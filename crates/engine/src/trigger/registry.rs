@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::strategy::{FatalTriggerError, TriggerStrategy};
 use super::strategy_context::StrategyContext;
 
-/// Function that makes the strategy of one schedule. It is called again after a panic of the strategy or a change of
-/// its trigger.
+/// Function that makes the strategy of one schedule. It is called again when the schedule needs a new strategy, for
+/// example after a panic of the strategy, or after the schedule was armed again.
 pub type Factory = dyn Fn(&StrategyContext) -> anyhow::Result<Box<dyn TriggerStrategy>> + Send + Sync;
 
 /// Factories by the name that `{type: custom, name: …}` uses. The caller passes a registry to each fleet, so that two

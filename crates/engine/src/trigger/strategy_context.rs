@@ -27,7 +27,7 @@ pub struct TriggerServices {
     pub state: StateFolder,
 }
 
-/// The schedule of a strategy, and the parts of the fleet that it can use.
+/// The schedule of a strategy, and the parts of the fleet that the strategy can use.
 #[derive(Clone)]
 pub struct StrategyContext {
     services: TriggerServices,
@@ -54,7 +54,8 @@ impl StrategyContext {
         Some(Self { services, agent, id, trigger })
     }
 
-    /// Returns the context of another schedule of the same fleet, for example to test its strategy.
+    /// Returns the context of another schedule of the same fleet, for example to test its strategy; `None` if the
+    /// roster does not have the schedule.
     pub fn of_schedule(&self, id: ScheduleId) -> Option<Self> {
         Self::of(self.services.clone(), id)
     }
@@ -75,7 +76,8 @@ impl StrategyContext {
         &self.services.clock
     }
 
-    /// Parses the value of `with:`. An error is fatal, because only a person can fix it.
+    /// Parses the value of `with:`, an empty map if the trigger is not `custom`. An error is fatal, because only a
+    /// person can fix it.
     pub fn with<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         let with = match &self.trigger {
             TriggerConfig::Custom { with, .. } => with.clone(),
@@ -85,10 +87,12 @@ impl StrategyContext {
             .map_err(|error| FatalTriggerError(format!("`with` of the trigger is not valid: {error}")).into())
     }
 
-    /// Returns the value of a variable in the environment, or else in `.env`. An empty variable counts as not set.
+    /// Returns the value of a variable from the environment or, if it is not set there, from `.env`. An empty variable
+    /// counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
-        let own = || self.services.config.get().variables.get(name).cloned();
-        std::env::var(name).ok().or_else(own).filter(|value| !value.is_empty())
+        let in_file = || self.services.config.get().variables.get(name).cloned();
+        let is_set = |value: &String| !value.is_empty();
+        std::env::var(name).ok().filter(is_set).or_else(in_file).filter(is_set)
     }
 
     pub fn roster(&self) -> Arc<Roster> {

@@ -1,7 +1,7 @@
-//! The strategy for triggers that the clock fires: core computes the due times, and the strategy waits for them. It
-//! also accepts triggers that only a person or a delivery fires; for them it returns no task.
+//! The strategy for triggers that the clock fires: core computes the due times, and the strategy waits for them. The
+//! strategy also accepts triggers that only a person or a delivery fires, and returns no task for these triggers.
 //!
-//! A fleet does not use this strategy for its schedules, because the plan handles all of them in one place. The
+//! A fleet does not use this strategy for its schedules, because the planner fires all of them in one place. The
 //! strategy is for programs that have a trigger and no fleet.
 
 use async_trait::async_trait;
@@ -16,7 +16,8 @@ use super::strategy::{FatalTriggerError, Task, TriggerStrategy, stopped};
 use super::strategy_context::StrategyContext;
 use cowhand_system::clock::Clock;
 
-/// All due times of one schedule. An interval is counted from the time at which its task was passed on.
+/// The strategy that passes on a task at each due time of one schedule. An interval is counted from the time at which
+/// the last task was passed on.
 #[derive(Debug)]
 pub struct Timer {
     clock: Clock,
@@ -25,7 +26,8 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Creates a timer that is armed now. A trigger that the clock does not fire never fires by itself.
+    /// Creates a timer whose schedule is armed now. If the clock does not fire the trigger, the timer never returns a
+    /// task.
     pub fn new(agent: Agent, schedule: Schedule, clock: Clock) -> Self {
         let record = ScheduleRecord::new(&agent.name, &schedule, clock.now());
         let roster = Roster::of(vec![Agent { schedules: vec![schedule], ..agent }]);
@@ -112,7 +114,7 @@ mod tests {
             for time in times {
                 clock.set(time.parse().unwrap());
                 let next = timer.next_tasks(&shutdown);
-                // The call returns at its first poll, or waits for the clock.
+                // The future is ready at once, or it waits for the clock.
                 if let Some(tasks) = futures_util::FutureExt::now_or_never(next) {
                     fired.extend(tasks.unwrap().into_iter().map(|task| task.source_id));
                 }

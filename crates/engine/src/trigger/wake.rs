@@ -1,4 +1,5 @@
-//! Signals about changed repositories to the strategies that poll them.
+//! Signals about changed repositories to the strategies that poll them, and the minimum interval of wakes of schedules
+//! that take work from a repository.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +9,13 @@ use cowhand_core::id::ScheduleId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Shortest time between two wakes of a schedule.
+/// Shortest time between two wakes of a schedule that takes work from a repository.
 pub(crate) const MIN_WAKE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub struct Wakes {
     repositories: Mutex<HashMap<String, watch::Sender<()>>>,
-    /// Time of the last or next wake of a schedule.
+    /// Time of the next wake of a schedule or, if none is planned, of its last wake.
     wake_times: Mutex<HashMap<ScheduleId, Instant>>,
 }
 
@@ -33,7 +34,8 @@ impl Wakes {
         }
     }
 
-    /// Returns how long a schedule has to wait for its next wake; `None` if a wake is already planned.
+    /// Plans the next wake of a schedule, and returns the time until that wake. Returns `None` if a wake is already
+    /// planned.
     pub fn next_wake(&self, schedule: ScheduleId) -> Option<Duration> {
         let mut wake_times = self.wake_times.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -58,7 +60,7 @@ mod tests {
         assert_eq!(wakes.next_wake(id), Some(Duration::ZERO));
         tokio::time::advance(Duration::from_secs(4)).await;
         assert_eq!(wakes.next_wake(id), Some(Duration::from_secs(6)));
-        assert_eq!(wakes.next_wake(id), None, "one is to come, and it sees what this one is about");
+        assert_eq!(wakes.next_wake(id), None, "a planned wake also covers this change");
         tokio::time::advance(Duration::from_secs(6)).await;
         assert_eq!(wakes.next_wake(id), Some(MIN_WAKE_INTERVAL));
         tokio::time::advance(Duration::from_hours(1)).await;

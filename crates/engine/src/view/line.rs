@@ -1,4 +1,4 @@
-//! Displays text from outside: a line of a job's output, and text that is shown beside cowhand's own text.
+//! Prepares text from outside for display: lines of a job's output, and text that is shown beside cowhand's own text.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::style::{BAD, BUSY, FAINT, GOOD, styled};
 
-/// Returns the first non-empty line of a text, shortened to `longest`. If text is left out, the line ends in `…`.
+/// Returns the first non-empty line of a text as [`plain`] text, shortened to `longest` characters. If text is left
+/// out, the line ends in `…`.
 pub fn one_line(text: &str, longest: usize) -> String {
     let text = plain(text);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -22,14 +23,15 @@ pub fn one_line(text: &str, longest: usize) -> String {
     short
 }
 
-/// Joins all lines of a text to one line.
+/// Joins the non-empty lines of a text, as [`plain`] text, with ` ⏎ ` to one line.
 pub fn whole(text: &str) -> String {
     let text = plain(text).replace('\t', " ");
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
 }
 
-/// Folds a whole text into one line, for a person who decides about the text. Line breaks and control characters are
-/// shown, many blanks become one, and the number of omitted characters is stated.
+/// Folds a text into one line, for a person who decides about the text. Line breaks and control characters are shown,
+/// and several blanks become one. The line has at most `longest` characters, followed by the number of omitted
+/// characters.
 pub fn folded(text: &str, longest: usize) -> String {
     let mut visible = String::new();
     for c in text.chars() {
@@ -45,8 +47,8 @@ pub fn folded(text: &str, longest: usize) -> String {
     format!("{short}… (+{omitted})")
 }
 
-/// Removes terminal escape sequences and control characters from a text; characters that change the writing direction
-/// are shown by their number.
+/// Removes terminal escape sequences and control characters, except line ends and tabs, from a text. Characters that
+/// change the writing direction are shown by their code point.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in anstream::adapter::strip_str(text).to_string().chars() {
@@ -59,8 +61,9 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Shows the control characters of a finished text by their number, except line ends, tabs and the styles of cowhand.
-/// Text from outside is made plain where it is printed; this finds the text for which that was forgotten.
+/// Shows the harmful characters of a finished text (see [`is_harmful`]) by their code point, except line ends, tabs and
+/// sequences for styles. Callers make text from outside plain before they print it; this function covers text for which
+/// a caller forgot that.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| is_harmful(c) && !matches!(c, '\n' | '\t');
     if !text.contains(is_harmful) {
@@ -82,22 +85,24 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(harmless)
 }
 
-/// Returns the length of the sequence for colour or weight with which a text begins.
+/// Returns the length in bytes of the escape sequence for a style (such as a colour) with which a text begins; `None`
+/// if the text begins otherwise.
 fn style_length(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';')?;
     parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
 }
 
-/// Returns whether a terminal obeys this character instead of showing it: a control character, or one that changes the
-/// writing direction.
+/// Returns whether a terminal acts on this character instead of showing it: a control character, or a character that
+/// changes the writing direction.
 pub fn is_harmful(c: char) -> bool {
     let changes_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     changes_direction || c.is_control()
 }
 
-/// Appends a character; control characters and characters that change the writing direction are shown by their number.
+/// Appends a character; control characters and characters that change the writing direction are shown by their code
+/// point.
 fn push_visible(text: &mut String, c: char) {
     if is_harmful(c) {
         let _ = write!(text, "‹U+{:04X}›", u32::from(c));
@@ -106,7 +111,8 @@ fn push_visible(text: &mut String, c: char) {
     }
 }
 
-/// Returns a line of output as a person reads it; `None` if only programs need it.
+/// Returns the text that a person sees for a line of a job's JSONL, also for a line that is not a message. Returns
+/// `None` if there is nothing to show, for example for a part of a message.
 pub fn readable(line: &str) -> Option<String> {
     let Ok(message) = OutputMessage::read_line(line) else { return Some(plain(line)) };
     match message? {
@@ -151,7 +157,7 @@ impl FollowedOutput {
         !self.pieces.is_empty() && !self.pieces.ends_with('\n')
     }
 
-    /// Returns the text to display for a line, including line ends.
+    /// Returns the text to display for a line of the job's JSONL, including line ends.
     pub fn add(&mut self, line: &str) -> String {
         if let Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) =
             OutputMessage::read_line(line)

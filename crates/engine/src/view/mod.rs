@@ -1,8 +1,9 @@
 //! Files for people: `jobs/<id>.yaml`, `jobs/<id>/output.log` and `state.yaml`, for `cat`, `grep` and `tail -f`.
 //!
-//! They are views of the store. If the event log has a change of a job, its files are written again; they are never
-//! read back. If a job was pruned according to the log, all its files are removed here, including files that an
-//! interrupted prune, or a prune on another machine, left.
+//! They are views, which are never read back. If the event log has a change of a job, `jobs/<id>.yaml` and `state.yaml`
+//! are written again from the store; `output.log` is a view of the job's JSONL (see [`output`]). If a job was pruned or
+//! deleted according to the log, all its files are removed here, including files that an interrupted prune, or a prune
+//! on another machine, left.
 
 pub mod line;
 pub mod output;
@@ -37,7 +38,7 @@ use output::OutputLog;
 pub struct Views {
     state: StateFolder,
     started_at: Timestamp,
-    /// The last event that the files show.
+    /// Number of the last event that the files show.
     cursor: i64,
     /// Jobs with files that could not be written or removed, to be tried again. They do not delay other jobs.
     behind: BTreeMap<JobId, Change>,
@@ -53,7 +54,7 @@ pub struct Views {
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Write,
-    /// The job was pruned after this number of attempts. Each attempt may have left files.
+    /// The job was pruned or deleted after this number of attempts. Each attempt may have left files.
     Remove(u32),
 }
 
@@ -82,7 +83,8 @@ impl Views {
         std::mem::take(&mut self.removed)
     }
 
-    /// Restores files that somebody deleted or changed, and writes the changes since the last run.
+    /// Restores files of the newest jobs that somebody deleted or changed, and writes the changes since the last run. A
+    /// changed `output.log` is not restored.
     pub async fn repair(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         for job in store.jobs(JobFilter::default(), MAX_MENDED_JOBS).await? {
@@ -103,7 +105,8 @@ impl Views {
         state::write(self, store, &fleet.roster, now).await
     }
 
-    /// Writes each job with an event since the last call. Does nothing if there was no event.
+    /// Writes each job with an event since the last call, and tries failed changes again. Does nothing if there was no
+    /// event and no failed change.
     pub async fn catch_up(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         if store.last_event().await? == self.cursor && self.behind.is_empty() {
@@ -137,7 +140,7 @@ impl Views {
         Ok(())
     }
 
-    /// Writes the jobs of a schedule that adopted the jobs of its earlier name, because there is no event for each of
+    /// Writes the jobs of a schedule that adopted the jobs of its former name, because there is no event for each of
     /// these jobs.
     async fn rename(
         &mut self,
@@ -169,7 +172,7 @@ impl Views {
                 self.removed.push(id.clone());
                 files::remove(&self.state, &id, attempts).map_err(anyhow::Error::from)
             }
-            // The event of its removal is still to come.
+            // The job was removed, and a later event of the log reports the removal.
             (None, Change::Write) => Ok(()),
         };
         if let Err(error) = result {
@@ -201,7 +204,7 @@ impl Views {
     }
 }
 
-/// The contents of the file of a job.
+/// The content of `jobs/<id>.yaml`.
 #[derive(Debug, Serialize)]
 struct JobFile {
     #[serde(flatten)]
@@ -219,7 +222,7 @@ impl JobFile {
     }
 }
 
-/// Writes the view of one job.
+/// Writes `jobs/<id>.yaml` for an imported job, without a cancellation.
 pub(crate) fn write_job(state: &StateFolder, record: &JobRecord, redactor: &Redactor) -> anyhow::Result<()> {
     write_yaml(&state.view(&record.id), "", record, redactor)
 }
@@ -270,7 +273,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The literal text of the documentation, apart from the indentation that the document lost.
+    /// The example record of requirement 001-30 (`tests/seeds.md`), with the indentation that a YAML block needs.
     const DOCUMENTED: &str = r#"id: job-2024-01-19-abc123
 agent: bragdoc-marketer
 schedule: daily-analytics
@@ -308,13 +311,13 @@ output_file: job-2024-01-19-abc123.jsonl
             "output_file": "job-2024-01-19-abc123.jsonl",
         }))
         .unwrap();
-        // A job that ran at once, as each job in the documentation does.
+        // The example has no fields for attempts: its job started at once, in its first attempt.
         let record = JobRecord { attempt: 1, run_started_at: Some(read.started_at), ..read };
         let job = Job::try_from(record.clone()).unwrap();
         assert_eq!(
             JobRecord::from(job),
             record,
-            "nothing of it is lost in a job, and the duration comes out"
+            "a job keeps all fields of its record, and computes the same duration"
         );
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::at(folder.path());
@@ -322,7 +325,7 @@ output_file: job-2024-01-19-abc123.jsonl
         let views = Views::new(state, Timestamp::UNIX_EPOCH);
         views.write_job(&record.id.clone(), &JobFile { job: record.clone(), cancellation: None }).unwrap();
         let text = fs::read_to_string(views.state.view(&record.id)).unwrap();
-        // Quotes are optional; cowhand's own fields come after the documented fields.
+        // Quotes are optional; cowhand's own fields come after the fields of the example.
         assert!(text.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! `jobs/<id>/output.log`: the output of a job as `cowhand logs` shows it, for schedules with `outputToFile`.
 //!
-//! It is a view of the job's JSONL. New lines are appended; if the log was changed, it is rewritten.
+//! It is a view of the job's JSONL. New lines are appended. If another program changed the log, or the JSONL became
+//! shorter, the log is rewritten.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
@@ -40,7 +41,8 @@ impl OutputLog {
         self.folder.join(Self::NAME).exists()
     }
 
-    /// Appends the lines of the JSONL that the log does not contain.
+    /// Appends the lines of the JSONL that the log does not contain, or writes the log from the beginning if that is
+    /// not possible. Without a JSONL it does nothing.
     pub(crate) fn catch_up(&mut self) -> io::Result<()> {
         let jsonl = match File::open(&self.jsonl) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -61,7 +63,7 @@ impl OutputLog {
         Ok(())
     }
 
-    /// Returns whether the log on disk is still the file that was written, with the same length.
+    /// Returns whether the log on disk is still the file that this `OutputLog` wrote, with the same length.
     fn is_ours(&self, state: &LogState) -> io::Result<bool> {
         let (own, found) = (state.log.metadata()?, fs::metadata(self.folder.join(Self::NAME)));
         Ok(found.is_ok_and(|found| found.ino() == own.ino() && found.len() == state.bytes))
@@ -124,13 +126,13 @@ mod tests {
             let mut file = OpenOptions::new().create(true).append(true).open(&jsonl).unwrap();
             file.write_all(text.as_bytes()).unwrap();
         };
-        check("nothing was said", None);
+        check("no output yet", None);
         append(&line("one"));
         check("a line", Some("one\n"));
         append(&line("two")[..10]);
         check("half a line", Some("one\n"));
         append(&line("two")[10..]);
-        check("its rest", Some("one\ntwo\n"));
+        check("the rest of the line", Some("one\ntwo\n"));
         fs::remove_file(&path).unwrap();
         check("deleted", Some("one\ntwo\n"));
         fs::write(&path, "what nobody said").unwrap();
@@ -142,6 +144,6 @@ mod tests {
         check("after a crash the JSONL is cut back", Some("one\n"));
         fs::write(&path, "from an earlier daemon\n").unwrap();
         OutputLog::new(&state, &job).catch_up().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n", "never believed");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n", "the log of an earlier daemon is rewritten");
     }
 }

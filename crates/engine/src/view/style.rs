@@ -1,4 +1,4 @@
-//! Colours for terminals. They are removed if there is no terminal.
+//! Colours for terminals. The code that prints removes them if the output does not go to a terminal.
 
 use std::fmt::Display;
 

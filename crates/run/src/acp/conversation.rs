@@ -1,4 +1,5 @@
-//! One conversation: the client's requests one after another, and the agent's messages and requests in between.
+//! The exchange of JSON-RPC frames between the ACP client and one agent. The client sends its requests one after
+//! another, and handles the messages and requests that the agent sends before each answer.
 
 use std::io;
 use std::process::{ExitCode, ExitStatus};
@@ -21,11 +22,12 @@ use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
 pub(super) const PROMPT_METHOD: &str = "session/prompt";
 
-/// Timeouts for the answer of a cancelled turn and for the agent's exit after it. Together they are shorter than the
-/// grace period of the client.
+/// Timeout for the answer of a cancelled turn. Together with [`CANCELLED_EXIT_TIMEOUT`] it is shorter than the grace
+/// period that the keeper gives the client.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
+/// Timeout for the agent's exit after a cancelled turn.
 const CANCELLED_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout for the agent's exit in other cases: it may have to save its state.
+/// Timeout for the agent's exit in other cases: the agent may have to save its state.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for remaining output of an ended agent, and for the exit of an agent that has closed its stdout.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,13 +41,14 @@ pub(super) struct Conversation {
     ask_fleet: Option<AskFleet>,
     /// Requests of the agent that wait for a decision of the fleet.
     pending: JoinSet<(PermissionRequest, PermissionVerdict)>,
+    /// The same requests, so that they can be answered if the turn is cancelled.
     waiting: Vec<PermissionRequest>,
     signals: [Signal; 2],
     requests_sent: u64,
     session: Option<String>,
-    /// Deadline of a cancelled turn.
+    /// Deadline for the answer of a cancelled turn; `None` if the turn is not cancelled.
     cancelled: Option<Instant>,
-    /// A forbidden action of the agent.
+    /// Message about a forbidden tool that the agent used without asking.
     breach: Option<String>,
 }
 
@@ -224,7 +227,7 @@ impl Conversation {
         }
     }
 
-    /// Handles updates until none arrives for a while.
+    /// Handles updates until none arrives for the time `quiet`, but at most for the time `at_most`.
     pub(super) async fn until_quiet(
         &mut self,
         quiet: Duration,
@@ -264,7 +267,7 @@ impl Conversation {
         }
     }
 
-    /// Handles a line of the agent and returns the answer to a request, if it is one.
+    /// Handles a line of the agent. If the line is an answer, returns it with the id of its request.
     fn read_line(&mut self, line: OutputLine) -> Result<Option<(u64, Answer)>, ConversationError> {
         let line = match line {
             OutputLine::Line(line) => line,
@@ -342,8 +345,8 @@ impl Conversation {
         self.agent.send(wire::answer(id, &answer))
     }
 
-    /// Cancels the turn of an agent that uses a forbidden tool without asking. This call cannot be prevented, but the
-    /// next one can.
+    /// Cancels the turn if an update shows that the agent uses a forbidden tool without asking. That tool call can no
+    /// longer be prevented, but the next one can.
     fn watch(&mut self, update: &Value) -> Result<(), ConversationError> {
         let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
@@ -357,7 +360,8 @@ impl Conversation {
         self.cancel()
     }
 
-    /// Cancels the turn. After a second request the client exits at once.
+    /// Handles a stop signal: cancels the turn. If no turn runs, or the turn is already cancelled, the conversation
+    /// ends at once.
     fn stop(&mut self, method: &str) -> Result<(), ConversationError> {
         if method != PROMPT_METHOD || self.cancelled.is_some() {
             return Err(ConversationError::Stopped);
@@ -370,7 +374,7 @@ impl Conversation {
             return Ok(());
         }
         self.cancelled = Some(Instant::now() + CANCEL_TIMEOUT);
-        // The decisions are no longer needed, but the agent waits for answers.
+        // The decisions of the fleet are no longer needed, but the agent waits for answers.
         self.pending = JoinSet::new();
         for asking in std::mem::take(&mut self.waiting) {
             self.decided(&asking, PermissionVerdict::Refuse("the job is being cancelled".to_owned()))?;

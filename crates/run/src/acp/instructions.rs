@@ -1,4 +1,4 @@
-//! The instructions of the client, which the daemon writes into a private file of the attempt.
+//! The instructions of the ACP client, which the daemon writes into a private file of the attempt.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub struct Instructions {
     pub rules: PermissionRules,
     /// MCP servers in the form of the protocol. They may contain secrets.
     pub mcp_servers: Vec<Value>,
-    /// Timeout of every answer except the one to the prompt.
+    /// Timeout of every answer except the answer to the prompt.
     #[serde(rename = "patience_ms")]
     pub timeout_ms: u64,
 }

@@ -1,5 +1,6 @@
-//! The output of the client on its stdout: every line of the agent unchanged, and lines of the client, which have an
-//! additional key. Lines of the client contain no parameters, because parameters may be secret.
+//! The output of the ACP client on its stdout: the lines of the agent unchanged, and lines of the client, which have
+//! the key `cowhand`. A line of the agent that has this key, and an update that is too long, become a note of the
+//! client. Lines of the client contain no parameters of its requests, because parameters may be secret.
 
 use std::io::{self, Write};
 
@@ -10,10 +11,10 @@ use serde_json::{Value, json};
 pub const CLIENT_KEY: &str = "cowhand";
 /// A request of the client, with `id` and `method`.
 pub const REQUEST: &str = "asked";
-/// The answer to a request for permission, with its reason.
+/// The answer to a request of the agent for permission, with its reason.
 pub const PERMISSION: &str = "permission";
 pub const NOTE: &str = "note";
-/// The last line of a failed attempt.
+/// The last line, if the conversation failed.
 pub const FAILED: &str = "failed";
 
 /// Destination of the lines. A query for an agent's name and version writes no lines.

@@ -35,7 +35,8 @@ pub use process::AgentProcess;
 /// Version of the protocol. It is raised only for incompatible changes.
 const PROTOCOL_VERSION: u64 = 1;
 
-/// Timeout of every answer except the one to the prompt. Some agents need seconds to start, and more on a busy machine.
+/// Timeout of every answer except the answer to the prompt. Some agents need seconds to start, and more on a busy
+/// machine.
 pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Message of the client about a missing session. The daemon looks for it on stderr and starts a new session.
@@ -88,7 +89,7 @@ impl AgentVersion {
     }
 }
 
-/// Shortens a text from outside for a message.
+/// Prepares a text from outside for a message: the first 300 characters, with blanks instead of control characters.
 fn short(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect()
 }
@@ -98,12 +99,12 @@ fn short(text: &str) -> String {
 pub enum IntroductionError {
     #[error(transparent)]
     Signals(#[from] std::io::Error),
-    /// The agent's answer does not follow the protocol.
+    /// The agent did not answer, answered with an error, or does not follow the protocol.
     #[error("{0}")]
     Answer(String),
 }
 
-/// Starts an agent only to read its name and version.
+/// Asks a started agent for its name and version, and ends the agent.
 pub async fn introduce(agent: AgentProcess, timeout: Duration) -> Result<AgentVersion, IntroductionError> {
     let mut conversation = Conversation::without_output(agent, timeout)?;
     let answer =

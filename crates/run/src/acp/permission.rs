@@ -1,6 +1,7 @@
-//! Decides by the agent's config whether the agent may use a tool. A tool that neither `allowed_tools` nor the
-//! permission mode allows is refused. In the mode `ask`, the rules of the fleet or a person decide about every tool
-//! that the config does not forbid.
+//! Decides by the agent's config whether an ACP agent may use a tool. A tool that `denied_tools` names, or that is
+//! missing in `tools`, is forbidden. Of the other tools, those that neither `allowed_tools` nor the permission mode
+//! allows are refused. In the mode `ask`, the rules of the fleet or a person decide about every tool that is not
+//! forbidden.
 
 use std::collections::VecDeque;
 
@@ -10,20 +11,20 @@ use serde_json::{Map, Value, json};
 
 use super::short;
 
-/// Number of calls whose names and kinds are remembered. It is larger than the number of concurrent calls.
+/// Number of tool calls whose names and kinds are remembered. Agents are expected to have fewer concurrent calls.
 const MAX_REMEMBERED_CALLS: usize = 256;
 
 /// Rules of the agent's config. Tools are named as the agent names them, or by their kind in the protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PermissionRules {
     pub mode: PermissionMode,
-    /// Complete list of tools, if the config has one.
+    /// The only tools that the agent may use; `None` if the config has no such list.
     pub tools: Option<Vec<String>>,
     pub allowed: Vec<String>,
     pub denied: Vec<String>,
 }
 
-/// Facts about a tool that the agent states.
+/// Facts that the agent states about a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ToolFacts {
     pub(super) id: String,
@@ -40,7 +41,7 @@ pub(super) enum PermissionVerdict {
     Ask,
 }
 
-/// The rules, and the known calls.
+/// The rules, and the known tool calls.
 #[derive(Debug)]
 pub(super) struct PermissionJudge {
     rules: PermissionRules,
@@ -52,7 +53,7 @@ impl PermissionJudge {
         Self { rules, calls: VecDeque::new() }
     }
 
-    /// Adds the facts of a tool call or an update to what is known about the call.
+    /// Adds the facts of a tool call or of its update to the known facts about the call, and returns all of them.
     pub(super) fn update_call(&mut self, call: &Value) -> ToolFacts {
         let stated = ToolFacts::read(call);
         if let Some(known) = self.calls.iter_mut().find(|known| known.id == stated.id) {
@@ -69,7 +70,7 @@ impl PermissionJudge {
         stated
     }
 
-    /// Decides whether a tool may be used.
+    /// Decides whether the agent may use a tool.
     pub(super) fn judge(&self, tool: &ToolFacts) -> PermissionVerdict {
         if let Some(why) = self.forbidden(tool) {
             return PermissionVerdict::Refuse(why);
@@ -105,7 +106,7 @@ impl PermissionJudge {
         }
     }
 
-    /// Returns why the config forbids the tool in any case.
+    /// Returns why the config forbids the tool in every permission mode; `None` if the tool is not forbidden.
     pub(super) fn forbidden(&self, tool: &ToolFacts) -> Option<String> {
         let PermissionRules { tools, denied, .. } = &self.rules;
         if let Some(rule) = denied.iter().find(|rule| tool.is_denied_by(rule)) {
@@ -140,7 +141,7 @@ fn bare(rule: &str) -> &str {
     rule.split('(').next().unwrap_or_default().trim()
 }
 
-/// Compares a word with a rule. A `*` at the end matches anything.
+/// Compares a word with a rule, without case. A `*` at the end of the rule matches anything.
 fn matches(rule: &str, word: &str) -> bool {
     match rule.strip_suffix('*') {
         Some(start) => word.get(..start.len()).is_some_and(|begins| begins.eq_ignore_ascii_case(start)),
@@ -188,15 +189,15 @@ impl ToolFacts {
     }
 
     /// Returns true if the rule denies the tool. A rule against some uses denies every use, because only the tool is
-    /// known.
+    /// known and not its use. A rule also denies a tool by its title.
     fn is_denied_by(&self, rule: &str) -> bool {
         let known = [&self.name, &self.kind, &self.title];
         known.into_iter().flatten().any(|word| matches(bare(rule), word))
     }
 }
 
-/// Returns the input that a person sees in an ask or, without an input, the other facts that the agent states. No rule
-/// uses those facts as an input.
+/// Returns the input of a tool call, which a person sees in an ask. If the agent states no input, returns the title,
+/// the locations and the content of the call instead. No rule uses these facts as an input.
 pub(super) fn input_of(call: &Value) -> Value {
     let stated = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
     if let Some(input) = stated("rawInput") {
@@ -206,7 +207,8 @@ pub(super) fn input_of(call: &Value) -> Value {
     instead.filter_map(|key| Some((key.to_owned(), stated(key)?.clone()))).collect::<Map<_, _>>().into()
 }
 
-/// Returns the outcome of a request for permission, chosen from the options that the request offers.
+/// Returns the outcome of a request for permission, chosen from the options that the request offers. If no option fits,
+/// the outcome is `cancelled`.
 pub(super) fn outcome(verdict: &PermissionVerdict, mode: PermissionMode, options: &Value) -> Value {
     let offered = |kind: &str| {
         let options = options.as_array().into_iter().flatten();

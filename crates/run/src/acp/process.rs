@@ -1,4 +1,4 @@
-//! The agent's process and its pipes.
+//! The process of an ACP agent and its pipes.
 
 use std::fmt;
 use std::io;
@@ -13,19 +13,19 @@ use tokio::sync::mpsc;
 
 use super::wire::MAX_LINE_BYTES;
 
-/// Maximum number of frames that wait for the agent. An agent that reads its input leaves fewer in the queue.
+/// Maximum number of frames that wait for the agent. If an agent reads its input, fewer frames wait.
 const WRITE_QUEUE_LENGTH: usize = 256;
 /// Time from SIGTERM to SIGKILL.
 const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
-/// Why a conversation failed.
+/// Why a conversation failed or was stopped.
 #[derive(Debug)]
 pub(crate) enum ConversationError {
     /// Kind of the error, with a message for people.
     Failed(ErrorKind, String),
     /// The client was asked to stop.
     Stopped,
-    /// The output cannot be written, or signals cannot be received.
+    /// An operation of the client itself failed, for example a write to its output.
     Broken(io::Error),
 }
 
@@ -51,11 +51,11 @@ impl From<io::Error> for ConversationError {
     }
 }
 
-/// Content of the agent's stdout.
+/// One line of the agent's stdout.
 #[derive(Debug)]
 pub(super) enum OutputLine {
     Line(String),
-    /// A line that is too long: its length, and its beginning.
+    /// A line that is too long: its length in bytes, and its beginning.
     TooLong(usize, String),
 }
 
@@ -96,8 +96,8 @@ impl AgentProcess {
         }
     }
 
-    /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends the remaining
-    /// processes.
+    /// Closes the agent's input, which asks the agent to exit. If the agent does not exit within `timeout`, its process
+    /// group gets SIGTERM, and then SIGKILL. In an attempt, the keeper ends the remaining processes.
     pub(super) async fn shut_down(mut self, timeout: Duration) {
         self.frame_sender = None;
         // An agent whose output is not read may not be able to exit.

@@ -1,4 +1,4 @@
-//! The conversation from `initialize` to the end of the turn.
+//! The requests of the ACP client in their order: `initialize`, the session, its mode and model, and the prompt.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ struct AgentInfo {
 }
 
 impl AgentInfo {
-    /// Returns true if the agent states a capability: anything but `null` and `false`, usually an empty object.
+    /// Returns true if the agent states a capability: any value except `null` and `false`, usually an empty object.
     fn can(&self, pointer: &str) -> bool {
         let value = self.answer.pointer(&format!("/agentCapabilities/{pointer}"));
         value.is_some_and(|value| !value.is_null() && value != false)
@@ -139,8 +139,9 @@ fn login(agent: &AgentInfo, error: &RpcError) -> ConversationError {
     ))
 }
 
-/// Sets the agent's mode. If the config asks for `plan`, the agent has to offer that mode. Otherwise the agent is
-/// switched to its mode `default`, because its current mode may allow more than the config.
+/// Sets the agent's mode. If the config asks for `plan`, the agent has to offer that mode. With `bypassPermissions` the
+/// agent keeps its mode. In all other cases the agent is switched to its mode `default`, if it offers that mode,
+/// because its current mode may allow more than the config.
 async fn set_mode(
     conversation: &mut Conversation,
     id: &str,
@@ -157,7 +158,7 @@ async fn set_mode(
                 )
             })?)
         }
-        // The agent asks, and the client allows.
+        // If the agent asks for permission, the client allows every tool that is not forbidden.
         PermissionMode::BypassPermissions => None,
         PermissionMode::Default
         | PermissionMode::Ask

@@ -1,4 +1,4 @@
-//! Frames of JSON-RPC.
+//! The JSON-RPC frames between the ACP client and the agent.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 /// One line of the agent.
 #[derive(Debug, PartialEq)]
 pub(super) enum RpcFrame {
-    /// Answer to a request of the client, whose ids are numbers.
+    /// Answer to a request of the client. The ids of these requests are numbers.
     Answer {
         id: u64,
         answer: Result<Value, RpcError>,

@@ -1,7 +1,8 @@
-//! OpenCode: `opencode run --format json`.
+//! The runtime `opencode`: `opencode run --format json`.
 //!
-//! It writes no special first or last line. Every line has the session id, and the last line of a step has its tokens
-//! and cost. Only the exit status and lines of type `error` show whether it succeeded.
+//! OpenCode writes no special first or last line. Every line has the session id, and the last line of a step has the
+//! tokens and the cost of the step. An attempt has succeeded if it has finished a step, has no line of type `error`
+//! after its last step, and exits with code 0.
 
 mod launch;
 
@@ -70,7 +71,7 @@ impl OutputReader for Opencode {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match (&self.output.result, status) {
             (Some(_), _) => self.output.outcome(status, ""),
-            // An attempt without a step has done nothing and counts as failed with any exit code.
+            // An attempt without a finished step counts as failed, whatever its exit code is.
             (None, ExitStatus::Code { code: 0 }) if self.steps > 0 => {
                 Outcome::Completed { summary: self.output.summary() }
             }
@@ -126,7 +127,7 @@ impl Opencode {
         let cost = part.and_then(|part| part.get("cost")).and_then(Value::as_f64).unwrap_or_default();
         self.cost = (self.cost + cost).clamp(0.0, MAX_USD);
         self.steps += 1;
-        // OpenCode continued after the error.
+        // If there was an error before this step, OpenCode continued after it.
         self.output.result = None;
         line_message("step_finish", line, timestamp)
     }

@@ -1,4 +1,5 @@
-//! The parts of an agent's output that all runtimes remember, and the outcome when only the exit status is known.
+//! The parts of an agent's output that the readers of all runtimes keep, and the outcome that follows from them and the
+//! exit status.
 
 use cowhand_core::cut::cut;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::result_line::ResultLine;
 use crate::ending::ExitStatus;
 
-/// Maximum length of a line in a message.
+/// Maximum length of the text that `one_line` returns.
 const MAX_OUTPUT_LINE_BYTES: usize = 300;
 
 /// Beginning of the lines that cowhand itself writes to an agent's stderr.
@@ -25,8 +26,9 @@ pub(super) struct OutputRecord {
     last_text: Option<String>,
     /// Last error message.
     error: Option<String>,
-    /// Last unstructured lines that are not blank.
+    /// Last line of stdout that is not blank and that the reader did not recognise as a message.
     stdout: Option<String>,
+    /// Last line of stderr that is not blank and that cowhand did not write.
     stderr: Option<String>,
     /// Last line that cowhand itself wrote to the agent's stderr.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,8 +66,9 @@ impl OutputRecord {
         remember(last, line);
     }
 
-    /// Adds a result. Each result of a process states its own number of turns, so turns are added; tokens and cost are
-    /// totals.
+    /// Stores a result in place of the result before it. A process can state several results. Each states only its own
+    /// number of turns, so the turns are added up. Its tokens and cost are totals of the process, so they are not
+    /// added.
     pub(super) fn result(&mut self, mut result: ResultLine) {
         let before = self.result.as_ref().and_then(|result| result.usage.num_turns);
         if let Some(before) = before {
@@ -83,7 +86,8 @@ impl OutputRecord {
         reported.or_else(|| self.last_text.clone()).or_else(|| self.stdout.as_deref().map(one_line))
     }
 
-    /// Returns the outcome from the agent's result, else from its exit status.
+    /// Returns the outcome that the agent's result states. Without a result, returns a failure as [`Self::failed`]
+    /// does.
     pub(super) fn outcome(&self, status: &ExitStatus, note: &str) -> Outcome {
         match &self.result {
             Some(result) if result.failed() => match result.outcome() {
@@ -97,7 +101,8 @@ impl OutputRecord {
         }
     }
 
-    /// Returns a failure by the exit status; `note` states what else was wrong.
+    /// Returns a failure whose message states the exit status. `note` is added to the message and states what else was
+    /// wrong; it may be empty.
     pub(super) fn failed(&self, status: &ExitStatus, note: &str) -> Outcome {
         let (kind, description) = match status {
             ExitStatus::StartFailed { message } => {
@@ -144,7 +149,8 @@ impl OutputRecord {
     }
 }
 
-/// Remembers a line. This runs for every line, so the line is formatted only at the end.
+/// Stores a line in `last`, unless the line is blank. This runs for every line, so only a long line is shortened now;
+/// other lines are formatted when they are used.
 fn remember(last: &mut Option<String>, line: &str) {
     if line.trim().is_empty() {
         return;
@@ -162,7 +168,7 @@ pub(super) fn mentions_timeout(text: &str) -> bool {
 
 /// Formats a text as one short line for a table or a log.
 pub(super) fn one_line(text: &str) -> String {
-    // Whitespace is removed, so twice the maximum is read.
+    // Repeated whitespace is removed, so up to twice the maximum is read.
     let room = text.floor_char_boundary(MAX_OUTPUT_LINE_BYTES * 2);
     let words: Vec<_> = text[..room].split_whitespace().collect();
     cut(&words.join(" "), text.len() - room, MAX_OUTPUT_LINE_BYTES)

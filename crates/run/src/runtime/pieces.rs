@@ -26,7 +26,7 @@ impl Pieces {
     }
 }
 
-/// Redactor of joined text. It is not part of a checkpoint.
+/// Redactor of joined text. It is not part of the state of a reader, so it is neither in a checkpoint nor compared.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TextRedactor(pub(super) Redactor);
 

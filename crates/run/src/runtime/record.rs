@@ -1,7 +1,7 @@
-//! The session record of a CLI, which states its usage so far.
+//! Session records: the files in which an agent's program records its sessions, with their usage so far.
 //!
-//! The agent may write in that folder. So no link is followed, only regular files are read, and of a large file only a
-//! part.
+//! The agent may write in the folder of these files. So no link in the folder is followed, only regular files are read,
+//! and of a large file only a part.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,13 +13,13 @@ use serde_json::Value;
 
 use cowhand_system::beneath::Root;
 
-/// Maximum number of bytes of a record that are read at once.
+/// Maximum number of bytes of a record that one call reads.
 pub(super) const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// Maximum length of a line.
 pub(super) const MAX_RECORD_LINE_BYTES: u64 = 8 << 20;
 
-/// Finds the file with this ending in the folder, or in the given number of levels below it. Names that are dates are
-/// searched from the newest.
+/// Opens the first file whose name ends with `ending`, in the folder or at most `below` levels below it. Names are
+/// visited in descending order, so that a newer date comes before an older one.
 pub(super) fn find(folder: &Path, ending: &str, below: usize) -> Option<File> {
     first(&Root::open(folder).ok()?, ending, below)
 }
@@ -36,7 +36,8 @@ fn first(folder: &Root, ending: &str, below: usize) -> Option<File> {
     })
 }
 
-/// Returns all files with this ending and their paths.
+/// Opens all files whose name ends with `ending`, in the folder or at most `below` levels below it, and returns them
+/// with their paths.
 pub(super) fn find_all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
     let mut found = Vec::new();
     if let Ok(root) = Root::open(folder) {

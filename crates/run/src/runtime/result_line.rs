@@ -15,7 +15,7 @@ use super::output_record::{MAX_SUMMARY_BYTES, mentions_timeout, one_line};
 pub(super) struct ResultLine {
     subtype: Option<String>,
     is_error: bool,
-    /// HTTP status of the model's server, if its request failed.
+    /// HTTP status of the answer of the model's server, if a request to the server failed.
     api_error_status: Option<u64>,
     text: Option<String>,
     pub(super) usage: JobUsage,
@@ -52,7 +52,7 @@ impl ResultLine {
         Self { subtype: None, is_error, api_error_status, text, usage }
     }
 
-    /// Sets the status of the model's server, for a runtime that does not state it in the result.
+    /// Sets the status of the model's server, unless the result itself states one.
     pub(super) fn set_status(&mut self, status: Option<u64>) {
         self.api_error_status = self.api_error_status.or(status);
     }

@@ -1,4 +1,4 @@
-//! Sandboxes that this machine supports.
+//! The kinds of sandbox that this machine supports.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -11,14 +11,14 @@ use super::landlock;
 /// Returns why this kind of sandbox is not available on this machine, or none if it is.
 pub fn refusal(kind: SandboxKind) -> Option<SandboxError> {
     match kind {
-        // The engine and its image can change at any time, so they are checked before each job.
+        // The container engine and the image can change at any time, so they are checked before each attempt.
         SandboxKind::None | SandboxKind::Docker => None,
         SandboxKind::Landlock => landlock::refusal(),
         SandboxKind::Bubblewrap => bubblewrap().err(),
     }
 }
 
-/// Describes the support of Landlock.
+/// Returns the kernel's version of Landlock, or why Landlock is not available.
 pub fn landlock() -> Result<String, SandboxError> {
     let version = landlock::version();
     match landlock::refusal() {
@@ -27,7 +27,7 @@ pub fn landlock() -> Result<String, SandboxError> {
     }
 }
 
-/// Returns the version of bubblewrap, after it has created the needed namespaces.
+/// Checks that bubblewrap can create the needed namespaces, and returns its version.
 pub fn bubblewrap() -> Result<String, SandboxError> {
     // A successful check is kept, because the support does not disappear while the machine runs and a check takes some
     // milliseconds.

@@ -15,7 +15,7 @@ use super::{ability, protected};
 use crate::runtime::description::Description;
 use crate::start::{ContainerSettings, SandboxPlan, VolumeMount};
 
-/// Programs, libraries and settings of the machine.
+/// Paths with programs, libraries and settings of the machine, which agents may read.
 const SYSTEM_PATHS: [&str; 17] = [
     "/usr",
     "/bin",
@@ -35,10 +35,10 @@ const SYSTEM_PATHS: [&str; 17] = [
     "/sys/fs/cgroup",
     "/sys/kernel/mm/transparent_hugepage",
 ];
-/// Targets of `/etc/resolv.conf`, for name resolution.
+/// Folders to which `/etc/resolv.conf` may be a link. Name resolution needs them.
 const RESOLVER_PATHS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
 
-/// Files that only programs of the system read.
+/// Files and folders that only programs of the system read. They are hidden from agents.
 const SYSTEM_SECRETS: [&str; 8] = [
     "/etc/shadow",
     "/etc/shadow-",
@@ -49,7 +49,7 @@ const SYSTEM_SECRETS: [&str; 8] = [
     "/etc/sudoers",
     "/etc/sudoers.d",
 ];
-/// Credentials for other machines and accounts in a home directory.
+/// Credentials for other machines and accounts in a home directory. They are hidden from agents.
 const HOME_SECRETS: [&str; 16] = [
     ".ssh",
     ".aws",
@@ -86,17 +86,21 @@ pub struct SandboxInput<'a> {
     pub agent: Option<&'a str>,
     /// Folder of files that only the agent's program may read.
     pub private: &'a Path,
+    /// Set if the attempt has private files.
     pub has_private: bool,
-    /// State folder, config and program of cowhand.
+    /// State folder of the fleet.
     pub state: &'a Path,
+    /// Files and folders that cowhand reads and that the agent must not change, for example the config and `.env`.
     pub files: &'a [PathBuf],
+    /// Path of cowhand's program.
     pub program: &'a Path,
     /// Folder that replaces the program's own folders in a job with text of strangers, because other jobs share those
     /// folders.
     pub private_home: Option<&'a Path>,
 }
 
-/// Returns the sandbox plan, or none without a sandbox. The error states why the agent is not started.
+/// Returns the sandbox plan, or none if neither a sandbox nor caps are requested. The error states why the agent is not
+/// started.
 pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, SandboxError> {
     let requested = input.requested;
     if requested.kind == SandboxKind::None && requested.caps.is_none() {
@@ -206,8 +210,9 @@ fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError>
 }
 
 /// Returns the paths that the agent must not change: files that cowhand reads, even if they do not exist yet, and a
-/// folder of the shared repository. Landlock cannot protect a path in a writable folder; `refuse_hidden_parts` then
-/// refuses the plan.
+/// folder of the shared repository. Creates placeholders for missing files, because a mount protects only an existing
+/// path. Landlock cannot protect a path in a writable folder, so for Landlock no placeholders are created, and
+/// `refuse_hidden_parts` refuses such a plan.
 fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
     for file in input.files {
@@ -222,8 +227,8 @@ fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<Pa
     Ok(sorted_unique(input.files.iter().filter_map(|file| protected::real(file)).chain(shared)))
 }
 
-/// Refuses links in writable folders, because the agent could redirect them, and cowhand or the next agent would follow
-/// them.
+/// Refuses the plan if a path of the config or of cowhand leads through a link in a writable folder, because the agent
+/// could redirect the link, and cowhand or the next agent would follow it.
 fn refuse_links(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), SandboxError> {
     let RequestedSandbox { write: own, read, container, .. } = input.requested;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
@@ -288,7 +293,8 @@ fn writable_paths(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<Pa
     for requested in &input.requested.write {
         write.push(resolve_allowed(input, requested, hidden)?);
     }
-    // A repository inside a writable folder is writable anyway, and the agent could redirect it at any time.
+    // The parts of a repository inside a writable folder are not added: they are writable anyway, and the agent could
+    // replace them with links at any time.
     let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
     let parts: Vec<PathBuf> = worktree.iter().filter(apart).flat_map(Worktree::written).collect();
     write.extend(parts);
@@ -314,7 +320,8 @@ fn writable_paths(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<Pa
     Ok(existing_paths(write.into_iter()))
 }
 
-/// Returns the replacement of each folder of the program.
+/// Creates the folders that replace the program's own folders, and returns each with the folder that it replaces.
+/// Without a private home, nothing is replaced.
 fn home_replacements(input: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>, SandboxError> {
     let Some(private_home) = input.private_home else { return Ok(Vec::new()) };
     if input.requested.kind == SandboxKind::Landlock && !input.runtime.homes.is_empty() {
@@ -353,7 +360,7 @@ fn create_folder(folder: &Path) -> Result<(), SandboxError> {
     made.map_err(|error| SandboxError::NotMade { path: folder.to_owned(), error })
 }
 
-/// Resolves a path of the config.
+/// Makes a path of the config absolute: `~` is the home directory, and other relative paths begin at `base`.
 fn resolve(input: &SandboxInput<'_>, path: &str) -> Result<PathBuf, SandboxError> {
     match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
         Some(below) => Ok(home(input).ok_or(SandboxError::NoHome)?.join(below)),
@@ -418,14 +425,16 @@ fn own_files(input: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf
     Ok(read)
 }
 
-/// Returns the `node_modules` folder of an npm program, which consists of many files, or the program itself.
+/// Returns the outermost `node_modules` folder that contains the program, because an npm program consists of many
+/// files. For a program outside such a folder, returns the real path of the program.
 fn package(program: &Path) -> PathBuf {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let above = real.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));
     above.last().map_or_else(|| real.clone(), Path::to_owned)
 }
 
-/// Finds a program on PATH.
+/// Finds an executable file. A name with a slash is a path relative to the working directory; other names are searched
+/// on PATH.
 fn find_program(input: &SandboxInput<'_>, name: &str) -> Result<PathBuf, SandboxError> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)

@@ -1,4 +1,5 @@
-//! bubblewrap: separate namespaces for files, processes, network, IPC and host name, created by the program `bwrap`.
+//! bubblewrap: the program `bwrap` creates separate namespaces for files, processes, IPC and the host name, and also
+//! for the network unless the sandbox plan allows all of it.
 //!
 //! Paths that are not bound do not exist inside.
 
@@ -41,8 +42,8 @@ pub(super) fn argv(
     for (source, target) in &sandbox.home_replacements {
         arguments.pair("--bind", source, target);
     }
-    // The socket has the same path as outside. The mount is read-only: connecting to a socket needs no write access to
-    // the mount.
+    // The folder of the job socket has the same path as outside. The mount is read-only: connecting to a socket needs
+    // no write access to the mount.
     if let Some(socket) = &sandbox.job_socket {
         arguments.pair("--ro-bind", socket, socket);
     }
@@ -69,10 +70,11 @@ fn is_in_hidden(sandbox: &SandboxPlan, path: &Path) -> bool {
     sandbox.hidden.iter().any(|hidden| path.starts_with(hidden))
 }
 
-/// Mounts that each sandbox has for itself.
+/// Folders in which nothing is bound: each sandbox has its own `/proc` and `/dev`. `/sys` exists only if the whole root
+/// is bound.
 const OWN_MOUNTS: [&str; 3] = ["/proc", "/dev", "/sys"];
 
-/// Sorts paths, parents before children.
+/// Sorts paths, parents before children, and drops those in `OWN_MOUNTS`.
 fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> {
     let mut paths: Vec<&PathBuf> = paths.into_iter().collect();
     paths.sort_by_key(|path| path.components().count());
@@ -108,7 +110,7 @@ impl Arguments {
     fn files(&mut self, sandbox: &SandboxPlan, selected: impl Fn(&Path) -> bool) {
         let read: Vec<_> = sandbox.read.iter().filter(|path| selected(path)).collect();
         let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
-        // If the root is bound, only paths below a separate mount are missing.
+        // If the root is bound, only paths in `/tmp`, which is a separate mount, are missing.
         let there = |path: &Path| root && !path.starts_with(TEMPORARY);
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
         let write: Vec<_> = sandbox.write.iter().filter(|path| selected(path)).collect();
@@ -132,7 +134,7 @@ impl Arguments {
         }
     }
 
-    /// Binds a path. A link remains a link, because some programs read their own link.
+    /// Binds a path read-only. A link remains a link, because some programs read the link by which they were started.
     fn read(&mut self, path: &Path) {
         match path.read_link() {
             Ok(target) => self.pair("--symlink", &target, path),

@@ -18,7 +18,8 @@ const STARTED_MARK: &str = "\"exit-code\"";
 /// Prefix of messages of `bwrap` itself.
 const BWRAP_PREFIX: &str = "bwrap: ";
 
-/// The pipe. Its write end is inherited until the child is started.
+/// The pipe on which `bwrap` reports. A child inherits the write end, so this process closes it after the start of
+/// `bwrap`.
 #[derive(Debug)]
 pub struct BwrapStatus {
     reader: PipeReader,
@@ -33,7 +34,7 @@ impl BwrapStatus {
         Ok(Self { reader, writer: Some(writer) })
     }
 
-    /// Adds the option that makes `bwrap` write to the pipe. The first argument is the program name.
+    /// Adds the option that makes `bwrap` write to the pipe. `argv` begins with the name of the program.
     pub fn add_status_pipe(&self, argv: &mut Vec<OsString>) {
         if let Some(writer) = self.writer.as_ref().filter(|_| !argv.is_empty()) {
             let words = ["--json-status-fd".to_owned(), writer.as_raw_fd().to_string()];
@@ -46,7 +47,7 @@ impl BwrapStatus {
         self.writer = None;
     }
 
-    /// Returns true if the agent was started. Called after everything has ended.
+    /// Returns true if the agent was started. Called after all processes of the attempt have ended.
     pub fn began(mut self) -> bool {
         self.spawned();
         let mut status = Vec::new();
@@ -58,14 +59,15 @@ impl BwrapStatus {
     }
 }
 
-/// Formats why a sandbox could not be created, from the message of `bwrap`.
+/// Formats why a sandbox could not be created, from the stderr of `bwrap`.
 pub fn failure(stderr: &str) -> String {
     let last_own_line = stderr.lines().rev().find(|line| line.starts_with(BWRAP_PREFIX));
     let why = last_own_line.or_else(|| stderr.lines().next()).unwrap_or("bwrap ended without a message");
     format!("`sandbox: {}` cannot be enforced: {why}", SandboxKind::Bubblewrap)
 }
 
-/// Creates the sandbox as for an attempt, but with cowhand's program instead of the agent.
+/// Checks that the sandbox can be created: creates it as for an attempt, but without a proxy, and with cowhand's
+/// program instead of the agent.
 pub fn try_out(sandbox: &SandboxPlan, directory: &Path, cowhand: &Path) -> Result<(), SandboxError> {
     let trial = SandboxPlan { program: forward::PROGRAM_PATH.into(), ..sandbox.clone() };
     let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], cowhand, None);

@@ -1,7 +1,7 @@
-//! `cowhand confine FOLDER`: drops all rights that the sandbox plan of the attempt does not grant, and executes the
-//! agent.
+//! `cowhand confine FOLDER`, for Landlock: drops all rights that the sandbox plan of the attempt does not grant, and
+//! executes the agent.
 //!
-//! It is a separate process, because little code is safe between fork and exec.
+//! This is a separate program, because little code is safe between fork and exec.
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -68,7 +68,7 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// Adds the kind of sandbox to an error.
+    /// Returns a function that adds the kind of sandbox to an error.
     pub(super) fn of(kind: SandboxKind) -> impl Fn(Self) -> Self {
         move |why| Self::NotEnforced { kind, why: Box::new(why) }
     }

@@ -1,5 +1,5 @@
-//! The forwarder inside a bubblewrap sandbox: passes TCP connections on the loopback to the proxy's Unix socket
-//! outside.
+//! The programs of cowhand inside a bubblewrap sandbox. `cowhand enclosed` is started by `bwrap` and executes the
+//! agent. `cowhand forward`, the forwarder, passes TCP connections on the loopback to the proxy's Unix socket.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,22 +11,25 @@ use super::proxy;
 use super::seccomp::{self, Confinement};
 use cowhand_system::stderr;
 
-/// Paths of the program and of the proxy's socket inside the sandbox. `/dev` is always a separate mount, so no path of
-/// the config covers them.
+/// Path of cowhand's program inside the sandbox. `/dev` is always a separate mount, so no path of the config covers it.
 pub(super) const PROGRAM_PATH: &str = "/dev/cowhand/cowhand";
+/// Path of the proxy's socket inside the sandbox.
 pub(super) const SOCKET_PATH: &str = "/dev/cowhand/proxy.sock";
 
 /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: starts the forwarder if there is a proxy, installs the seccomp
 /// filters, and executes the agent.
 pub(super) const ENCLOSED_VERB: &str = "enclosed";
+/// Value of `HOW` if there is a proxy.
 pub(super) const WITH_PROXY: &str = "proxied";
+/// Value of `HOW` if there is no proxy.
 pub(super) const WITHOUT_PROXY: &str = "direct";
-/// Kind of network of the sandbox: its own, or that of the host.
+/// Value of `NETWORK` if the sandbox has its own network.
 pub(super) const OWN_NETWORK: &str = "own-network";
+/// Value of `NETWORK` if the sandbox has the network of the host.
 pub(super) const SHARED_NETWORK: &str = "shared-network";
 /// `cowhand forward`: its stdin is the listening socket.
 const FORWARD_VERB: &str = "forward";
-/// Argument of the second process, which is detached from its parent.
+/// Argument of the forwarder's second process, which is detached from its parent.
 const DETACHED: &str = "alone";
 
 const EXIT_CANNOT_START: u8 = 126;
@@ -55,8 +58,8 @@ fn start_forwarder() -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
 }
 
-/// Forwards connections. The first process starts a second one in its own process group, so that signals for the agent
-/// do not reach it.
+/// Runs the forwarder. The first process, without `detached`, only starts the second one and ends. The second process
+/// forwards connections. It has its own process group, so that signals for the agent do not reach it.
 pub fn forward(detached: bool) -> ExitCode {
     let done = if detached {
         forward_all()

@@ -43,7 +43,7 @@ pub(super) fn refusal() -> Option<SandboxError> {
     ruleset(true).err().map(SandboxError::NoLandlock)
 }
 
-/// Returns the kernel's Landlock version. A separate thread restricts itself to find it out, and ends.
+/// Returns the kernel's Landlock version. To find it out, a separate thread restricts itself and ends.
 pub(super) fn version() -> Option<String> {
     let asked = std::thread::spawn(|| ruleset(false).and_then(landlock::RulesetCreated::restrict_self));
     let status = asked.join().ok()?.ok()?;
@@ -99,7 +99,7 @@ fn allow(
 }
 
 /// Collects the paths to allow. Landlock cannot exclude a part of an allowed folder, so if something in a folder is
-/// hidden, its other entries are allowed one by one.
+/// hidden, the other entries of the folder are allowed one by one.
 fn collect_allowed(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     if hidden.iter().any(|hidden| path.starts_with(hidden)) {
         return;

@@ -1,9 +1,9 @@
-//! Sandboxes: restrictions on an agent's processes, one file for each kind.
+//! Sandboxes: restrictions on an agent's processes. The kinds are in `landlock`, `bubblewrap` and `docker`.
 //!
 //! The daemon builds the sandbox plan (`allow`) and checks that this machine can enforce it (`ability`). The plan is
 //! part of the attempt's `start.json`. The keeper then starts another program instead of the agent. `cowhand confine`
-//! (Landlock) and `bwrap` (bubblewrap) restrict themselves and execute the agent. `cowhand contain` represents an agent
-//! in a container.
+//! (Landlock) and `bwrap` (bubblewrap) restrict themselves and execute the agent. `cowhand contain` (Docker) runs the
+//! agent in a container, and forwards its input, output and signals.
 
 pub mod ability;
 mod allow;
@@ -45,7 +45,8 @@ impl SandboxPlan {
     }
 }
 
-/// Returns the command that is started instead of the agent.
+/// Returns the command that is started instead of the agent; without a sandbox, the command of the agent. Starts the
+/// proxy if the plan needs one.
 pub(super) fn argv(
     sandbox: &SandboxPlan,
     attempt: &Attempt,
@@ -68,7 +69,7 @@ pub(super) fn argv(
     }
 }
 
-/// Starts the proxy, and removes the file with its credentials.
+/// Starts the proxy and returns the path of its socket. Removes the file with the credentials of the proxy.
 fn start_proxy(sandbox: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
     let credentials = if sandbox.gateway { Some(attempt.take_credentials()?) } else { None };
     let hosts = match &sandbox.network {

@@ -1,17 +1,17 @@
-//! System calls that affect other processes of the same user. Signals are not included, because Landlock restricts
-//! them.
+//! Seccomp rules, for Landlock, against system calls that affect other processes of the same user. Signals are not
+//! included, because Landlock restricts them.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
 use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
-/// Returns rules for calls that change the limits of another process.
+/// Returns rules that refuse the call with which a process reads or changes the limits of another process.
 pub(super) fn limits() -> Result<RulesBySyscall, BackendError> {
     Ok(RulesBySyscall::from([(libc::SYS_prlimit64, other_than_caller(0)?)]))
 }
 
-/// Returns rules for calls that change the priority of another process. Zero means the caller. Other ids are refused,
-/// because a filter cannot know which of them are threads of the caller.
+/// Returns rules that refuse calls that change the priority of another process. The id 0 means the caller. All other
+/// ids are refused, because a filter cannot know which of them are threads of the caller.
 pub(super) fn priorities() -> Result<RulesBySyscall, BackendError> {
     // All processes of a user: `PRIO_USER` and `IOPRIO_WHO_USER`.
     const PRIORITY_OF_USER: i32 = 2;

@@ -16,7 +16,8 @@ use crate::start::SandboxPlan;
 /// Maximum number of links that the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// Refuses a link in a writable folder, because the agent could redirect it.
+/// Refuses a file if the path to it leads through a link in a writable folder, because the agent could redirect the
+/// link.
 pub(super) fn refuse_link(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     let mut links = Vec::new();
     find_links(file, &mut links);
@@ -26,7 +27,7 @@ pub(super) fn refuse_link(file: &Path, write: &[PathBuf]) -> Result<(), SandboxE
     }
 }
 
-/// Finds the links on the path to a file.
+/// Finds the links on the path to a file, including those on the paths to their targets.
 fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
     for above in path.ancestors() {
         let (Ok(target), Some(folder), Some(name)) = (above.read_link(), above.parent(), above.file_name())
@@ -75,7 +76,7 @@ fn is_within(path: &Path, outer: &[PathBuf]) -> bool {
 }
 
 impl SandboxPlan {
-    /// Returns the folders between a writable folder and a protected path in it.
+    /// Returns the folders between a writable folder and a read-only or hidden path in it.
     pub(super) fn pinned(&self) -> Vec<PathBuf> {
         let kept = self.read_only.iter().chain(&self.hidden);
         let above = kept.flat_map(|kept| kept.ancestors().skip(1));
@@ -117,7 +118,7 @@ mod tests {
             ("out/twice", true),
             ("desk/out/real", true),
             ("desk/round", true),
-            // These links lie outside the writable folder; their targets do not matter.
+            // No link on these paths lies in the writable folder. The target of a link outside does not matter.
             ("out/folder/file", false),
             ("desk/sub/file", false),
             ("out/real", false),

@@ -1,5 +1,6 @@
-//! File modes that give a program the rights of its file's owner. Neither Landlock nor namespaces restrict modes, so a
-//! sandboxed process could set them on a file that is then executed outside.
+//! Seccomp rules against file modes that give a program the rights of its file's owner or group. Neither Landlock nor
+//! namespaces restrict modes and groups of files, so a sandboxed process could set them on a file that is then executed
+//! outside.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
@@ -8,14 +9,14 @@ use super::seccomp::{RulesBySyscall, SyscallRules, number};
 /// Bits with which a program runs as the owner or the group of its file.
 const SPECIAL_MODES: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// Number of the system call, which is the same on every architecture.
+/// Number of the system call `fchmodat2`, which is the same on every supported architecture.
 const FCHMODAT2: i64 = 452;
 
 /// Bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
 const O_TMPFILE_BIT: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Returns rules that refuse both bits in every call that sets a mode. `mkdir` is not included, because it ignores the
-/// bits.
+/// Returns rules that refuse each of these bits in every call that sets a mode. `mkdir` is not included, because it
+/// ignores the bits. `openat2` is not included, because `seccomp` refuses it completely.
 pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
     let mut calls = RulesBySyscall::new();
     for (call, mode) in [

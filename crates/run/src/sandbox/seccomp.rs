@@ -1,4 +1,4 @@
-//! Filters of system calls that neither Landlock nor namespaces restrict.
+//! Seccomp filters for system calls that neither Landlock nor namespaces restrict.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use super::{other_processes, rights, sockets};
 
 pub(super) type SyscallRules = Vec<SeccompRule>;
 
-/// Rules by the number of the call. A call without rules is always refused.
+/// Rules by the number of the call. A call is refused if one of its rules applies, and always if its list of rules is
+/// empty. A call that is not in the map is allowed.
 pub(super) type RulesBySyscall = BTreeMap<i64, SyscallRules>;
 
 /// Kind of confinement of a process.
@@ -44,7 +45,7 @@ fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
         Confinement::Namespaces { own_network: true } => sockets::of_own_network()?,
         Confinement::Namespaces { own_network: false } => Vec::new(),
     };
-    // Without rules the call would always be refused.
+    // With an empty list of rules, `socket` would always be refused.
     if !network.is_empty() {
         closed.insert(libc::SYS_socket, network);
     }

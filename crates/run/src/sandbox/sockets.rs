@@ -1,4 +1,4 @@
-//! Kinds of sockets that are refused in a sandbox.
+//! Seccomp rules for the kinds of sockets that are refused in a sandbox.
 
 use cowhand_core::sandbox::NetworkAccess;
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
@@ -14,8 +14,8 @@ const SOCK_PACKET: i32 = 10;
 /// Low bits of a socket's type; the others are flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
-/// Returns rules for refused sockets under Landlock. A Unix socket could reach any service on this machine, including
-/// cowhand. Socket pairs, which programs use for their children, are made by another call.
+/// Returns rules for refused sockets under Landlock. Unix sockets are refused, because they could reach any service on
+/// this machine, including cowhand. Socket pairs, which programs use for their children, are made by another call.
 pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let (domain, kind, protocol) = (0, 1, 2);
@@ -28,7 +28,7 @@ pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, Backe
     };
     let others = known.iter().map(|known| number(domain, Ne, *known)).collect::<Result<_, _>>()?;
     rules.push(SeccompRule::new(others)?);
-    // Netlink is allowed for the list of addresses only.
+    // Netlink is allowed only for network addresses and routes.
     rules.push(SeccompRule::new(vec![
         number(domain, Eq, netlink)?,
         number(protocol, Ne, libc::NETLINK_ROUTE)?,
@@ -55,7 +55,8 @@ pub(super) fn of_landlock(network: &NetworkAccess) -> Result<SyscallRules, Backe
 }
 
 /// Returns rules for refused sockets in a sandbox with its own network: sockets that ignore network namespaces, or that
-/// reach the kernel. With some of them, a process in a virtual machine could reach the host of that machine.
+/// are interfaces to other parts of the kernel. With some of them, a process in a virtual machine could reach the host
+/// of that machine.
 pub(super) fn of_own_network() -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, Ne};
     let (domain, protocol) = (0, 2);

@@ -1,4 +1,4 @@
-//! Directories in which any sandboxed agent may write.
+//! The directories of the config in which at least one sandboxed agent may write.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::workspace::IsolationKind;
 
-/// Returns the directories of the config in which any sandboxed agent may write, by their real paths.
+/// Returns the directories of the config in which at least one sandboxed agent may write, by their real paths. The
+/// workspaces of jobs are not included.
 pub fn writable(roster: &Roster) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = roster.agents.iter().flat_map(of_agent).collect();
     found.sort();
@@ -25,7 +26,7 @@ fn of_agent(agent: &Agent) -> Vec<PathBuf> {
             asked.container.volumes.iter().filter(|volume| volume.writable).map(|volume| &volume.from);
         found.extend(asked.write.iter().chain(volumes).map(|path| resolve_path(&agent.directory, path)));
     }
-    // A path that does not exist yet cannot be resolved.
+    // A path that does not exist yet has no real path and stays as it is.
     found.into_iter().map(|path| path.canonicalize().unwrap_or(path)).collect()
 }
 

@@ -19,11 +19,13 @@ const MAX_INDEX_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Checkpoint {
     pub(super) at: Timestamp,
-    /// Bytes of the raw files, up to the end of a line.
+    /// Position in stdout, at the end of a line.
     pub(super) stdout: u64,
+    /// Position in stderr, at the end of a line.
     pub(super) stderr: u64,
-    /// Bytes and lines of the JSONL.
+    /// Size of the JSONL in bytes.
     pub(super) jsonl: u64,
+    /// Number of lines of the JSONL.
     pub(super) lines: u64,
     pub(super) reader: Reader,
 }
@@ -73,7 +75,8 @@ impl Index {
         Ok(())
     }
 
-    /// Writes a new file that replaces the old one, so that there is always a complete index.
+    /// Writes the first checkpoint and `last` to a new file that replaces the old one, so that there is always a
+    /// complete index.
     fn rewrite(&mut self, last: &[u8]) -> std::io::Result<()> {
         let first = self.first.as_deref().unwrap_or_default();
         let new = self.path.with_extension("new");

@@ -1,4 +1,4 @@
-//! One raw file, with the position of the reader and the end of the last complete line.
+//! One raw file of an attempt, with the position up to which it is read and the end of the last complete line.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -23,6 +23,7 @@ pub(super) struct Stream {
     lines: LineBuffer,
     /// Start of the line that is being read.
     done: u64,
+    /// Position up to which the file is read.
     read: u64,
 }
 
@@ -55,8 +56,8 @@ impl Stream {
             .map_or(0, |metadata| metadata.len()))
     }
 
-    /// Returns how many unwritten bytes come next before `end`. An agent can extend its file without writing. A short
-    /// gap is read as zeros.
+    /// Returns the length of the gap at the current position, up to `end`. A gap has no data: an agent can extend its
+    /// file without writing. Returns 0 without a gap, and for a short gap, which is read as zeros.
     pub(super) fn gap(&self, end: u64) -> u64 {
         let Some(file) = self.file.as_ref().filter(|_| self.read < end) else { return 0 };
         let data = match seek(file, SeekFrom::Data(self.read)) {
@@ -69,13 +70,13 @@ impl Stream {
         Some(data - self.read.min(data)).filter(|gap| *gap > MAX_SHORT_GAP_BYTES).unwrap_or_default()
     }
 
-    /// Skips bytes.
+    /// Skips bytes. The next line begins after them.
     pub(super) const fn skip(&mut self, count: u64) {
         self.read += count;
         self.done = self.read;
     }
 
-    /// Reads the next bytes before `end`.
+    /// Reads the next bytes before `end`. The position moves when [`Self::next`] processes them.
     pub(super) fn fill(&mut self, buffer: &mut [u8], end: u64) -> anyhow::Result<usize> {
         let Some(file) = &self.file else { return Ok(0) };
         let left = usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX);
@@ -89,7 +90,8 @@ impl Stream {
         Ok(count)
     }
 
-    /// Returns the next whole line of a chunk that [`Self::fill`] read.
+    /// Returns the next whole line of a chunk that [`Self::fill`] read. The beginning of an incomplete line is kept for
+    /// the next chunk.
     pub(super) fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
         let before = chunk.len();
         let line = self.lines.next(chunk);

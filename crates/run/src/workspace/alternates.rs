@@ -1,7 +1,8 @@
 //! Other repositories from which a repository takes objects.
 //!
-//! A worktree shares its objects with its repository. An agent that may write there can add another repository and a
-//! branch of it. The commits of that repository are then visible and pushed as if they belonged to this repository.
+//! A worktree shares its objects with its repository. An agent that may write there can add another repository to the
+//! list of these repositories, and create a branch with commits of the other repository. Those commits are then visible
+//! and pushed as if they belonged to this repository.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -12,7 +13,8 @@ use super::diff::common;
 use super::git::Git;
 use cowhand_system::beneath::Root;
 
-/// Describes a change of the list of other repositories after `since`. A clone is checked when its commits are copied.
+/// Describes a change of the list of other repositories after `since`, for a worktree. Returns none if the list did not
+/// change or is empty. A clone is checked when its commits are copied.
 pub(super) fn changed(workspace: &Workspace, since: SystemTime) -> Option<String> {
     if workspace.kind != IsolationKind::Worktree {
         return None;

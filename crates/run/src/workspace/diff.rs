@@ -38,7 +38,7 @@ const DIFF_OPTIONS: [&str; 7] = [
     "--ignore-submodules=dirty",
 ];
 
-/// A diff, and whether it was cut.
+/// A diff with notes, and whether it was cut.
 struct Compared {
     text: Vec<u8>,
     cut: bool,
@@ -46,10 +46,10 @@ struct Compared {
     notes: Vec<String>,
 }
 
-/// Returns the diff. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed git's data about
-/// the workspace. `scratch` is a file that may be written; `since` is when the job began. The error
-/// [`WorkspaceError::Gone`] is final: neither the directory nor its branch exists. After any other error, a diff may be
-/// possible later.
+/// Returns the diff. Lines that begin with `# cowhand:` are notes for the reader, for example that the diff was cut,
+/// that it does not show some changes, or that the agent changed git's data about the workspace. `scratch` is a file
+/// that may be written; `since` is when the job was created. The error [`WorkspaceError::Gone`] is final: neither the
+/// directory nor its branch exists. After any other error, a diff may be possible later.
 pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, WorkspaceError> {
     // A git that was killed leaves its lock of the index.
     let lock = scratch.with_added_extension("lock");
@@ -62,7 +62,7 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
         let _ = fs::remove_file(file);
     }
     let compared = match whole {
-        // Without its directory, the commits are compared.
+        // Without the directory of the workspace, the commits on its branch are compared.
         Err(why @ WorkspaceError::Gone(_)) => compare_branch(workspace, why),
         whole => whole,
     };
@@ -106,8 +106,9 @@ fn compare_tree(
         known => known,
     };
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
-    // The agent's index is replaced by a new one, unless a filter is disabled or the checkout is sparse: with a new
-    // index, every file with the filter would look changed, and every file outside the checkout would look deleted.
+    // The copy of the agent's index is replaced by a new index, unless a filter is disabled or the checkout is sparse:
+    // with a new index, every file with the filter would look changed, and every file outside the checkout would look
+    // deleted.
     if known.is_err() || !(git.has_disabled_filters() || is_sparse(&git)) {
         absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
@@ -171,7 +172,7 @@ fn is_sparse(git: &Git) -> bool {
     git.run(&["config", "--type=bool", "core.sparseCheckout"]).is_ok_and(|answer| answer == "true")
 }
 
-/// Drops a name that was cut off.
+/// Drops the last name if it was cut.
 fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
     if cut {
         let end = listed.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
@@ -195,8 +196,9 @@ fn new_files(git: &Git, added: &[u8]) -> Result<Vec<u8>, WorkspaceError> {
     Ok(files.flatten().copied().collect())
 }
 
-/// Writes the names to a file and returns the option for it, or none without names. Only these files are added to the
-/// index, because adding a submodule would use its config.
+/// Writes the names to the file `names` and returns git's option for that file. Returns none if there are no names, or
+/// if the path of the file is not UTF-8. Only the named files are added to the index, because adding a submodule would
+/// use the config of the submodule.
 fn write_names(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError> {
     let place = names.to_str().filter(|_| !files.is_empty());
     if place.is_some() {
@@ -228,7 +230,8 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
     if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
-/// Compares the commits of a workspace that is gone, for this reason, with its base.
+/// Compares the commits on the branch of a workspace whose directory is gone with its base. `why` states that the
+/// directory is gone; it is the error if the branch does not exist either.
 fn compare_branch(workspace: &Workspace, why: WorkspaceError) -> Result<Compared, WorkspaceError> {
     let git = Git::at(&workspace.repository);
     if !git.succeeds(&["show-ref", "--verify", "--quiet", &branch_ref(&workspace.branch)])? {

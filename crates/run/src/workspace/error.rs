@@ -63,13 +63,14 @@ pub enum WorkspaceError {
 }
 
 impl WorkspaceError {
-    /// Returns the error of a file that cannot be read, written or removed.
+    /// Returns a function that makes the error of a file that cannot be read, written or removed.
     pub(super) fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::File { path, error }
     }
 
-    /// Returns true if git or a file could not be used at all, so that the error says nothing about the workspace.
+    /// Returns true if git or a file could not be used at all, or if the machine has a shortage. Then the error says
+    /// nothing about the workspace.
     pub(super) fn is_unrelated(&self) -> bool {
         matches!(
             self,

@@ -129,7 +129,7 @@ impl Git {
         }
     }
 
-    /// Returns true if the command succeeds.
+    /// Returns true if the exit code is 0, and false if it is 1. Any other exit status is an error.
     pub(super) fn succeeds(&self, arguments: &[&str]) -> Result<bool, WorkspaceError> {
         let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;
         match ran.status.code() {
@@ -206,12 +206,12 @@ impl Git {
     }
 }
 
-/// Returns the command of git, which follows its options.
+/// Returns the name of the git command in these arguments, without the options before it.
 fn verb<'a>(arguments: &[&'a str]) -> &'a str {
     let mut left = arguments.iter();
     while let Some(argument) = left.next() {
         match *argument {
-            // Its value follows.
+            // The next argument is the value of this option.
             "-c" => _ = left.next(),
             option if option.starts_with('-') => {}
             verb => return verb,

@@ -20,11 +20,11 @@ const MAX_LIST_BYTES: usize = 1 << 20;
 pub(super) const MAX_BASE_BYTES: usize = 1 << 26;
 /// Maximum number of names in a note. Further names are only counted.
 pub(super) const MAX_NAMED_FILES: usize = 10;
-/// Maximum number of files of a nested repository that are counted.
+/// Maximum number of files of a nested repository that are counted, and of entries of a submodule that are checked.
 const MAX_COUNTED_FILES: usize = 10_000;
 
-/// Describes new files that are neither in the diff nor ignored by the rules of the base. `shown` has the new files in
-/// the diff, each with a NUL at its end; `rules` is a temporary file.
+/// Describes new files that are neither in the diff nor ignored by the rules of the base, and nested repositories.
+/// `shown` has the names of the new files in the diff, each with a NUL at its end; `rules` is a temporary file.
 pub(super) fn new_files(
     git: &Git,
     base: &str,
@@ -155,15 +155,15 @@ fn files_below(top: &Path) -> usize {
     count
 }
 
-/// Returns true if anything in a directory changed after `since`, by the inode's change time, which no user can set. A
-/// directory with more entries than the limit, or with a part that cannot be listed, counts as changed.
+/// Returns true if a file below a directory changed after `since`, by the inode's change time, which no user can set. A
+/// directory with `MAX_COUNTED_FILES` or more entries, or with a part that cannot be listed, counts as changed.
 fn is_written_below(top: &Path, since: SystemTime) -> bool {
     let (mut count, mut is_written) = (0, false);
     let walked = tree::walk(top, &mut |step| {
         count += 1;
         is_written |= count == MAX_COUNTED_FILES
             || match step {
-                // It may have been removed.
+                // A file without a change time may have been removed and does not count.
                 TreeStep::File(found) => found.changed_at().is_ok_and(|changed| changed >= since),
                 TreeStep::Closed(..) => true,
                 TreeStep::Folder(_) | TreeStep::Left(_) => false,

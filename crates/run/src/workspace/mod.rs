@@ -1,10 +1,11 @@
-//! Workspaces: a worktree or a clone for one job, created before the job starts and removed after it ends.
+//! Workspaces: a worktree or a clone for one job. It is created before the job's first attempt. The rule `cleanup`
+//! decides whether it is removed after the end of the job.
 //!
 //! The `git` program does the work, in the repository of the agent's directory. Nothing here is async: callers use a
 //! blocking thread.
 //!
-//! A branch is removed with its workspace only if no commit is lost. A branch with commits that no other branch, tag or
-//! remote has is kept, because it is the result of the job.
+//! A branch is removed with its workspace only if no commit is lost. If the branch has commits that no other branch, tag
+//! or remote has, it is kept, because these commits are the result of the job.
 
 mod alternates;
 mod diff;
@@ -35,7 +36,7 @@ pub struct WorkspaceBase {
     pub repository: PathBuf,
     /// Agent's directory, relative to the top.
     pub below: PathBuf,
-    /// Commit of the new branch.
+    /// Commit at which the new branch starts.
     pub base: String,
 }
 
@@ -63,7 +64,7 @@ impl WorkspaceBase {
         Ok(Self { repository: PathBuf::from(repository), below: PathBuf::from(below), base })
     }
 
-    /// Returns the first of these names that is valid and not in use, or the error of the first name.
+    /// Returns the first of these branch names that is valid and not in use, or the error of the first name.
     pub fn first_free(&self, names: &[String]) -> Result<String, WorkspaceError> {
         let mut wrong = None;
         for name in names {
@@ -86,8 +87,8 @@ impl WorkspaceBase {
     }
 }
 
-/// Creates the workspace and returns the working directory in it. After an error, `remove` removes the incomplete
-/// workspace. If the daemon ends, the minder ends the git that makes it.
+/// Creates the workspace and returns the working directory in it. After an error, the caller has to remove the
+/// incomplete workspace with `remove`. If the daemon ends, the minder ends the git that makes the workspace.
 pub fn make(workspace: &Workspace, below: &Path, minder: &LockedMinder) -> Result<PathBuf, WorkspaceError> {
     let Workspace { path, repository, branch, base, .. } = workspace;
     let place = path.to_str().ok_or_else(|| WorkspaceError::NotUtf8(path.clone()))?;
@@ -115,8 +116,8 @@ pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf,
     }
 }
 
-/// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own copy. The clone
-/// has the `origin` of the repository, so that an agent pushes to the same remote as a person.
+/// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own copy. If the
+/// repository has an `origin`, the clone gets the same one, so that an agent pushes to the same remote as a person.
 fn clone(git: &Git, workspace: &Workspace, place: &str, minder: &LockedMinder) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;

@@ -25,8 +25,8 @@ pub enum RemainingPart {
     Branch,
 }
 
-/// Removes a workspace. The call can be repeated, also after an interruption. `folder` contains all workspaces; nothing
-/// outside it is removed.
+/// Removes a workspace, and its branch if no commit is lost. The call can be repeated, also after an interruption.
+/// `folder` contains all workspaces; a workspace outside it is an error.
 pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, WorkspaceError> {
     let path = &workspace.path;
     if path.parent() != Some(folder) {
@@ -36,7 +36,7 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, Wor
         copy_commits_back(workspace)?;
     }
     discard(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
-    // A missing repository has no record of the worktree.
+    // A missing repository has neither the branch nor a record of the worktree.
     if is_missing(&workspace.repository) {
         return Ok(RemainingPart::Nothing);
     }
@@ -48,25 +48,26 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, Wor
 
 /// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed.
 pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, WorkspaceError> {
-    // The repository may come back, with its branch.
+    // The repository may come back, with the branch.
     if is_missing(&workspace.repository) {
         return Ok(false);
     }
     Ok(drop_branch(workspace)? == RemainingPart::Nothing)
 }
 
-/// Copies the commits of a clone that are nowhere else into a branch of the original repository. If git cannot tell
-/// whether there are any, that is an error, and the clone stays.
+/// Copies the commits of a clone that are nowhere else into a branch of the original repository. If the commits cannot
+/// be read or stored, that is an error, and the clone stays. Nothing is copied if the agent made the clone refer to
+/// another repository.
 fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
     match is_directory(&workspace.path) {
         Ok(true) => {}
-        // Its agent removed it, or an earlier removal was interrupted.
+        // The agent removed the clone, or an earlier removal was interrupted.
         Ok(false) => return Ok(()),
         Err(error) => return Err(WorkspaceError::File { path: workspace.path.clone(), error }),
     }
     match outside_reference(&workspace.path) {
         Ok(None) => {}
-        // A fetch would copy commits of a repository that the agent may not read.
+        // A fetch could copy commits of a repository that the agent is not allowed to read.
         Ok(Some(what)) => {
             let path = workspace.path.display();
             warn!(job = %workspace.job, "the commits in {path} are not copied back: its agent changed {what} to refer to another repository");
@@ -81,22 +82,22 @@ fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
     })
 }
 
-/// Returns true if a clone has commits that the original repository may not have.
+/// Returns true if a clone has commits that are possibly missing in the original repository.
 fn has_commits(workspace: &Workspace) -> Result<bool, WorkspaceError> {
     let folder = workspace.path.join(".git");
     // An incomplete clone, from before its agent started, has nothing to copy.
     if ["HEAD", "objects", "refs"].iter().any(|part| is_missing(&folder.join(part))) {
         return Ok(false);
     }
-    // Git would search the folders above for a repository.
+    // Without `with_repository`, git would also search the folders above for a repository.
     let clone = Git::after_agent(&workspace.path)?.with_repository(folder, workspace.path.clone());
     let Some(tip) = clone.find(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])? else {
         return Ok(false);
     };
     let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
     let own = [own.as_slice(), &["--not", &workspace.base, "--remotes", "--tags"]].concat();
-    // If git cannot count them, for example because the agent removed the base commit, the clone may have commits. The
-    // fetch then copies them or fails.
+    // If git cannot count the commits, for example because the agent removed the base commit, the clone may have some.
+    // The fetch then copies them or fails.
     Ok(!clone.run(&own).is_ok_and(|own| own == "0"))
 }
 
@@ -131,7 +132,7 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
         return Ok(reference);
     }
     let git = match Root::open(clone).and_then(|root| root.directory(Path::new(".git"))) {
-        // The repository is incomplete, which git reports.
+        // The clone has no repository, so `has_commits` finds nothing to copy.
         Err(NotOpened::Missing) => return Ok(None),
         git => git?,
     };
@@ -147,7 +148,8 @@ fn outside_reference(clone: &Path) -> Result<Option<String>, NotOpened> {
     Ok(None)
 }
 
-/// Checks one file or folder of a clone. Only the repository is searched, and in it the folders with objects and refs.
+/// Checks one file or folder of a clone, and stores in `reference` a path that refers to another place. Only `.git` is
+/// searched, and of its folders only those with objects and refs.
 fn next_in_clone(found: &TreeEntry<'_>, reference: &mut Option<String>) -> Next {
     let mut parts = found.path.iter().skip(1);
     let (top, name, is_deeper) = (parts.next(), parts.next(), parts.next().is_some());
@@ -170,7 +172,7 @@ fn next_in_clone(found: &TreeEntry<'_>, reference: &mut Option<String>) -> Next 
     if is_folder && !is_deeper && !is_read { Next::Skip } else { Next::Continue }
 }
 
-/// Removes the record of a worktree, also if it is locked or its directory is missing.
+/// Removes git's record of a worktree, even if the worktree is locked or its directory is missing.
 fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let place = workspace.path.to_string_lossy();
@@ -207,7 +209,7 @@ fn drop_branch(workspace: &Workspace) -> Result<RemainingPart, WorkspaceError> {
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;
     let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
-    // A dangling ref, which any agent could have written, contains no commits.
+    // Any agent could have written a dangling ref. It contains no commits, so git ignores it.
     let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
     if git.run(&[own.as_slice(), &elsewhere].concat())? != "0" {
         return Ok(RemainingPart::Branch);
@@ -217,8 +219,9 @@ fn drop_branch(workspace: &Workspace) -> Result<RemainingPart, WorkspaceError> {
     Ok(RemainingPart::Nothing)
 }
 
-/// Removes the directory of a workspace. It is renamed first, so that a removal that was interrupted leaves no damaged
-/// workspace, of which nobody could say whether its commits are stored.
+/// Removes the directory of a workspace. The directory is renamed first, so that an interrupted removal leaves no
+/// damaged directory at the path of the workspace. Nobody could say whether the commits of a damaged directory are
+/// stored.
 fn discard(path: &Path) -> io::Result<()> {
     let mut removed = path.as_os_str().to_owned();
     removed.push(".removed");

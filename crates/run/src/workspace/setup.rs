@@ -24,7 +24,7 @@ pub struct Setup<'a> {
 pub enum SetupFailure {
     /// A message for people.
     CannotStart(String),
-    /// A message for people, with the last output.
+    /// The command failed or took too long: a message for people, with the end of stderr if the command failed.
     Failed(String),
     /// A stop was requested.
     Stopped,

@@ -1,6 +1,6 @@
-//! Files of a workspace that git does not show: it refuses some names, skips every `.git`, and cannot reach a path that
-//! is too long or a folder that is closed. The workspace is searched without git, and the diff names what it does not
-//! contain.
+//! Files of a workspace that git does not show. Git refuses some names, skips every `.git`, and cannot reach a path that
+//! is too long or a folder without access. This module searches the workspace without git, and makes notes for the
+//! reader of the diff about the files that the diff does not contain.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -17,12 +17,12 @@ use super::hidden::{MAX_BASE_BYTES, MAX_NAMED_FILES};
 
 /// Maximum length of a path in a note. Of a longer path, the first folders are named.
 const MAX_PATH_BYTES: usize = 300;
-/// Maximum length of a path in git's lists.
+/// Maximum length of a path in git's lists, including a NUL at its end.
 const MAX_LISTED_BYTES: usize = 4096;
 /// Maximum number of names in one command.
 const MAX_ARGUMENTS: usize = 200;
 
-/// Paths for a note: the first ones, and how many there are.
+/// Paths for a note: the first ones in the order of names, and the number of all paths.
 #[derive(Debug, Default)]
 struct NamedPaths {
     first: BTreeSet<String>,
@@ -38,7 +38,7 @@ impl NamedPaths {
         }
     }
 
-    /// Returns the note: what it is about, the number and the names.
+    /// Returns the note: `about`, the number and the names; `None` without paths.
     fn note(&self, about: &str) -> Option<String> {
         let more = if self.count > self.first.len() { ", …" } else { "" };
         let names: Vec<String> = self.first.iter().map(|name| format!("{name:?}")).collect();
@@ -61,9 +61,9 @@ fn shortened(path: &Path) -> String {
 /// Files and folders of a workspace that cannot be read, because another user owns them.
 #[derive(Debug, Default)]
 pub(super) struct UnreadablePaths {
-    /// Names of files that git may not read.
+    /// Names of files that git cannot read.
     files: HashSet<Vec<u8>>,
-    /// Those of them that are left out of the diff. The others are ignored anyway.
+    /// Those of `files` that would be in the diff and are left out. Git ignores the others anyway.
     left_out: NamedPaths,
     folders: NamedPaths,
 }
@@ -80,11 +80,11 @@ impl UnreadablePaths {
     fn check(&mut self, step: &TreeStep<'_>) -> io::Result<Next> {
         match step {
             TreeStep::Folder(found) => {
-                // If it stays closed, the next step reports that.
+                // If the folder still cannot be opened, the next step is `Closed`.
                 found.make_accessible(Purpose::Read).ok();
             }
             TreeStep::File(found) => {
-                // A file that has vanished is not unreadable.
+                // A file that was removed meanwhile is left out.
                 if !found.make_accessible(Purpose::Read).or_else(absent_is_true)? {
                     self.files.insert(below_top(found).as_os_str().as_bytes().to_owned());
                 }
@@ -160,9 +160,9 @@ fn below_top<'a>(found: &TreeEntry<'a>) -> &'a Path {
     parts.as_path()
 }
 
-/// Describes the files that git neither compares nor shows as other files. The index has the files that are compared.
-/// `new` has the new files that were to be added to the index, each with a NUL at its end; if one of them is not in the
-/// index, git has refused it, and it is described too.
+/// Describes the files that git neither compares nor lists with `--others`; `None` if there are none. The index has the
+/// files that are compared. `new` has the new files that were to be added to the index, each with a NUL at its end. If
+/// one of them is not in the index, git has refused it, and the note includes it.
 pub(super) fn note(git: &Git, workspace: &Path, new: &[u8]) -> Result<Option<String>, WorkspaceError> {
     let ((compared, is_cut), (others, are_cut)) = (list(git, &[])?, list(git, &["--others"])?);
     if is_cut || are_cut {

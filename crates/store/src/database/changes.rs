@@ -1,4 +1,5 @@
-//! Notifies the readers of the event log, so that they need not poll.
+//! Notifies the readers of the event log about new events. On PostgreSQL, one reader polls for events of other
+//! processes, so that the others need not poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ impl Committed {
 }
 
 impl Store {
-    /// Returns the newest known event, for [`Self::changed`]. Call it before reading, so that no event is missed.
+    /// Returns the newest known event, for [`Self::changed`]. Call it before reading events, so that none is missed.
     pub fn committed(&self) -> i64 {
         *self.committed.newest.borrow()
     }
@@ -55,7 +56,8 @@ impl Store {
         }
     }
 
-    /// Polls for all waiting readers. When this reader ends, the next reader takes over.
+    /// On PostgreSQL, polls for all waiting readers; when this reader ends, the next reader takes over. Returns after an
+    /// error. On SQLite, returns after [`SQLITE_POLL_INTERVAL`].
     async fn poll_for_events(&self) {
         if matches!(self.database, Database::Sqlite { .. }) {
             return tokio::time::sleep(SQLITE_POLL_INTERVAL).await;

@@ -20,7 +20,7 @@ statements! {
         postgres "select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now";
 }
 
-/// A transaction. Its events are numbered and written at its end, so that on PostgreSQL the row of the counter is
+/// A transaction. Its events are numbered and written at its end, so that on PostgreSQL the row of the event counter is
 /// locked as briefly as possible.
 #[derive(Debug)]
 pub(crate) struct Tx<'c> {
@@ -64,13 +64,13 @@ impl<'c> Tx<'c> {
         self.call_time
     }
 
-    /// Returns `now` with the boot clock, if the store has one.
+    /// Returns `now` with the boot time of the call, if the store has a clock.
     pub(crate) fn moment(&self, now: Timestamp) -> Moment {
         Moment { wall: now, boot: self.call_time.and_then(|time| time.boot) }
     }
 
     /// Returns the time for leases. On PostgreSQL this is the time of the database, because nodes that share a database
-    /// have no other clock in common. If the store has no clock, `now` is used.
+    /// have no other clock in common. On SQLite, or if the store has no clock, it is the moment of `now`.
     pub(crate) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
         let uses_database_clock =
             matches!(self.connection, Connection::Postgres(_)) && self.call_time.is_some();
@@ -167,7 +167,8 @@ impl From<u32> for Arg {
     }
 }
 
-/// Largest timestamp that jiff can read back from microseconds.
+/// Largest timestamp that is stored; later timestamps are replaced by it. jiff cannot read `Timestamp::MAX` back from
+/// microseconds.
 const MAX_TIMESTAMP: Timestamp = Timestamp::constant(253_402_207_199, 0);
 
 impl From<Timestamp> for Arg {
@@ -225,7 +226,7 @@ impl From<ScheduleId> for Arg {
     }
 }
 
-/// A row, and the statement that it came from.
+/// A row, and the name of the statement that it came from.
 #[derive(Debug)]
 pub(crate) struct Row(&'static str, AnyRow);
 
@@ -283,7 +284,7 @@ impl Row {
         micros.map(read).transpose()
     }
 
-    /// Reads a wall time and the boot clock beside it.
+    /// Reads a wall time and the boot time beside it; `None` if there is no wall time.
     pub(crate) fn moment_opt(
         &self,
         wall: &'static str,

@@ -54,7 +54,7 @@ pub enum StoreError {
          from answering"
     )]
     Silent { location: String, seconds: u64 },
-    /// The folder is that of the file.
+    /// `folder` is the folder of the store's file.
     #[error("{}", .problem.sentence(.folder))]
     Disk { problem: DiskProblem, folder: String },
     #[error(

@@ -66,8 +66,8 @@ impl StoreFile {
     }
 }
 
-/// Returns the error for a full or read-only disk of a file, if the disk is the cause. A file is written there to find
-/// out, because SQLite reports only that a write failed.
+/// Returns the error for a full or read-only disk of a file, if the disk is the cause. To find out, a test file is
+/// written into the folder of the file, because SQLite reports only that a write failed.
 pub(crate) fn disk_error(file: &Path, error: &(dyn std::error::Error + 'static)) -> Option<StoreError> {
     if !may_be_disk(error) {
         return None;
@@ -77,7 +77,7 @@ pub(crate) fn disk_error(file: &Path, error: &(dyn std::error::Error + 'static))
     Some(StoreError::Disk { problem, folder: folder.display().to_string() })
 }
 
-/// Returns the folder of a file.
+/// Returns the folder of a file; `.` if the path names no folder.
 pub(crate) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -89,7 +89,7 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Removes a database and its log, if they exist.
+/// Removes a database, its write-ahead log and the index of that log (`-shm`), if they exist.
 pub fn remove(path: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm"] {
         match fs::remove_file(beside(path, suffix)) {
@@ -100,8 +100,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates an empty file that only the owner can access, and removes files that an earlier try left. SQLite gives its
-/// log the same mode.
+/// Creates an empty file that only the owner can access, after removing the files that an earlier try left. SQLite gives
+/// its log the same mode.
 pub fn create(path: &Path) -> io::Result<()> {
     remove(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)

@@ -84,7 +84,8 @@ impl Store {
         self.health.write_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces an error by its cause: the file is missing, or the server does not answer.
+    /// Replaces an error by its cause, if one is found: the file is missing or was replaced, the disk is full or
+    /// read-only, or the server does not answer or cannot write.
     pub(crate) fn with_cause(&self, error: StoreError) -> StoreError {
         match (&self.database, &error) {
             (

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::Store;
 use crate::histogram::Histogram;
 
+/// Upper bounds of the histograms, in seconds.
 const LATENCY_BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! The connection to SQLite or PostgreSQL, without the meaning of the tables.
+//! The connection to SQLite or PostgreSQL. The files of the tables use it; it does not know most tables.
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -23,7 +23,7 @@ use cowhand_system::clock::Clock;
 /// Longest wait for a lock of the file, for a free connection or for an answer of the server. A longer wait is an
 /// error.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Migrations that were applied to a store. A store without this table is new.
+/// Query for the migrations that were applied to a store. A store without this table is new.
 pub(super) const APPLIED_MIGRATIONS: &str = "select version from _sqlx_migrations";
 const SQLITE_READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 16;
@@ -98,7 +98,8 @@ impl Store {
         let migrate = async {
             POSTGRES.run(&mut connection).await.map_err(|error| migration_error(&location, &POSTGRES, &error))
         };
-        // A migration may take long, or wait for the migration of another node.
+        // The limit applies only if there is nothing to migrate: a migration may take long, or wait for the migration of
+        // another node.
         if POSTGRES.iter().all(|known| applied.contains(&known.version)) {
             within_limit(&location, migrate).await?;
         } else {
@@ -133,7 +134,7 @@ impl Store {
         self
     }
 
-    /// Sets the boot clock, which then decides about durations.
+    /// Sets the clock whose boot time then decides about durations.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
@@ -141,7 +142,8 @@ impl Store {
     }
 }
 
-/// Connects to a server and reads the applied migrations, so that the server has answered a statement.
+/// Connects to a server and reads the applied migrations; the list is empty if it cannot be read. After this statement,
+/// it is known that the server answers.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection, Vec<i64>), StoreError> {
     let location = display_address(options);
     let connected = async {

@@ -17,7 +17,8 @@ use super::open::ANSWER_TIMEOUT;
 
 /// Time limit of one statement. A wait for a lock ends earlier (`lock_timeout`).
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Time after which a refused connection is reported as an error. Without this limit, the pool would retry for longer.
+/// Time between two checks whether the server refuses connections. Without these checks, the pool would retry until
+/// [`ANSWER_TIMEOUT`].
 const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -81,7 +82,7 @@ pub(crate) async fn with_statement_timeout<T>(
     })
 }
 
-/// Closes the connections, without waiting for a server that does not answer.
+/// Closes the connections. Waits at most [`CLOSE_TIMEOUT`] for a server that does not answer.
 pub(crate) async fn close(pool: &PgPool) {
     // Connections that are not closed in time are closed by the system when the process ends.
     drop(timeout(CLOSE_TIMEOUT, pool.close()).await);

@@ -27,8 +27,8 @@ impl Default for ShutdownLimit {
     }
 }
 
-/// Time for which the server has answered no call while the daemon ends. It grows only while a call waits or after the
-/// last call failed.
+/// Time for which the store has not answered while the daemon ends: the server answers no call, or the file cannot be
+/// written. It grows only while a call waits, or from a failed call to the next answer.
 #[derive(Debug, Default)]
 struct UnansweredTime {
     /// Time that was counted before `since`.
@@ -71,7 +71,7 @@ impl UnansweredTime {
 struct WaitingCall<'a>(&'a ShutdownLimit);
 
 impl<'a> WaitingCall<'a> {
-    /// Starts to count a call. Returns the call, and the time for which the server has not answered so far.
+    /// Starts to count a call. Returns the call, and the time for which the store has not answered so far.
     fn begin(limit: &'a ShutdownLimit) -> (Self, Duration) {
         let mut unanswered = limit.lock();
         unanswered.waiting_calls += 1;
@@ -89,7 +89,7 @@ impl Drop for WaitingCall<'_> {
 }
 
 impl ShutdownLimit {
-    /// Starts the shutdown, which limits all calls, also calls that already wait.
+    /// Starts the shutdown, which limits all calls, including calls that already wait.
     pub(crate) fn begin(&self) {
         self.ending_since.send_if_modified(|ending_since| {
             ending_since.replace(ending_since.unwrap_or_else(Instant::now)).is_none()
@@ -101,8 +101,8 @@ impl ShutdownLimit {
         self.ending_since.borrow().is_some()
     }
 
-    /// Returns for how long the server has not answered during the shutdown; `None` if no call has waited or failed
-    /// since the last answer.
+    /// Returns for how long the store has not answered during the shutdown; `None` if no call has waited or failed since
+    /// the last answer.
     pub(crate) fn unanswered_time(&self) -> Option<Duration> {
         Some(self.lock().length()).filter(|length| !length.is_zero())
     }
@@ -123,7 +123,8 @@ impl ShutdownLimit {
         answer
     }
 
-    /// Records whether a call succeeded. A failed call counts as unanswered from its end to the next answer.
+    /// Records the result of a call. During the shutdown, a call that the store could not execute counts as unanswered
+    /// from its end to the next answer. Every other result is an answer.
     pub(crate) fn record<T>(&self, answer: &Result<T, StoreError>) {
         let is_ending = self.ending_since.borrow().is_some();
         match answer {

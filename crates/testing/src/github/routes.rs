@@ -1,4 +1,4 @@
-//! The answers of the fake to each request.
+//! The answers of the fake GitHub to each request.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -142,7 +142,7 @@ impl FakeState {
         }
     }
 
-    /// Checks the signature as GitHub would.
+    /// Returns the answer if the token is a valid JWT of the GitHub App, checked as GitHub does, else 401.
     fn for_apps(&self, token: &str, answer: &Value) -> Response {
         let verified = || {
             let (signed_part, signature) = token.rsplit_once('.')?;

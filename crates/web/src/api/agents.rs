@@ -102,7 +102,8 @@ pub(super) async fn clear(
     one(State(api), Path(agent)).await
 }
 
-/// Triggers the agent. Returns `CREATED` for a new job, `OK` for the job that the same key created before.
+/// Triggers the agent. Returns `CREATED` for a new job, `OK` for the job that an earlier request with the same
+/// idempotency key created.
 pub(super) async fn trigger_agent(
     api: &Api,
     agent: &AgentName,
@@ -120,6 +121,7 @@ const MAX_REFUSAL_AGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// Numbers of jobs that have not ended, and the agents and schedules that are no longer in the config.
 pub(super) struct AgentCounts {
     pub(super) running: usize,
+    /// Number of pending jobs.
     pub(super) queued: usize,
     pub(super) gone: Vec<RemovedAgent>,
     pub(super) gone_schedules: Vec<RemovedSchedule>,

@@ -131,7 +131,7 @@ async fn ask_id(api: &Api, name: &str) -> Result<AskId, ApiProblem> {
     Ok(AskId { job: api.job_id(&name.job.to_string()).await?, number: name.number })
 }
 
-/// Returns the ask as soon as it has an answer, or after the wait.
+/// Returns the ask as soon as it is no longer open, or after the wait. Without a daemon, returns it at once.
 async fn wait_for_answer(
     api: &Api,
     id: &AskId,

@@ -52,7 +52,7 @@ pub(super) async fn backup(
     Ok((headers, Body::from_stream(chunks)).into_response())
 }
 
-/// Returns the next chunk, and the file if there may be more.
+/// Returns the next chunk, and the file if there may be more; `None` at the end of the file.
 fn next_chunk(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
     let mut chunk = vec![0; CHUNK_BYTES];
     match file.read(&mut chunk) {

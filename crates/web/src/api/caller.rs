@@ -1,9 +1,9 @@
 //! Determines who uses the owner's socket: a person, or a process of a job.
 //!
-//! An agent outside of any sandbox has the same user as its owner and reaches this socket. It gets only the
-//! rights of its job's token, so that it cannot answer its own asks, start other jobs or create tokens. The
-//! kernel names the process that connected. Its control group, its environment and the environments of its
-//! ancestors show whether it belongs to an attempt (decision 0024).
+//! An agent without a sandbox runs as the daemon's user, so it can connect to this socket. It gets only the rights of
+//! its job's token, so that it cannot answer its own asks, start other jobs or create tokens. The kernel names the
+//! process that connected. The control groups and the environments of this process and its ancestors show whether the
+//! process belongs to an attempt (decision 0024).
 
 use std::collections::HashSet;
 use std::io;
@@ -94,8 +94,9 @@ impl Refusals {
 }
 
 impl Api {
-    /// Refuses every user except the daemon's user and root, and records an event. The mode of the socket restricts
-    /// this too, but a process of the same owner can change that mode.
+    /// Refuses every user except the daemon's user and root. The first refusal of an endpoint to a user is logged and
+    /// recorded as an event. The mode of the socket also keeps other users out, but a process of the same owner can
+    /// change that mode. A caller whose user is unknown is refused by [`Self::attempt_of`].
     pub(super) async fn admit_user(
         &self,
         peer: &Peer,
@@ -118,9 +119,10 @@ impl Api {
         Err(ApiProblem::new(Code::Forbidden, message))
     }
 
-    /// Finds the attempt of this fleet that a caller belongs to. A process of a job of another fleet counts as a
-    /// person. So does a hook: it is a command of the config, has the rights of the owner, and its mark names no
-    /// attempt. The oldest ancestor decides, because an agent can set the environment of the processes that it starts.
+    /// Finds the attempt of this fleet that a caller belongs to; `None` for a person. A process of a job of another
+    /// fleet counts as a person. A hook counts as a person too: it is a command of the config, has the rights of the
+    /// owner, and its mark names no attempt. The oldest ancestor decides, because an agent can set the environment of
+    /// the processes that it starts. Returns an error if the attempts of the caller are unknown.
     pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<AttemptKey>, ApiProblem> {
         let attempts = peer.attempts.as_ref().map_err(|why| {
             let message = format!("cannot determine which process connected to the socket: {why}; try again");
@@ -136,8 +138,8 @@ impl Api {
         Ok(None)
     }
 
-    /// Allows a process of an attempt only the endpoints that the token of its job opens. Refuses all others, and
-    /// records an event.
+    /// Allows a process of a running attempt the endpoints that the token of its job opens. Refuses all other
+    /// endpoints, and every request of an attempt that does not run.
     pub(super) async fn admit_attempt(
         &self,
         attempt: AttemptKey,
@@ -158,7 +160,7 @@ impl Api {
         Err(ApiProblem::new(Code::Forbidden, message))
     }
 
-    /// Records the first refusal of an endpoint to a job.
+    /// Logs the first refusal of an endpoint to an attempt, and records it as an event.
     pub(super) async fn record_refusal(
         &self,
         attempt: AttemptKey,

@@ -1,4 +1,4 @@
-//! Client of the API: uses the daemon's socket or, if no daemon runs, its own router on the store.
+//! Client of the API: uses the owner's socket, the job socket or, if no daemon runs, its own router on the store.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,30 +27,28 @@ use cowhand_store::audit;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time limit for the first answer of a daemon that holds the state folder. If its socket was removed, the daemon makes
-/// the socket again within this time.
+/// Time limit for a connection to a daemon that holds the state folder. If its socket was removed, the daemon makes the
+/// socket again within this time.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
 const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub enum Client {
+    /// Client of the daemon that has this state folder.
     Daemon(StateFolder),
     /// Client with only the rights of a job.
-    Job {
-        socket: PathBuf,
-        token: String,
-    },
+    Job { socket: PathBuf, token: String },
     /// Router on the store, while no daemon runs.
     Alone {
         router: Router,
-        /// Person who acts. If none, the actor counts that [`audit::by`] has set for the running future.
+        /// Person who acts. If `None`, the actor is the one that [`audit::by`] has set for the running future.
         person: Option<Actor>,
     },
 }
 
 impl Client {
-    /// Connects to the daemon; returns none if no daemon runs. Waits for a daemon that is starting or stopping, or
-    /// whose socket was removed a moment ago, and fails if it does not answer.
+    /// Connects to the daemon; returns `None` if no daemon with a socket runs. Waits for a daemon that is starting or
+    /// stopping, or whose socket was removed a moment ago, and fails if it accepts no connection in time.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let deadline = Instant::now() + SOCKET_TIMEOUT;
         loop {
@@ -66,7 +64,7 @@ impl Client {
         }
     }
 
-    /// Connects to the daemon; returns none if no daemon answers now.
+    /// Connects to the daemon; returns `None` if no daemon accepts a connection now.
     pub async fn of_answering_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let stream = Socket::connect(state).await.map_err(|error| cannot_connect(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
@@ -77,8 +75,8 @@ impl Client {
         Socket::is_removed(state)
     }
 
-    /// Returns the process of the daemon, to wait for its end; none if it is not visible from here, for
-    /// example in a container.
+    /// Returns the process of the daemon, to wait for its end; `None` if no daemon accepts a connection, or if its
+    /// process is not visible from here, for example because it runs in a container.
     pub async fn process_of_daemon(state: &StateFolder) -> Option<ProcessIdentity> {
         let stream = Socket::connect(state).await.ok()??;
         ProcessIdentity::of(stream.peer_cred().ok()?.pid()?).ok()?
@@ -146,7 +144,8 @@ impl Client {
         Ok(Lines { output_cursor, body, buffer: Vec::new(), line_start: 0 })
     }
 
-    /// Sends a request. Repeats it while the daemon reports that it is busy, since it has not processed such a request.
+    /// Sends a request. Repeats it for up to [`BUSY_TIMEOUT`] while the daemon reports that it is busy, because a busy
+    /// daemon has not processed the request.
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, ApiProblem> {
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
@@ -267,7 +266,7 @@ async fn read_all(body: Body) -> Result<Bytes, ApiProblem> {
 pub struct Lines {
     output_cursor: Option<OutputCursor>,
     body: Body,
-    /// Bytes that arrived and were not returned yet.
+    /// Bytes that arrived. Lines before `line_start` were already returned.
     buffer: Vec<u8>,
     /// Start of the next line in `buffer`.
     line_start: usize,
@@ -279,7 +278,7 @@ impl Lines {
         self.output_cursor.as_ref()
     }
 
-    /// Returns the next line, or none at the end of the answer.
+    /// Returns the next line, or `None` at the end of the answer. An incomplete last line is not returned.
     pub async fn next(&mut self) -> Result<Option<String>, ApiProblem> {
         loop {
             if let Some(length) = memchr::memchr(b'\n', &self.buffer[self.line_start..]) {

@@ -112,8 +112,8 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     }))
 }
 
-/// Returns why the daemon cannot store work, with the details of the store if there are any. Unlike `/readyz`, a daemon
-/// that is stopping is not a problem here.
+/// Returns why the daemon cannot store work, with the details of the store if there are any; `None` if it can, or if no
+/// daemon runs. Unlike `/readyz`, this function does not report that the daemon is stopping.
 async fn store_problem(api: &Api) -> Option<String> {
     let daemon = api.daemon().ok()?;
     let unready = daemon.ready().await.err().filter(|unready| *unready != Unready::Stopping);
@@ -127,7 +127,7 @@ pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Api
 /// Time limit for recording the request to stop.
 const RECORD_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests the stop, and answers immediately. The daemon has ended when its lock is free.
+/// Requests the stop, and answers before the daemon has ended. The daemon has ended when its lock is free.
 pub(super) async fn stop(
     State(api): State<Api>,
     JsonBody(request): JsonBody<DaemonStopRequest>,

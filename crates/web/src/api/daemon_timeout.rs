@@ -17,13 +17,13 @@ use cowhand_engine::state::StateFolder;
 
 /// Time after which the daemon is checked, and the time limit for its answer to the check.
 const CHECK_AFTER: Duration = Duration::from_secs(5);
-/// Longest time without any answer before the request fails.
+/// Longest time without any answer, from the first check that gets no answer, before the request fails.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// Time limit for the answer to a check, after an earlier request of the command has failed with [`MAX_SILENCE`].
 const LATER_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time since which the daemon has not answered. All requests of a command share it, so that a command waits
-/// and reports once.
+/// Time of the first check that got no answer; `None` after an answer. All requests of a command share it, so that a
+/// command waits and reports once.
 static SILENT_SINCE: Mutex<Option<Instant>> = Mutex::new(None);
 
 fn silent_since() -> Option<Instant> {
@@ -85,7 +85,7 @@ pub(super) async fn await_answer(
     }
 }
 
-/// Sends a request that needs no lookup, and returns whether an answer comes.
+/// Requests a path that does not exist, so that the daemon has little to do, and returns whether an answer comes.
 async fn is_alive(state: &StateFolder) -> bool {
     let Ok(Some(stream)) = Socket::connect(state).await else { return false };
     let Ok((mut sender, connection)) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await
@@ -102,7 +102,7 @@ async fn is_alive(state: &StateFolder) -> bool {
 mod tests {
     use super::*;
 
-    /// This test needs its own process, because all requests of a process share the time.
+    /// This test needs its own process, because all requests of a process share [`SILENT_SINCE`].
     #[tokio::test(start_paused = true)]
     async fn several_requests_of_a_command_share_the_time_limit() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Checks of the daemon: whether it can start the agents and reach what they need.
+//! The findings of `cowhand doctor`: the daemon checks whether it can start the agents and reach what they need.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! Output of jobs as live events, in between the events of the log. Job and line number identify such an event.
+//! Output of jobs as live events among the events of the log. Job and line number identify such an event.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,12 +19,13 @@ use cowhand_store::JobFilter;
 /// Output of all live jobs, from one moment on.
 pub(super) struct LiveOutput {
     api: Api,
-    /// Newest event that the caller had at that moment. A job that started later is read from its first line.
+    /// `seq` of the newest event at that moment, or of the last event that the caller has. A job that started later is
+    /// read from its first line.
     since: i64,
     jobs: BTreeMap<JobId, OutputPosition>,
     /// Lines that were read and not passed on yet.
     pending: Vec<u8>,
-    /// Notification of new output. None without a daemon, because then nothing is written.
+    /// Notification of new output; `None` without a daemon, because then no output is written.
     growth: Option<watch::Receiver<()>>,
 }
 
@@ -50,7 +51,7 @@ impl LiveOutput {
     }
 
     /// Continues where an earlier answer ended: after the event `since`, and after the lines of the cursor. A job of
-    /// the cursor may have ended in between.
+    /// the cursor may have ended since then.
     pub(super) async fn after(api: &Api, since: i64, cursor: &OutputCursor) -> Result<Self, ApiProblem> {
         let mut output = Self::open(api, since, cursor).await?;
         for (id, lines) in cursor.jobs() {
@@ -144,7 +145,7 @@ impl LiveOutput {
         }
     }
 
-    /// Waits until a job may have new output.
+    /// Waits until a job may have new output. Without a daemon, waits forever.
     pub(super) async fn wait_for_growth(&mut self) {
         let is_open = match &mut self.growth {
             Some(growth) => growth.changed().await.is_ok(),

@@ -1,4 +1,4 @@
-//! Events in order. The output of jobs is included if it is requested.
+//! The events of the fleet, in the order of their numbers. The output of jobs is included if it is requested.
 
 use std::collections::VecDeque;
 
@@ -81,7 +81,7 @@ pub(super) async fn list(
     Ok(Json(Page { items, next_cursor }).into_response())
 }
 
-/// Adds the position at which the output of jobs begins.
+/// Adds a header with the position at which the output of jobs begins, if there is a cursor.
 fn with_cursor(mut answer: Response, cursor: Option<OutputCursor>) -> Response {
     if let Some(value) = cursor.and_then(|cursor| HeaderValue::try_from(cursor.to_string()).ok()) {
         answer.headers_mut().insert(OutputCursor::HEADER, value);
@@ -92,7 +92,7 @@ fn with_cursor(mut answer: Response, cursor: Option<OutputCursor>) -> Response {
 /// Reader of the event log, from a position on.
 struct EventLog {
     api: Api,
-    /// Number of the last event that was passed on.
+    /// Number of the last event that was passed on or, with `audit`, left out.
     after: i64,
     audit: bool,
     /// Events that were read and not passed on yet.
@@ -174,7 +174,7 @@ impl EventLog {
         Ok(Some(LinesPart { lines: lines.into(), number: first }))
     }
 
-    /// Passes on the output of jobs, if there is no new event.
+    /// Passes on the output of jobs when there is no new event. Returns `None` at the end of the answer.
     fn output_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         let output = match &mut self.outputs {
             Some(outputs) => outputs.new_output()?,

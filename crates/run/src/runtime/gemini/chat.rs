@@ -60,18 +60,22 @@ impl ChatRecord {
         let found = record::find_all(folder, &format!("-{session}.jsonl"), 2);
         for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut position = self.files.remove(&path).unwrap_or_default();
-            // A file that could not be read or was rewritten is read from its beginning the next time.
-            if self.read_from(file, &mut position).is_ok() {
-                self.files.insert(path, position);
+            match self.read_from(file, &mut position) {
+                Ok(()) => {
+                    self.files.insert(path, position);
+                }
+                // The next call reads this file again from its beginning. `used` also contains the counts of the other
+                // files, so the next call reads all files again.
+                Err(_) => {
+                    self.used.clear();
+                    self.files.clear();
+                }
             }
         }
     }
 
     fn read_from(&mut self, mut file: File, position: &mut RecordPosition) -> io::Result<()> {
         if file.metadata()?.len() < position.read {
-            // The counts of the other files are part of `used`, so all files are read again.
-            self.used.clear();
-            self.files.clear();
             return Err(io::Error::other("the file was rewritten"));
         }
         file.seek(SeekFrom::Start(position.read))?;

@@ -1,4 +1,4 @@
-//! The command line of OpenCode.
+//! The command line of OpenCode, and the config that OpenCode gets in a variable.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     provider: Some(provider),
 };
 
-/// Returns the provider of the model: the word before the slash.
+/// Returns the address and the key of the model's provider, whose name is the word before the slash in the model's
+/// name. Every provider except `anthropic` counts as compatible with OpenAI.
 fn provider(agent: &Agent) -> ProviderAccess {
     match provider_of(agent) {
         Some("anthropic") => ProviderAccess {
@@ -54,7 +55,8 @@ fn provider_of(agent: &Agent) -> Option<&str> {
     agent.program.model.as_deref()?.split_once('/').map(|(provider, _)| provider)
 }
 
-/// Sets the address of the provider, which OpenCode takes from its config only.
+/// Writes the address of the credential proxy and the placeholder of the key to the config, because OpenCode takes the
+/// provider's address only from its config.
 fn configure(settings: &mut ProxySettings<'_>) {
     let Some(provider) = provider_of(settings.agent) else { return };
     let below = if provider == "anthropic" { "/v1" } else { "" };
@@ -70,7 +72,7 @@ fn own_config(environment: &HashMap<String, String>) -> Value {
     own.unwrap_or_else(|| json!({}))
 }
 
-/// Variable with a config as JSON, which OpenCode merges over its files.
+/// Variable with a config as JSON. OpenCode merges this config over its config files.
 const CONFIG_VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
@@ -123,7 +125,7 @@ fn config_of(order: &LaunchRequest<'_>) -> Value {
 }
 
 /// Returns the permissions. No person can be asked, so a tool that would need permission is denied; OpenCode itself
-/// would allow everything. Later rules win, so denials come last.
+/// would allow everything. Later rules win, so the denied tools of the config come last.
 fn permissions(order: &LaunchRequest<'_>) -> Value {
     let agent = order.agent;
     let mut rules = Map::new();
@@ -148,7 +150,7 @@ fn permissions(order: &LaunchRequest<'_>) -> Value {
     Value::Object(rules)
 }
 
-/// Adds a rule for `bash`, or for `bash(git *)` with a pattern.
+/// Adds a rule for a tool, such as `bash`, or for a tool with a pattern, such as `bash(git *)`.
 fn rule(rules: &mut Map<String, Value>, tool: &str, verdict: &str) {
     let Some((tool, pattern)) = tool.split_once('(') else {
         rules.shift_remove(tool);

@@ -31,7 +31,7 @@ const EXIT_LOST: u8 = 125;
 const EXIT_CANNOT_START: u8 = 126;
 const EXIT_TERMINATED: u8 = 128 + 15;
 
-/// Runs `cowhand contain`.
+/// Runs the attempt of this folder in a container. Returns the exit code of the container, or one of the codes above.
 pub fn contain(folder: &Path) -> ExitCode {
     let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -51,6 +51,7 @@ pub fn contain(folder: &Path) -> ExitCode {
 enum Failure {
     /// The agent has not run.
     NotStarted(String),
+    /// The agent may have run, and how it ended is not known.
     Lost(String),
 }
 
@@ -125,12 +126,14 @@ fn name(contained: &ContainerSettings, attempt: &Attempt) -> String {
 type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
 
 struct Streams {
+    /// Connection to the container's output.
     output: Stream,
-    /// Input of the container.
+    /// Connection to the container's input, and the prompt that is sent on it; none without a prompt.
     input: Option<(Stream, Vec<u8>)>,
 }
 
-/// Creates the container, attaches to it and starts it. Returns none if a stop was requested.
+/// Creates the container, attaches to it and starts it. Returns none if a stop was requested before the start; then the
+/// container is not started.
 async fn begin(
     engine: &ContainerEngine,
     name: &str,

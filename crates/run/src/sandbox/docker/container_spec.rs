@@ -20,9 +20,10 @@ pub(super) struct ContainerSpec<'a> {
     /// Empty folder that is mounted over hidden paths.
     pub(super) nothing: &'a Path,
     pub(super) environment: &'a [(String, String)],
-    /// Ids `user:group` with which the container runs: those of this process as the engine maps them.
+    /// Ids `user:group` with which the container runs, unless the config names a user: those of this process as the
+    /// engine maps them.
     pub(super) user: &'a str,
-    /// Seccomp filter that replaces the engine's.
+    /// Seccomp filter that replaces the filter of the engine.
     pub(super) filter: Option<&'a Path>,
     /// Set if the agent reads a prompt on stdin.
     pub(super) prompted: bool,
@@ -138,7 +139,7 @@ impl ContainerSpec<'_> {
         mounts.into_values().collect()
     }
 
-    /// Returns the temporary file systems.
+    /// Returns the temporary file systems: their paths and mount options.
     fn tmpfs(&self, mounts: &[VolumeMount]) -> BTreeMap<String, String> {
         let home = self.sandbox.home.iter().filter(|home| {
             home.parent().is_some() && !mounts.iter().any(|bound| home.starts_with(&bound.to))
@@ -159,7 +160,8 @@ fn mount(bound: &VolumeMount) -> Value {
     json!({"Type": "bind", "Source": bound.from, "Target": bound.to, "ReadOnly": !bound.writable})
 }
 
-/// Returns true for paths that some engines cannot mount, because they parse mounts as comma-separated lists.
+/// Returns true for a path that is not UTF-8 or contains a comma, a quote or a control character. Some engines cannot
+/// mount such a path, because they parse mounts as comma-separated lists.
 fn is_unmountable(path: &Path) -> bool {
     path.to_str()
         .is_none_or(|path| path.contains(|sign: char| matches!(sign, ',' | '"') || sign.is_control()))

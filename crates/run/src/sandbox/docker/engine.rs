@@ -1,4 +1,4 @@
-//! The API of the engine, with one connection for each request.
+//! A client of the container engine's API, with one connection for each request.
 
 use std::future::Future;
 use std::io;
@@ -14,7 +14,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-/// Newest API version that cowhand uses. Newer engines support it; an older engine states its own version.
+/// Newest API version that cowhand uses. Newer engines support it; for an older engine, the version that the engine
+/// states is used.
 const NEWEST_API_VERSION: (u32, u32) = (1, 44);
 /// Timeout of simple requests.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,7 +81,7 @@ impl ContainerEngine {
         &self.description
     }
 
-    /// Returns true for Podman, which has its own seccomp filter.
+    /// Returns true for Podman, whose seccomp filter and init program differ from those of Docker.
     pub(super) fn is_podman(&self) -> bool {
         self.description.starts_with("Libpod")
     }
@@ -160,7 +161,7 @@ impl ContainerEngine {
 
     /// Attaches to the output or the input of a container. Each has its own connection, because with a shared one
     /// Podman loses output if the container does not read its input. Podman sends the output to both connections and
-    /// waits until it is read.
+    /// waits until it is read, so the caller has to read both.
     pub(super) async fn attach(
         &self,
         name: &str,

@@ -121,7 +121,7 @@ mod tests {
             // Content before the error is not lost.
             assert_eq!(out, whole[8.min(length)..length], "{length}");
         }
-        // Output of a terminal has no frames, and a length may be wrong.
+        // Output of a terminal has no frames. The other two headers have an unknown stream and a byte that is not zero.
         for bytes in [&b"plain words"[..], &[3, 0, 0, 0, 0, 0, 0, 1, 0], &[1, 0, 1, 0, 0, 0, 0, 0]] {
             let (done, out, err) = copied(bytes, 3).await;
             assert!(matches!(done, Err(FrameError::NoFrame)), "{bytes:?}: {done:?}");

@@ -21,8 +21,9 @@ const MAX_REMOVE_TRIES: u32 = 100;
 /// Time for the engine to finish creating a container. A container that is created later is found only by its labels.
 const CREATE_GRACE: Duration = Duration::from_secs(1);
 
-/// Labels of every container, which identify its owner.
+/// Label of every container, with the state folder of its fleet.
 pub(super) const STATE_LABEL: &str = "cowhand.state";
+/// Label of every container, with the name of its attempt.
 pub(super) const ATTEMPT_LABEL: &str = "cowhand.attempt";
 
 /// Record of an attempt's container.
@@ -71,7 +72,7 @@ pub(super) async fn end(engine: &ContainerEngine, name: &str) -> Result<bool, En
     engine.remove(name).await
 }
 
-/// Removes the container of an ended attempt, if there is one. After an error its state is unknown.
+/// Removes the container of an ended attempt, if there is one. After an error, the container may still exist.
 pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
     let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
     let ended = async {
@@ -91,8 +92,8 @@ pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
 const REFUSAL_FILE: &str = "refusal";
 
 impl Attempt {
-    /// Ends the container, for synchronous callers. If the engine does not answer, the processes can still be found by
-    /// their mark.
+    /// Ends the container, for synchronous callers. An error is only logged, because the processes can still be found
+    /// by their mark.
     pub(crate) fn end_container(&self) {
         if is_missing(&self.folder().join(CONTAINER_FILE)) {
             return;
@@ -112,8 +113,8 @@ impl Attempt {
     }
 }
 
-/// Removes the containers of attempts that no keeper watches any more, and returns their number. `is_running` is called
-/// with the folder of each attempt.
+/// Removes the containers of this state folder whose attempts no longer run, and returns the number of removed
+/// containers. `is_running` gets the folder of an attempt and returns whether the attempt still runs.
 pub async fn sweep(socket: &Path, state: &Path, is_running: fn(&Path) -> bool) -> Result<usize, DockerError> {
     let found = async {
         let engine = ContainerEngine::find(socket).await?;

@@ -1,5 +1,5 @@
-//! Caps that were reached, by the kernel's counters. The counters disappear with the container, so they are read while
-//! it runs.
+//! Reports the caps that a container has reached, by the kernel's counters. The counters disappear with the container,
+//! so they are read while it runs.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use cowhand_system::stderr;
 /// Interval between reads of the counters.
 const LIMIT_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Groups that are read, and caps that were reported.
+/// Control groups whose counters are read, and which caps were already reported.
 pub(super) struct LimitWatch<'a> {
     attempt: &'a Attempt,
     caps: &'a Caps,
@@ -46,7 +46,7 @@ impl<'a> LimitWatch<'a> {
         }
     }
 
-    /// Reads the counters and reports each cap once.
+    /// Reads the counters and reports each cap that was reached, once.
     pub(super) fn check(&mut self) {
         let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
         let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
@@ -54,7 +54,7 @@ impl<'a> LimitWatch<'a> {
         report_once(self.attempt, &pids, &mut self.pids_reported);
     }
 
-    /// Reads from the engine whether the memory limit was reached.
+    /// Asks the engine whether the cap on memory was reached, and reports it once.
     pub(super) async fn check_after_end(&mut self, engine: &ContainerEngine, name: &str) {
         let Some(bytes) = self.caps.memory else { return };
         match engine.inspect(name).await {

@@ -1,7 +1,7 @@
 //! Containers: the agent runs in a container of an engine with Docker's API, on a Unix socket of this machine.
 //!
-//! The engine's processes are not children of the keeper. So the keeper starts `cowhand contain` (`contain`), which
-//! asks the engine to create the container, forwards input and output, and exits with the container's status. The
+//! The processes of a container are not children of the keeper. So the keeper starts `cowhand contain` (`contain`),
+//! which asks the engine to create the container, forwards input and output, and exits with the container's status. The
 //! container is recorded in the attempt's folder before it is created (`leftover`), so that a later process can find
 //! and remove it.
 
@@ -22,11 +22,13 @@ use crate::start::ContainerSettings;
 use engine::{ContainerEngine, EngineError};
 pub use error::DockerError;
 
-/// Default sockets of Docker and Podman, with and without root.
+/// Default sockets of Docker and Podman that run as root.
 const SYSTEM_SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+/// Default sockets of Docker and Podman that run without root, in the folder `XDG_RUNTIME_DIR`.
 const USER_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-/// Returns the engine's socket: from the config, from the environment, or the first existing default.
+/// Returns the engine's socket: from the config, from `DOCKER_HOST`, or the first default socket that exists. If none
+/// exists, returns the default socket of Docker.
 pub fn socket(requested: &Container) -> Result<PathBuf, DockerError> {
     if let Some(socket) = &requested.socket {
         let path = Path::new(socket.strip_prefix("unix://").unwrap_or(socket));
@@ -70,7 +72,8 @@ async fn has_image(socket: &Path, image: &str) -> Result<String, DockerError> {
     }
 }
 
-/// Describes the engine and the images for people.
+/// Checks that each of these containers could be created, and describes the engine of the last one for people. Without
+/// containers, checks and describes the default engine.
 pub fn ability(requested: &[&Container]) -> Result<String, DockerError> {
     let describe = async |container: &Container| -> Result<String, DockerError> {
         let socket = socket(container)?;

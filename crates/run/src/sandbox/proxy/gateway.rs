@@ -55,7 +55,8 @@ pub(super) struct Gateway {
     client: reqwest::Client,
 }
 
-/// Headers that are not forwarded: those of a single connection, of the proxy, or of the client.
+/// Headers that are not forwarded: those of a single connection, those for a proxy, and those that the proxy's own HTTP
+/// client sets.
 const DROPPED_HEADERS: [&str; 12] = [
     "connection",
     "keep-alive",
@@ -70,7 +71,7 @@ const DROPPED_HEADERS: [&str; 12] = [
     "content-length",
     "expect",
 ];
-/// Headers in which an agent could send another key.
+/// Headers in which an agent could send another key. They are removed when the proxy adds the key.
 const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 impl Gateway {
@@ -84,7 +85,8 @@ impl Gateway {
         Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })
     }
 
-    /// Forwards a request to the provider. Only the path below the provider's address comes from the agent.
+    /// Forwards a request to the provider. Of the URL, only the path and the query below the provider's address come
+    /// from the agent.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         // A path without a slash would become part of the host name.
@@ -99,11 +101,11 @@ impl Gateway {
     }
 }
 
-/// Returns whether a path has a segment `.` or `..`, in any form that a server may read as one: encoded, also several
-/// times, after a backslash, or with parameters. Such a path can lead out of the folder of the provider's address, and
-/// the key is meant only for paths in that folder.
+/// Returns whether a path has a segment `.` or `..`, in any form that a server may read as one: percent-encoded once or
+/// several times, beside a backslash, with parameters, or with spaces or control characters. Such a path can lead out
+/// of the folder of the provider's address, and the key is meant only for paths in that folder.
 fn has_dot_segment(path: &str) -> bool {
-    /// A path with more layers of encoding is refused; no honest program needs so many.
+    /// A path with so many layers of encoding, or more, counts as one with dots; no honest program needs so many.
     const MAX_LAYERS: usize = 4;
     let mut path = Cow::Borrowed(path);
     for _ in 0..MAX_LAYERS {
@@ -122,7 +124,7 @@ fn is_dots(segment: &str) -> bool {
     matches!(name, "." | "..")
 }
 
-/// Creates a client that connects only to these addresses, or to any address without a list.
+/// Creates a client that connects only to these addresses or, without a list, to any address.
 pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, ProxyError> {
     // The client adds no user agent and no compression, because requests and answers are forwarded unchanged.
     let client = http::client().no_proxy().no_gzip();
@@ -133,7 +135,7 @@ pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Clie
     client.build().map_err(unreachable)
 }
 
-/// Forwards a request and streams its answer.
+/// Forwards a request with these keys as additional headers, and streams the answer.
 pub(super) async fn forward(
     client: &reqwest::Client,
     url: &str,

@@ -32,7 +32,8 @@ use reach::AllowedHosts;
 /// Address of the proxy inside the sandbox.
 pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
 
-/// Maximum number of concurrent connections; each needs two descriptors of the keeper.
+/// Maximum number of concurrent connections; each needs two descriptors of the keeper. A connection that has become a
+/// tunnel is not counted.
 const MAX_CONNECTIONS: usize = 200;
 /// Maximum number of notes about refused requests.
 const MAX_NOTES: usize = 50;
@@ -114,8 +115,8 @@ pub fn start(
 
 const SOCKET_FILE: &str = "proxy.sock";
 
-/// Opens the socket. The path of a socket has to be short, and the path of the state folder may be long, so this uses
-/// the folder's descriptor.
+/// Opens the socket. The path of a socket has to be short, and the path of the attempt's folder may be long, so the
+/// folder is named by its descriptor.
 fn bind_socket(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let opened = File::open(folder)?;
     let short = format!("/proc/self/fd/{}/{SOCKET_FILE}", opened.as_raw_fd());
@@ -188,7 +189,7 @@ impl Proxy {
         };
         tokio::spawn(async move {
             if let Ok(client) = hyper::upgrade::on(request).await {
-                // The tunnel ends when one end closes.
+                // It is not an error if one end breaks the connection.
                 tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut remote).await.ok();
             }
         });
