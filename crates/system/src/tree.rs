@@ -18,7 +18,7 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct TreeEntry<'a> {
     folder: &'a OwnedFd,
-    /// Path below the top.
+    /// Path that begins with the name of the top folder.
     pub path: &'a Path,
     pub kind: FileType,
 }
