@@ -22,6 +22,7 @@ pub struct PollingStrategy {
     looks_again: bool,
 }
 
+pub(super) const DEFAULT_POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// Time after a wake until the second poll, because a list may lag behind the delivery. Further wakes before the second
 /// poll are ignored, so that many deliveries cause few polls.
 const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
