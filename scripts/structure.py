@@ -3,6 +3,8 @@
 
   cycles  the top-level modules of a crate have no circular dependencies
   types   no two types that other files can use have the same name in the workspace
+  modules the table of modules in the README.md of a crate names each top-level module; for a crate without a
+          README.md, the table in ARCHITECTURE.md does
   paths   a file or folder that CONTRIBUTING.md names in backticks exists, at the root or below `crates/`
 """
 
@@ -119,6 +121,21 @@ def repeated_types():
     return {name: ", ".join(sorted(files)) for name, files in places.items() if len(files) > 1}
 
 
+def unnamed_modules():
+    """Returns each top-level module that the tables of its crate do not name, with what to do."""
+    unnamed = {}
+    for source in sorted(ROOT.glob("crates/*/src")):
+        readme = source.parent / "README.md"
+        page = readme if readme.exists() else ROOT / "ARCHITECTURE.md"
+        rows = "".join(line for line in page.read_text().splitlines() if line.startswith("|"))
+        for module in modules_of(source)[0]:
+            if not re.search(rf"`{module}/?`", rows):
+                unnamed[f"{source.parent.name} {module}"] = (
+                    f"no table names this module. Add a row to the table of modules in {page.relative_to(ROOT)}"
+                )
+    return unnamed
+
+
 def missing_paths():
     """Returns each path in CONTRIBUTING.md that does not exist, with its line."""
     path = re.compile(r"`((?:[\w-]+/)+(?:[\w-]+\.(?:rs|md|mjs|js|css|json|toml))?)`")
@@ -133,6 +150,7 @@ def missing_paths():
 def main():
     found = {f"cycle {key}": how for key, how in cycles().items()}
     found |= {f"type {key}": where for key, where in repeated_types().items()}
+    found |= {f"module {key}": what for key, what in unnamed_modules().items()}
     found |= {f"path {key}": where for key, where in missing_paths().items()}
     for key, how in sorted(found.items()):
         print(f"{key}: {how}", file=sys.stderr)

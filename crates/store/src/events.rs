@@ -26,8 +26,8 @@ statements! {
 }
 
 impl Store {
-    /// Returns at most `limit` events after `seq`, the oldest first. Every reader uses the `seq` of its last event as its
-    /// cursor.
+    /// Returns at most `limit` events after `seq`, the oldest first. Every reader uses the `seq` of its last event as
+    /// its cursor.
     pub async fn events_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

@@ -17,7 +17,7 @@ impl Histogram {
         self.bounds
     }
 
-    /// Returns one count for each bound, and one for larger values. Each value is in one count, the lowest possible.
+    /// Returns one count for each bound, and one for larger values. A value counts once.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }

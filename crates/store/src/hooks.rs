@@ -182,7 +182,7 @@ impl Store {
         self.write(move |tx| Box::pin(end_hook(tx, taken, end, output, stops_later_hooks, now))).await
     }
 
-    /// Makes the running hooks of a node that has just started due, because its former process has ended.
+    /// Makes the running hooks of a node due now. The node has just started, so its former process has ended.
     pub async fn take_up_hooks(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(RESUME_HOOKS, args![node, now]).await.map(drop) })

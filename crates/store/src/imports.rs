@@ -105,8 +105,8 @@ impl Store {
         .await
     }
 
-    /// Imports the whole history, or nothing. Returns `None` if there is nothing to import any more, for example because
-    /// another process imported the history meanwhile. The schedules of the config have to be loaded before.
+    /// Imports the whole history, or nothing. Returns `None` if there is nothing to import any more, for example
+    /// because another process imported the history meanwhile. The schedules of the config have to be loaded before.
     pub async fn import(
         &self,
         history: History,

@@ -6,8 +6,9 @@
 //!             └── result unknown, or too late ───────┘
 //! ```
 //!
-//! The row is written before the claim in the outside queue, and removed after the last report. While the row exists, no
-//! other holder in this store takes the item. A crash at any point leaves a row that states what has still to be done.
+//! The row is written before the claim in the outside queue, and removed after the last report. While the row exists,
+//! no other holder in this store takes the item. A crash at any point leaves a row that states what has still to be
+//! done.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;

@@ -241,7 +241,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, origin: &JobOrigin) -> Re
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 
-/// Returns a pattern for `like` that matches any text in lower case that contains `search`, ignoring case.
+/// Returns a pattern for `like` that matches a text in lower case if the text contains `search` in lower case.
 fn like_pattern(search: &str) -> String {
     let mut pattern = String::from("%");
     for letter in search.to_lowercase().chars() {

@@ -1,11 +1,14 @@
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use jiff::Zoned;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::variables::tests::documented;
 use super::*;
 use crate::id::{AgentName, ScheduleName};
-use crate::trigger::{EndStatus, FiringKey, Task};
+use crate::trigger::{EndStatus, FiringKey, Task, TriggerConfig};
 use crate::work::Priority;
 
 /// All values that a context borrows.
@@ -215,24 +218,16 @@ fn upstream() {
 fn every_documented_variable_is_known_for_its_trigger() {
     let always = "date time now agent schedule trigger.type trigger.fired_at trigger.key \
                   trigger.scheduled_for title body url labels assignee source_id metadata metadata.any";
-    for (trigger, names) in [
-        ("interval", ""),
-        ("cron", "fire_time cron_expression"),
-        ("delay", "run_at workflow_id"),
-        ("webhook", "payload payload.a.b github_event action delivery_id issue_number pr_number timestamp"),
-        ("chat", ""),
-        ("manual", "anything"),
-        ("github_issues", "issue.number issue.title issue.body issue.url issue.labels"),
-        ("github_pull_requests", "issue.number head_ref base_ref is_draft"),
-        ("agent_lifecycle", "event_type agent_id timestamp"),
-        (
-            "dispatch_result",
-            "upstream.result upstream.status upstream.job_id upstream.schedule upstream.agent upstream.summary \
-             upstream.work_item source_workflow_id dispatch_id status timestamp",
-        ),
-        ("one_of_theirs", ""),
-    ] {
-        for name in always.split_whitespace().chain(names.split_whitespace()) {
+    let issue = "issue.number issue.title issue.body issue.url issue.labels";
+    for trigger in TriggerConfig::TYPES.iter().copied() {
+        let mut names: BTreeSet<String> = always.split_whitespace().map(str::to_owned).collect();
+        names.extend(documented(trigger).iter().map(|name| name.replace('*', "a.b")));
+        names.extend(match trigger {
+            "manual" => vec!["anything".to_owned()],
+            "github_issues" | "github_pull_requests" => issue.split_whitespace().map(str::to_owned).collect(),
+            _ => Vec::new(),
+        });
+        for name in names {
             let text = format!("{{{{{name}}}}} {{{{ {name} }}}}");
             let template = Template::parse(&text, Variables::of(trigger, false));
             assert!(template.is_ok(), "{trigger}: {template:?}");

@@ -6,7 +6,7 @@ use clap::Args;
 use cowhand_core::id::JobName;
 use cowhand_core::job::{JobRecord, JobStatus};
 
-use super::filter::JobFilterArgs;
+use super::job_filter::JobFilterArgs;
 use super::location::Connection;
 use super::{Failure, print};
 

@@ -9,7 +9,7 @@ use cowhand_core::job::{JobRecord, JobStatus};
 use serde_json::{Value, json};
 
 use super::bulk::{self, BulkArgs};
-use super::filter::JobFilterArgs;
+use super::job_filter::JobFilterArgs;
 use super::location::Connection;
 use super::{Failure, complete, job, location, print};
 use cowhand_engine::fleet::AcceptedFiring;

@@ -8,7 +8,7 @@ use cowhand_core::id::JobName;
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
-use super::filter::JobFilterArgs;
+use super::job_filter::JobFilterArgs;
 use super::print::{self, Table};
 use super::{Failure, complete, job, location, number};
 use cowhand_web::api::ListedJob;

@@ -9,7 +9,7 @@ use cowhand_core::id::{JobName, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus};
 
 use super::bulk::{self, BulkArgs};
-use super::filter::JobFilterArgs;
+use super::job_filter::JobFilterArgs;
 use super::location::Connection;
 use super::prompt::PromptArgs;
 use super::{Exit, Failure, complete, job, location, print};

@@ -80,5 +80,5 @@ pub fn strategy(
 
 fn interval_of(written: Option<Interval>) -> Duration {
     let written = written.and_then(|interval| Duration::try_from(interval.duration()).ok());
-    written.unwrap_or(Duration::from_mins(1))
+    written.unwrap_or(polling::DEFAULT_POLL_INTERVAL)
 }

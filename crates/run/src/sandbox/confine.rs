@@ -1,7 +1,7 @@
 //! `cowhand confine FOLDER`, for Landlock: drops all rights that the sandbox plan of the attempt does not grant, and
 //! executes the agent.
 //!
-//! This is a separate program, because little code is safe between fork and exec.
+//! The keeper starts this program instead of restricting its child between fork and exec, where little code is safe.
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -4,8 +4,8 @@
 //! The `git` program does the work, in the repository of the agent's directory. Nothing here is async: callers use a
 //! blocking thread.
 //!
-//! A branch is removed with its workspace only if no commit is lost. If the branch has commits that no other branch, tag
-//! or remote has, it is kept, because these commits are the result of the job.
+//! A branch is removed with its workspace only if no commit is lost. If the branch has commits that no other branch,
+//! tag or remote has, it is kept, because these commits are the result of the job.
 
 mod alternates;
 mod diff;

@@ -1,5 +1,5 @@
-//! Files of a workspace that git does not show. Git refuses some names, skips every `.git`, and cannot reach a path that
-//! is too long or a folder without access. This module searches the workspace without git, and makes notes for the
+//! Files of a workspace that git does not show. Git refuses some names, skips every `.git`, and cannot reach a path
+//! that is too long or a folder without access. This module searches the workspace without git, and makes notes for the
 //! reader of the diff about the files that the diff does not contain.
 
 use std::collections::{BTreeSet, HashSet};

@@ -56,8 +56,8 @@ impl Store {
         }
     }
 
-    /// On PostgreSQL, polls for all waiting readers; when this reader ends, the next reader takes over. Returns after an
-    /// error. On SQLite, returns after [`SQLITE_POLL_INTERVAL`].
+    /// On PostgreSQL, polls for all waiting readers; when this reader ends, the next reader takes over. Returns after
+    /// an error. On SQLite, returns after [`SQLITE_POLL_INTERVAL`].
     async fn poll_for_events(&self) {
         if matches!(self.database, Database::Sqlite { .. }) {
             return tokio::time::sleep(SQLITE_POLL_INTERVAL).await;

@@ -100,8 +100,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates an empty file that only the owner can access, after removing the files that an earlier try left. SQLite gives
-/// its log the same mode.
+/// Creates an empty file that only the owner can access, after removing the files that an earlier try left. SQLite
+/// gives its log the same mode.
 pub fn create(path: &Path) -> io::Result<()> {
     remove(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)

@@ -1,4 +1,4 @@
-//! The connection to SQLite or PostgreSQL. The files of the tables use it; it does not know most tables.
+//! The connection to SQLite or PostgreSQL: the layer below the files of the tables.
 //!
 //! | file | responsibility |
 //! |---|---|

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection};
 
@@ -16,6 +16,7 @@ use super::error::StoreError;
 use super::file::{self, StoreFile};
 use super::latency::Latency;
 use super::migrations::{POSTGRES, SQLITE};
+use super::server;
 use super::writer::Writer;
 use crate::{Database, Store};
 use cowhand_system::clock::Clock;
@@ -26,7 +27,6 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Query for the migrations that were applied to a store. A store without this table is new.
 pub(super) const APPLIED_MIGRATIONS: &str = "select version from _sqlx_migrations";
 const SQLITE_READERS: u32 = 4;
-const POSTGRES_CONNECTIONS: u32 = 16;
 
 impl Store {
     /// Opens `postgres://…` or the path of an SQLite file, which is created if it does not exist.
@@ -98,8 +98,8 @@ impl Store {
         let migrate = async {
             POSTGRES.run(&mut connection).await.map_err(|error| migration_error(&location, &POSTGRES, &error))
         };
-        // The limit applies only if there is nothing to migrate: a migration may take long, or wait for the migration of
-        // another node.
+        // The limit applies only if there is nothing to migrate: a migration may take long, or wait for the migration
+        // of another node.
         if POSTGRES.iter().all(|known| applied.contains(&known.version)) {
             within_limit(&location, migrate).await?;
         } else {
@@ -107,11 +107,7 @@ impl Store {
         }
         let close = async { connection.close().await.map_err(|error| open_error(&error)) };
         within_limit(&location, close).await?;
-        let pool = PgPoolOptions::new()
-            .max_connections(POSTGRES_CONNECTIONS)
-            .acquire_timeout(ANSWER_TIMEOUT)
-            .connect_lazy_with(options);
-        Ok(Self::of(Database::Postgres(pool), Committed::new()))
+        Ok(Self::of(Database::Postgres(server::pool(options)), Committed::new()))
     }
 
     fn of(database: Database, committed: Committed) -> Self {

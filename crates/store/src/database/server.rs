@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{PgPool, Postgres};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
@@ -21,6 +21,15 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// [`ANSWER_TIMEOUT`].
 const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+const MAX_CONNECTIONS: u32 = 16;
+
+/// Returns a pool that opens its connections when they are needed.
+pub(super) fn pool(options: PgConnectOptions) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(MAX_CONNECTIONS)
+        .acquire_timeout(ANSWER_TIMEOUT)
+        .connect_lazy_with(options)
+}
 
 /// A connection of the pool for one call. It is returned to the pool after the call, unless the server is out of reach.
 #[derive(Debug)]

@@ -101,8 +101,8 @@ impl ShutdownLimit {
         self.ending_since.borrow().is_some()
     }
 
-    /// Returns for how long the store has not answered during the shutdown; `None` if no call has waited or failed since
-    /// the last answer.
+    /// Returns for how long the store has not answered during the shutdown; `None` if no call has waited or failed
+    /// since the last answer.
     pub(crate) fn unanswered_time(&self) -> Option<Duration> {
         Some(self.lock().length()).filter(|length| !length.is_zero())
     }

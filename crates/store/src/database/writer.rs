@@ -182,8 +182,8 @@ trait Verb: Send {
         &'r mut self,
         connection: &'r mut SqliteConnection,
     ) -> futures_util::future::BoxFuture<'r, Option<i64>>;
-    /// Sends the result to the caller. If the commit failed, each verb without an error of its own gets the error of the
-    /// commit.
+    /// Sends the result to the caller. If the commit failed, each verb without an error of its own gets the error of
+    /// the commit.
     fn reply(self: Box<Self>, commit_error: Option<&StoreError>);
 }
 

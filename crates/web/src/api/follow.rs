@@ -63,7 +63,7 @@ impl StreamFormat {
 const EVENT_STREAM: &str = "text/event-stream";
 
 /// Interval of empty comments. Proxies close an idle connection, and only a write shows that a client has disconnected.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Last event, after which a client must not reconnect. Without it, a browser would reconnect forever.
 const END_EVENT: &str = "event: end\ndata: {}\n\n";

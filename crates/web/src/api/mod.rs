@@ -73,6 +73,7 @@ pub use cowhand_store::Cancellation;
 pub use daemon::{DaemonStopRequest, DaemonView, StatusView};
 pub use extract::ByPage;
 pub(crate) use extract::{method_not_allowed, require_utf8_path};
+pub(crate) use follow::KEEP_ALIVE_EVERY;
 pub use followups::FollowupRequest;
 pub use health::Health;
 pub use job_token::{RequestedEndpoint, job_token_in};

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::ScheduleFullName;
-use crate::cli::filter::SinceTime;
+use crate::cli::job_filter::SinceTime;
 use crate::cli::{Failure, complete, location, number, print};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};

@@ -60,16 +60,13 @@ impl ChatRecord {
         let found = record::find_all(folder, &format!("-{session}.jsonl"), 2);
         for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut position = self.files.remove(&path).unwrap_or_default();
-            match self.read_from(file, &mut position) {
-                Ok(()) => {
-                    self.files.insert(path, position);
-                }
+            if self.read_from(file, &mut position).is_ok() {
+                self.files.insert(path, position);
+            } else {
                 // The next call reads this file again from its beginning. `used` also contains the counts of the other
                 // files, so the next call reads all files again.
-                Err(_) => {
-                    self.used.clear();
-                    self.files.clear();
-                }
+                self.used.clear();
+                self.files.clear();
             }
         }
     }

@@ -32,7 +32,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 };
 
 /// Returns the address and the key of the model's provider, whose name is the word before the slash in the model's
-/// name. Every provider except `anthropic` counts as compatible with OpenAI.
+/// name. Every provider except `anthropic` counts as compatible with `OpenAI`.
 fn provider(agent: &Agent) -> ProviderAccess {
     match provider_of(agent) {
         Some("anthropic") => ProviderAccess {

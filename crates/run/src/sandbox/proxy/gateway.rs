@@ -105,7 +105,7 @@ impl Gateway {
 /// several times, beside a backslash, with parameters, or with spaces or control characters. Such a path can lead out
 /// of the folder of the provider's address, and the key is meant only for paths in that folder.
 fn has_dot_segment(path: &str) -> bool {
-    /// A path with so many layers of encoding, or more, counts as one with dots; no honest program needs so many.
+    /// Number of layers of encoding from which a path counts as having such a segment; no honest program needs so many.
     const MAX_LAYERS: usize = 4;
     let mut path = Cow::Borrowed(path);
     for _ in 0..MAX_LAYERS {

@@ -17,7 +17,7 @@ mod hook_runs;
 mod job;
 mod jobs;
 mod layout;
-mod live;
+mod live_output;
 mod login;
 mod output;
 mod removed;
@@ -148,7 +148,7 @@ pub(super) fn router(pages: Pages) -> Router {
         .route("/schedules/{agent}/{schedule}", get(schedule::page))
         .route("/jobs", get(jobs::page))
         .route("/jobs/{job}", get(job::page))
-        .route("/jobs/{job}/live", get(live::stream))
+        .route("/jobs/{job}/live", get(live_output::stream))
         .route("/jobs/{job}/diff", get(diff::page))
         .route("/work", get(work::page))
         .route("/timeline", get(timeline::page))

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::Pages;
 use super::output::{View, render_partial};
-use crate::api::{ApiProblem, Lines, segment};
+use crate::api::{ApiProblem, KEEP_ALIVE_EVERY, Lines, segment};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct LiveQuery {
@@ -62,7 +62,7 @@ pub(super) async fn stream(
         let event = live.next().await?;
         Some((Ok::<_, Infallible>(event), live))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_EVERY)).into_response())
 }
 
 impl Live {
