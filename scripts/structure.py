@@ -3,8 +3,8 @@
 
   cycles  the top-level modules of a crate have no circular dependencies
   types   no two types that other files can use have the same name in the workspace
-  modules the table of modules in the README.md of a crate names each top-level module; for a crate without a
-          README.md, the table in ARCHITECTURE.md does
+  modules the table of modules in the README.md of a crate names each top-level module; a crate without a README.md
+          has this table in ARCHITECTURE.md
   paths   a file or folder that CONTRIBUTING.md names in backticks exists, at the root or below `crates/`
 """
 
@@ -60,7 +60,7 @@ def names_after(code, prefix):
 
 
 def modules_of(source):
-    """Returns the top-level modules of a crate and the edges between them: module -> module -> a file with the use."""
+    """Returns the top-level modules of a crate, and a map: module -> module that it uses -> a file with the use."""
     names = {file.stem if file.suffix == ".rs" else file.name for file in source.iterdir()} - {"lib", "main"}
     exported = {}
     root = source / "lib.rs"

@@ -1,4 +1,5 @@
-//! Measures the time to load a config, compared with a bare pass of the YAML parser over the same text in the same run.
+//! Measures the time to load a config, compared with a bare pass of the YAML parser over the same text in the same run:
+//! `cargo bench -p cowhand-core --bench config`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +24,7 @@ fn main() {
     }
 }
 
-/// Returns the best of many runs: the time on an undisturbed machine.
+/// Returns the shortest time of 30 runs, because other processes disturb that run least.
 fn best<T>(mut run: impl FnMut() -> T) -> Duration {
     let times = (0..30).map(|_| {
         let start = Instant::now();

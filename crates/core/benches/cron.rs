@@ -1,5 +1,8 @@
-//! Measures next times per second, each compared with a bare civil-time step in the same run, so that the ratio is
-//! comparable on every machine: `cargo bench -p cowhand-core --bench cron`.
+//! Measures how many next times of a cron expression are computed in a second:
+//! `cargo bench -p cowhand-core --bench cron`.
+//!
+//! The baseline, in the same run, is a step of five minutes in civil time. The ratio to the baseline can be compared
+//! between machines.
 
 #![expect(clippy::expect_used, reason = "a benchmark of constants has nobody to report to")]
 
@@ -14,7 +17,7 @@ const EXPRESSIONS: [&str; 3] = ["*/5 * * * *", "0 9 * * MON-FRI", "0 0 29 2 *"];
 const FOR: Duration = Duration::from_millis(300);
 
 fn main() {
-    // `cargo test --benches` passes no `--bench` argument: one short run shows that it works.
+    // `cargo test --benches` passes no `--bench` argument. Then one short run shows that the benchmark works.
     let turn = if std::env::args().any(|argument| argument == "--bench") { FOR } else { Duration::ZERO };
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a constant");
     println!("{:<15} {:<18} {:>12} {:>9}", "zone", "expression", "next/s", "of a step");
@@ -30,7 +33,8 @@ fn main() {
     }
 }
 
-/// Computes the minimum for any next time: convert to civil time, add five minutes, and convert back to an instant.
+/// Does what every computation of a next time has to do at least: converts to civil time, adds a span, and converts
+/// back to an instant.
 fn civil_step(at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let civil = zone.to_datetime(at).checked_add(5.minutes()).ok()?;
     zone.to_timestamp(civil).ok()

@@ -1,8 +1,9 @@
-//! Measures how a list of jobs depends on the number of jobs: `GET /api/v1/jobs?limit=20` with a thousand to a million
-//! jobs.
+//! Measures how the time of a list of jobs depends on the number of jobs: `GET /api/v1/jobs?limit=20` with a thousand
+//! to a million jobs.
 //!
-//! `cargo bench -p cowhand --bench api`. The baseline, in the same run, reads the same rows by hand: one statement on
-//! its own connection. The cost does not depend on the number of jobs if the columns do not grow.
+//! `cargo bench -p cowhand --bench api`. The baseline, in the same run, reads the same rows without the API: one SQL
+//! statement on its own connection. If the times in a column do not grow from row to row, they do not depend on the
+//! number of jobs.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 

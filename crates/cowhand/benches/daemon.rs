@@ -1,7 +1,8 @@
-//! Measures an idle daemon, with schedules and with followers, and the time from a due time to a running process.
+//! Measures CPU time and memory of an idle daemon, with schedules and with clients that follow its events, and the time
+//! from a due time to a running process.
 //!
-//! `cargo bench -p cowhand --bench daemon`. The baseline for that time, measured in the same run, is a loop that waits
-//! for a whole second and spawns the same program.
+//! `cargo bench -p cowhand --bench daemon`. The baseline for the time to a running process, measured in the same run,
+//! is a loop that waits for the next whole second and spawns the same program.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 #![expect(
@@ -73,7 +74,7 @@ impl Daemon {
     }
 }
 
-/// Returns the CPU time of this process without its children, in hundredths of a second.
+/// Returns the CPU time of a process without its children, in hundredths of a second.
 fn cpu_ticks(child: &Child) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
@@ -114,7 +115,7 @@ fn idle() {
     );
 }
 
-/// Measures the memory of idle schedules: compares daemons with many schedules with a daemon with ten.
+/// Measures the memory of idle schedules: a daemon with ten schedules is the baseline for daemons with many.
 fn memory() {
     let resident = |agents| {
         let daemon = Daemon::start(&fleet(agents));
@@ -193,7 +194,7 @@ fn firings() -> Late {
     let read =
         |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("stdout")).unwrap_or_default();
     let all: String = std::fs::read_dir(attempts).unwrap().flatten().map(read).collect();
-    // The first firing is a warm-up; the baseline has one too.
+    // The slow first firing counts here, as the first spawn counts in the baseline.
     assert!(all.lines().count() >= FIRINGS - 2, "{} of {FIRINGS} fired", all.lines().count());
     Late::of(lateness(&all))
 }

@@ -1,6 +1,6 @@
-//! Time that strategies need to answer a shutdown, compared with a bare `select!`.
+//! Measures the time in which strategies return after a shutdown signal, compared with a bare `select!`.
 //!
-//! `cargo bench -p cowhand --bench trigger`
+//! `cargo bench -p cowhand-engine --bench trigger`
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 

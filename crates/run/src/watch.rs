@@ -83,7 +83,13 @@ impl FolderWatch {
 
 impl Drop for FolderWatch {
     fn drop(&mut self) {
-        lock(&self.shared.folders).remove(&self.folder);
+        let mut folders = lock(&self.shared.folders);
+        // A later call for the same folder has replaced this watch.
+        if !folders.get(&self.folder).is_some_and(|changed| Arc::ptr_eq(changed, &self.changed)) {
+            return;
+        }
+        folders.remove(&self.folder);
+        drop(folders);
         if let Some(watcher) = lock(&self.shared.watcher).as_mut() {
             // If the folder was removed, its watch is already removed.
             let _ = watcher.unwatch(&self.folder);
@@ -124,6 +130,17 @@ mod tests {
         }
         drop(woken);
         assert_eq!(lock(&watch.shared.folders).keys().collect::<Vec<_>>(), [idle.path()]);
+    }
+
+    #[tokio::test]
+    async fn the_drop_of_a_replaced_watch_keeps_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let watch = Watch::new();
+        let old = watch.folder(folder.path());
+        let new = watch.folder(folder.path());
+        drop(old);
+        std::fs::write(folder.path().join("stdout"), "hello").unwrap();
+        new.changed.notified().await;
     }
 
     #[test]

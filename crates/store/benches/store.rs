@@ -1,7 +1,9 @@
-//! How many durable firings a second the store takes, and what group commit is worth.
+//! Measures how many firings a second the store writes durably, with one caller and with many callers at once. The
+//! difference is the effect of group commit.
 //!
-//! `cargo bench -p cowhand --bench store [-- postgres://…]`. The limit, measured in the same run on the same disk,
-//! is a bare append of one line and a sync: what one firing would cost if each had to wait for a sync of its own.
+//! `cargo bench -p cowhand-store --bench store [-- postgres://…]`. The limit, measured in the same run in the temporary
+//! folder that also contains the SQLite file, is an append of 512 bytes and a sync. Without group commit, a store on
+//! this disk cannot be faster, because each firing waits for its own sync.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails panics")]
 
@@ -52,7 +54,8 @@ fn syncs_a_second(path: &std::path::Path) -> f64 {
     count / start.elapsed().as_secs_f64()
 }
 
-/// Each firing writes a firing, a job, the schedule's progress and two events.
+/// Returns how many firings a second all callers write together. Each call writes a firing, a job, the progress of the
+/// schedule and two events.
 async fn firings_a_second(store: &Store, schedule: ScheduleId, callers: i64, next: &mut i64) -> f64 {
     let mut tasks = JoinSet::new();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The sources that are part of cowhand, under the names that `type` in the config uses.
+//! The work sources that are part of cowhand, under the names that `type` in the config uses.
 
 use std::sync::Arc;
 

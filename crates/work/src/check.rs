@@ -1,4 +1,4 @@
-//! The result of checking a source, for `doctor`.
+//! The result of checking a work source, for `doctor`.
 
 use super::WorkSourceError;
 

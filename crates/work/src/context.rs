@@ -1,4 +1,4 @@
-//! The context that a source gets in addition to its config.
+//! What a work source gets in addition to its config: a base directory, a clock, variables, and the name of the fleet.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -63,7 +63,8 @@ impl SourceContext {
         Self { writable, ..self }
     }
 
-    /// Sets the name of the fleet. A fleet without a name is named after the folder of its config.
+    /// Sets the name of the fleet, without control characters and cut to 100 characters. A fleet without a name is
+    /// named after the folder of its config.
     #[must_use]
     pub fn named(self, fleet: Option<&str>) -> Self {
         let folder = self.base.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -76,7 +77,7 @@ impl SourceContext {
         self.fleet_name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// Returns an environment variable. An empty value counts as not set.
+    /// Returns the value of a variable. An empty value counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }

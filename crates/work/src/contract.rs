@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::{Claimant, WorkSource};
 
-/// Takes items through all their states and panics at the first violation.
+/// Takes items through all their states and panics at the first violation of the contract.
 ///
 /// `handles` are several handles to the same queue, as separate programs would have. The queue has at least four
 /// available items, and nothing else uses it. Claims are valid until `until`, which is in the future. `outside_state`
@@ -62,7 +62,7 @@ impl Subject {
                 return items;
             }
         }
-        panic!("10,000 pages, and the list goes on");
+        panic!("the list has more than 10,000 pages");
     }
 
     async fn available(&self, id: &WorkItemId) -> bool {
@@ -91,7 +91,7 @@ impl Subject {
         assert!(ordered, "the oldest item does not come first");
         let by_two = self.list(FetchOptions { limit: Some(2), ..FetchOptions::default() }).await;
         let ids = |items: &[WorkItem]| items.iter().map(|item| item.id.to_string()).collect::<Vec<_>>();
-        assert_eq!(ids(&by_two), ids(&whole), "pages of two show something else than one listing");
+        assert_eq!(ids(&by_two), ids(&whole), "pages of two items show other items than one page");
     }
 
     async fn first_four(&self) -> [WorkItemId; 4] {
@@ -101,7 +101,7 @@ impl Subject {
         for id in &ids {
             let item = self.source().get_work(id).await;
             let item = item.unwrap_or_else(|error| panic!("getting {id} fails: {error}"));
-            assert_eq!(item.map(|item| item.id).as_ref(), Some(id), "an available item cannot be got");
+            assert_eq!(item.map(|item| item.id).as_ref(), Some(id), "`get_work` does not return {id}");
         }
         ids
     }
@@ -121,11 +121,15 @@ impl Subject {
                     winners.push(claimant.clone());
                 }
                 ClaimResult::Refused { reason, message } => {
-                    assert_eq!(reason, ClaimFailureReason::AlreadyClaimed, "of a lost race: {message:?}");
+                    assert_eq!(
+                        reason,
+                        ClaimFailureReason::AlreadyClaimed,
+                        "a lost claim has another reason: {message:?}"
+                    );
                 }
             }
         }
-        assert_eq!(winners.len(), 1, "of {} claimers of {id}, these won: {winners:?}", claimants.len());
+        assert_eq!(winners.len(), 1, "of {} claimants of {id}, these won: {winners:?}", claimants.len());
         winners.swap_remove(0)
     }
 
@@ -166,7 +170,7 @@ impl Subject {
         self.complete(id, WorkOutcome::Success, claimant).await;
         let once = outside_state().await;
         self.complete(id, WorkOutcome::Success, claimant).await;
-        assert_eq!(outside_state().await, once, "completing {id} twice is seen outside");
+        assert_eq!(outside_state().await, once, "completing {id} again changes the outside state");
         self.is_over(id).await;
     }
 
@@ -187,11 +191,11 @@ impl Subject {
         };
         let released = self.source().release_work(id, &options, &claimant).await;
         let released = released.unwrap_or_else(|error| panic!("releasing {id} fails: {error}"));
-        assert!(released.success, "{id} is ours and cannot be released: {:?}", released.message);
+        assert!(released.success, "the holder cannot release {id}: {:?}", released.message);
         let once = outside_state().await;
         let again = self.source().release_work(id, &options, &claimant).await;
         again.unwrap_or_else(|error| panic!("releasing {id} a second time fails: {error}"));
-        assert_eq!(outside_state().await, once, "releasing {id} twice is seen outside");
+        assert_eq!(outside_state().await, once, "releasing {id} again changes the outside state");
         assert!(self.available(id).await, "{id} was released and is not available");
         let item = self.must_claim(id, &self.claimant("successor")).await;
         assert_eq!(item.id, *id, "a claim answers with another item");
@@ -202,7 +206,7 @@ impl Subject {
         // The source may return an error or a result, as long as the claim remains.
         let stranger = self.claimant("stranger");
         _ = self.source().release_work(id, &ReleaseOptions::default(), &stranger).await;
-        assert!(!self.available(id).await, "a stranger released {id}");
+        assert!(!self.available(id).await, "another claimant released {id}");
         self.is_refused(id, &[ClaimFailureReason::AlreadyClaimed]).await;
     }
 
@@ -217,8 +221,8 @@ impl Subject {
         let source = self.source().source_type();
         let id = WorkItemId::new(source, "999999999").unwrap_or_else(|error| panic!("{error}"));
         let got = self.source().get_work(&id).await;
-        let got = got.unwrap_or_else(|error| panic!("getting {id}, which nobody has, fails: {error}"));
-        assert!(got.is_none(), "{id} does not exist, but is got");
+        let got = got.unwrap_or_else(|error| panic!("getting {id}, which does not exist, fails: {error}"));
+        assert!(got.is_none(), "`get_work` returns {id}, which does not exist");
         self.is_refused(&id, &[ClaimFailureReason::NotFound]).await;
     }
 }

@@ -22,7 +22,8 @@ pub enum WorkSourceError {
     Config(String),
     #[error("there is no work item {0}")]
     NotFound(WorkItemId),
-    /// The claimant does not hold the item, so the report would be about another claimant's work.
+    /// The claimant no longer holds the item, so it may not change the item. `state` continues a sentence that
+    /// begins with "the item".
     #[error("this fleet no longer has the claim of {item}: the item {state}")]
     NotHeld { item: WorkItemId, state: String },
     /// Another item now has the id of the claimed item.
@@ -63,7 +64,7 @@ impl WorkSourceError {
         }
     }
 
-    /// Adds the name of the queue where the message does not identify the source.
+    /// Adds the name of the queue to an error whose message does not identify the source.
     #[must_use]
     pub fn of_queue(self, queue: &str) -> Self {
         match self {
@@ -78,13 +79,13 @@ impl WorkSourceError {
         matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }
 
-    /// Returns true if the item was not found. It may be found later, because a folder that is not mounted seems to be
-    /// empty.
+    /// Returns true if the item was not found. It may be found later: for example, a folder that is not mounted seems
+    /// to be empty.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::NotFound(_))
     }
 
-    /// Returns the wait that the outside system asks for.
+    /// Returns the wait that the outside system asks for; none if it states no wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::GitHubApi(GitHubApiError { kind: ApiFailure::RateLimit { wait, .. }, .. }) => *wait,

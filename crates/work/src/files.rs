@@ -1,6 +1,6 @@
 //! `type: files`: a folder of Markdown files with YAML front matter, one for each item.
 //!
-//! The `status` of a file is the state of the item and is stored nowhere else, so a person can change it with an
+//! The `status` of a file is the queue state of the item and is stored nowhere else, so a person can change it with an
 //! editor. A process that changes a file holds a lock on the folder, reads the file again under the lock, and replaces
 //! it as a whole. So exactly one of many processes claims an item, and no reader sees an incomplete file.
 
@@ -85,7 +85,7 @@ impl FilesWorkSource {
         self.0.folder.path()
     }
 
-    /// Returns every Markdown file that cannot be an item, with the reason.
+    /// Returns every Markdown file that is not an item, with the reason. Hidden files and `README.md` do not count.
     pub async fn skipped(&self) -> Result<Vec<Skipped>, WorkSourceError> {
         self.blocking(|files| {
             let mut skipped = Vec::new();
@@ -96,7 +96,7 @@ impl FilesWorkSource {
         .await
     }
 
-    /// Runs `work` on a blocking thread, because disks and locks must not block the threads of the async runtime.
+    /// Runs `work` on a blocking thread, because disk access and locks must not block the threads of the async runtime.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T, WorkSourceError> + Send + 'static,

@@ -1,7 +1,7 @@
 //! Work sources: the queues from which agents take their work items. A schedule decides when to look for items.
 //!
 //! To add a source, implement [`WorkSource`], register a factory for it ([`SourceRegistry`]), and test it with the same
-//! [`contract`] as the built-in sources. `examples/own_work_source.rs` adds a source outside this crate.
+//! [`contract`] as the built-in sources. `crates/cowhand/examples/own_work_source.rs` adds a source outside this crate.
 
 mod built_in;
 pub mod check;

@@ -14,8 +14,8 @@ use super::{WorkSource, WorkSourceError};
 pub type SourceFactory =
     dyn Fn(&ConfiguredSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
 
-/// Registry of sources. The caller passes a registry to each fleet. It is not global, so two fleets in one program, or
-/// two tests, cannot change each other's sources, and the order of loading does not matter.
+/// Registry of sources. The caller passes a registry to each fleet. The registry is not global, so two fleets in one
+/// program, or two tests, cannot change each other's sources.
 #[derive(Clone)]
 pub struct SourceRegistry {
     factories: BTreeMap<String, Arc<SourceFactory>>,

@@ -1,4 +1,4 @@
-//! The trait of work sources.
+//! The trait of work sources, the types that its methods use, and functions that guard the calls of a source.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub enum QueueState {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpiredClaim {
     pub item: WorkItem,
-    /// Description of the claimant and the end of the claim.
+    /// Claimant and end of the claim, as a part of the sentence "the claim of … has expired".
     pub left_by: String,
     /// Claimant, if the source states it.
     pub owner: Option<ClaimOwner>,
@@ -84,8 +84,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         results
     }
 
-    /// Returns the current queue state of an item. A source should query the item directly, because a list may be out
-    /// of date.
+    /// Returns the current queue state of an item. The default searches the lists of items. A source should query the
+    /// item directly, because a list may be out of date.
     async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         for (include_claimed, queue_state) in [(false, QueueState::Available), (true, QueueState::Claimed)] {
             let mut options = FetchOptions { include_claimed, ..FetchOptions::default() };
@@ -104,7 +104,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Offers an item again that nobody holds, on request of a person. An item that is done or claimed is not changed,
-    /// and the result states this.
+    /// and the result states this. The default changes no item.
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let message = match self.queue_state(item).await? {
             QueueState::Available => return Ok(ReleaseResult { success: true, message: None }),
@@ -115,7 +115,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         Ok(ReleaseResult { success: false, message: Some(message) })
     }
 
-    /// Extends a claim.
+    /// Extends a claim to `by.until`. The default does nothing.
     async fn renew_claim(&self, _item: &WorkItemId, _by: &Claimant) -> Result<(), WorkSourceError> {
         Ok(())
     }
@@ -136,8 +136,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
 
-    /// Returns the current id of the claimant's item, if a person changed its id after the claim. It is called if
-    /// `item` does not exist or is another item by now.
+    /// Returns the current id of the claimant's item, if a person changed its id after the claim. This method is called
+    /// if `item` does not exist or is now the id of another item.
     async fn moved(&self, _item: &WorkItemId, _by: &Claimant) -> Result<Option<WorkItemId>, WorkSourceError> {
         Ok(None)
     }
@@ -147,8 +147,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Returns items whose claim has expired and which are therefore not listed as available, although `claim_work`
-    /// accepts them. It is called regularly on every node, so it has to be cheap.
+    /// Returns items whose claim has expired and that the source does not list as available, although `claim_work`
+    /// accepts them. This method is called regularly on every node, so it has to be cheap.
     async fn expired_claims(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
         Ok(Vec::new())
     }
@@ -159,19 +159,20 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Returns the number of entries of the source that look like items and are not items, so that no agent takes them.
-    /// `check` explains the reasons. It is called whenever a person looks at the fleet, so it has to be cheap.
+    /// `check` explains the reasons. This method is called whenever a person looks at the fleet, so it has to be cheap.
     async fn skipped(&self) -> Result<usize, WorkSourceError> {
         Ok(0)
     }
 
-    /// Returns how many requests the outside system still allows, if it has a limit.
+    /// Returns the number of answered requests, and of requests that the outside system still allows; `None` if the
+    /// source does not count requests.
     fn quota(&self) -> Option<Quota> {
         None
     }
 }
 
-/// Returns true if the claim of another item can succeed after this reason. Without write permission, or if the source
-/// fails, every other claim fails as well.
+/// Returns true if the claim of another item can succeed after a claim was refused for this reason. Without write
+/// permission, or if the source fails, every other claim fails as well.
 pub const fn can_claim_another(reason: ClaimFailureReason) -> bool {
     match reason {
         ClaimFailureReason::AlreadyClaimed
@@ -190,8 +191,9 @@ pub async fn guarded<T>(
     caught(call).await.unwrap_or_else(|error| Err(panicked(error)))
 }
 
-/// Time that a person waits for a source that is read, and for a source that is changed.
+/// Time limit of a call that reads a source while a person waits.
 pub const SOURCE_READ_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time limit of a call that changes a source while a person waits.
 pub const SOURCE_CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Limits the time of a call, because a source may never answer.

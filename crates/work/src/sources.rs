@@ -1,4 +1,4 @@
-//! The sources of a fleet's agents: listing and claiming items.
+//! The sources of a fleet's agents: creates and keeps them, and lists, claims, reports and releases their items.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use super::registry::SourceRegistry;
 use super::source::can_claim_another;
 use super::{Claimant, WorkSource, WorkSourceError};
 
-/// Largest number of pages, for a source whose list never ends.
+/// Maximum number of cursors in one list. A list with more cursors counts as a list that never ends, which is an error.
 const MAX_CANDIDATE_PAGES: usize = 10_000;
 
 /// Sources of all agents. Each source is created once and kept, with its rate limit and cached answers.
@@ -36,7 +36,7 @@ struct CreatedSource {
     source: Arc<dyn WorkSource>,
 }
 
-/// Owner of work: an agent, with or without one of its schedules.
+/// Owner of a source: an agent, or one of its schedules.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceOwner<'a> {
     pub agent: &'a Agent,
@@ -66,7 +66,7 @@ impl<'a> SourceOwner<'a> {
 pub struct NextOptions {
     /// True if the item is claimed in the same call.
     pub auto_claim: bool,
-    /// Filter of items. Its cursor and limit are ignored: all pages are read.
+    /// Conditions for the item. The cursor and the limit in them are ignored: all pages are read.
     pub fetch: FetchOptions,
 }
 
@@ -84,7 +84,7 @@ pub enum NextItem {
     /// First item in order, not claimed.
     Unclaimed(Box<WorkItem>),
     Claimed(Box<WorkItem>),
-    /// Every item was claimed by others, or the source refused. The fields describe the last item that was tried.
+    /// No item could be claimed. The fields describe the last item that was tried.
     Refused {
         item: Box<WorkItem>,
         reason: ClaimFailureReason,
@@ -141,7 +141,8 @@ impl WorkSources {
     }
 
     /// Returns the configured source; `None` if there is none. The same instance is returned as long as the agent's
-    /// config contains the source.
+    /// config contains the source and [`Self::clear`] is not called. Sources of the agent that are no longer in its
+    /// config are dropped.
     pub fn source_of(&self, owner: SourceOwner<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
         let Some(config) = owner.config() else { return Ok(None) };
         let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,19 +173,19 @@ impl WorkSources {
         &self.context
     }
 
-    /// Forgets all sources after a reload, because variables or folders may have changed.
+    /// Forgets all sources and all permissions of authors after a reload, because variables or folders may have
+    /// changed.
     pub fn clear(&self) {
         self.created.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.author_permissions.clear();
     }
 
-    /// Returns the permissions of authors.
     pub const fn author_permissions(&self) -> &AuthorPermissions {
         &self.author_permissions
     }
 
-    /// Returns all available items, the most urgent first, then the oldest. A caller that records claims has to record
-    /// them between this call and `claim_work`.
+    /// Returns all items that meet the conditions, the most urgent first, then the oldest; no items if the owner has no
+    /// source. A caller that records claims has to record them between this call and `claim_work`.
     pub async fn candidates(
         &self,
         owner: SourceOwner<'_>,
@@ -217,7 +218,8 @@ impl WorkSources {
         Ok(items)
     }
 
-    /// Returns the first item that can be claimed. If a claim is lost, the next item is tried.
+    /// Claims the first item that can be claimed. If a claim is refused for a reason after which another claim can
+    /// succeed, the next item is tried. Without `auto_claim`, returns the first item and claims nothing.
     pub async fn next_item(
         &self,
         owner: SourceOwner<'_>,
@@ -263,7 +265,8 @@ impl WorkSources {
         self.source_with(item, owner)?.release_work(item, options, by).await
     }
 
-    /// Returns the source of an item. The config may have changed since the item was taken.
+    /// Returns the source of the owner, or an error if it is not of the item's type: the config may have changed since
+    /// the item was taken.
     fn source_with(
         &self,
         item: &WorkItemId,

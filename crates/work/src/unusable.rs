@@ -1,4 +1,4 @@
-//! A source that cannot be used because of its config or token: every call returns the reason.
+//! A source that cannot be used because of its config or token: each of the five operations returns the reason.
 
 use async_trait::async_trait;
 use cowhand_core::work::{

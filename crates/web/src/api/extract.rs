@@ -1,4 +1,5 @@
-//! Extractors for requests, which report every mistake as an [`ApiProblem`].
+//! Extractors and checks for the parameters, paths and bodies of requests. They report every mistake as an
+//! [`ApiProblem`].
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -55,7 +56,7 @@ impl JsonSchema for Switch {
     }
 }
 
-/// Number of entries of a list, at most 1000.
+/// Number of entries of a list, from 1 to 1000.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 #[schemars(extend("minimum" = 1, "maximum" = 1000))]
@@ -91,7 +92,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for JsonBody<
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
-        // Serde would accept an array as an object with its fields in order.
+        // Serde would also accept an array, and assign its elements to the fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(ApiProblem::bad_request("the body has to be a JSON object"));
         }
@@ -111,7 +112,7 @@ pub(crate) async fn method_not_allowed() -> ApiProblem {
     ApiProblem::new(Code::BadMethod, "this endpoint does not support this method")
 }
 
-/// Refuses a path that is not UTF-8 before it is parsed.
+/// Refuses a path that is not UTF-8 after percent-decoding.
 pub(crate) async fn require_utf8_path(request: Request, next: Next) -> Result<Response, ApiProblem> {
     match percent_decode_str(request.uri().path()).decode_utf8() {
         Ok(_) => Ok(next.run(request).await),
@@ -119,7 +120,7 @@ pub(crate) async fn require_utf8_path(request: Request, next: Next) -> Result<Re
     }
 }
 
-/// Refuses a body that is not empty.
+/// Refuses a body with content. White space, `null` and `{}` count as an empty body.
 pub(super) async fn require_empty_body(request: Request) -> Result<(), ApiProblem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

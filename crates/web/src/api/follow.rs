@@ -21,7 +21,8 @@ pub(super) trait GrowingLines: Send + 'static {
     fn wait_for_growth(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Complete lines with consecutive numbers. A client that has the number of a line can continue after it.
+/// Complete lines. If they have numbers, the numbers are consecutive, and a client that has the number of a line can
+/// continue after that line.
 #[derive(Debug, Default)]
 pub(super) struct LinesPart {
     pub(super) lines: Bytes,
@@ -38,7 +39,7 @@ pub(super) enum StreamFormat {
 }
 
 impl StreamFormat {
-    /// Returns the format that the client accepts, by `Accept`.
+    /// Returns server-sent events if the header `Accept` names them, and lines of JSON if not.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepts = |value: &str| value.split(',').any(|kind| kind.trim().starts_with(EVENT_STREAM));
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -62,13 +63,14 @@ impl StreamFormat {
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Interval of empty comments. Proxies close an idle connection, and only a write shows that a client has disconnected.
+/// Time after which an idle stream of events gets an empty comment. Proxies close an idle connection, and only a write
+/// shows that a client has disconnected.
 pub(crate) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Last event, after which a client must not reconnect. Without it, a browser would reconnect forever.
 const END_EVENT: &str = "event: end\ndata: {}\n\n";
 
-/// Returns the last id that a client has, from the header that browsers send when they reconnect.
+/// Returns the id of the last event that a client has, from the header that browsers send when they reconnect.
 pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiProblem> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|value| value.parse().ok());

@@ -1,4 +1,4 @@
-//! Health checks for supervisors, monitors and load balancers.
+//! Health checks for supervisors, monitors and load balancers. `/healthz` and `/readyz` need no token.
 
 use axum::Json;
 use axum::extract::State;
@@ -24,7 +24,7 @@ pub(super) async fn health(State(api): State<Api>) -> Json<Health> {
     Json(Health { store, takes_work, version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
-/// Returns why no work is accepted, or none if work is accepted.
+/// Returns why no work is accepted, or none if work is accepted. Without a daemon, the reason is `Stopping`.
 async fn unready(api: &Api) -> Option<Unready> {
     match api.daemon() {
         Ok(fleet) => fleet.ready().await.err(),
@@ -32,7 +32,7 @@ async fn unready(api: &Api) -> Option<Unready> {
     }
 }
 
-/// Handles `/healthz`, which shows only that this process answers and therefore needs no token.
+/// Handles `/healthz`, which shows only that this process answers.
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }

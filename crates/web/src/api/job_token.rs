@@ -24,8 +24,8 @@ pub(super) fn is_job() -> bool {
     matches!(audit::current(), Some(Actor::Job { .. }))
 }
 
-/// Refuses a request that speaks for the agent of a job and does not come from it: nobody could tell the difference
-/// later.
+/// Refuses a request that only the agent of a running job may send, if another caller sends it. Later, nobody could
+/// distinguish such an ask, follow-up or report from one of the agent.
 pub(super) async fn refuse_others(request: Request, next: Next) -> Result<Response, ApiProblem> {
     if is_job() {
         return Ok(next.run(request).await);
@@ -52,7 +52,8 @@ impl RequestedEndpoint {
 }
 
 impl Api {
-    /// Returns the job as actor if the endpoint is one of its own. Refuses other endpoints, and records an event.
+    /// Returns the job of the token as actor. Refuses an invalid token. Refuses an endpoint that the token does not
+    /// open, and records an event for the first such refusal.
     pub(crate) async fn admit(&self, token: &str, requested: RequestedEndpoint) -> Result<Actor, ApiProblem> {
         let invalid_token =
             || ApiProblem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");

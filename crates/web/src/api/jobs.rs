@@ -36,7 +36,7 @@ pub(super) struct JobsQuery {
     /// Only jobs created at this time or earlier.
     until: Option<Timestamp>,
     trigger_type: Option<TriggerType>,
-    /// Only jobs with this text in their id, prompt, summary or error, in any case.
+    /// Only jobs with this text in their id, prompt, summary or error, regardless of upper and lower case.
     #[schemars(length(max = 200))]
     search: Option<String>,
     /// Only jobs that work on a work item.
@@ -126,39 +126,40 @@ pub struct JobView {
     /// Jobs that this one asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub followed_by: Vec<JobId>,
-    /// Last refusal of a follow-up to this job.
+    /// Last refusal of a follow-up that this job asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
     /// Hook runs, in the order in which they run; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
-    /// Workspace of the job; absent if the job has none of its own, if another job has taken it over, and after its
-    /// removal.
+    /// Workspace of the job; absent if the job has none of its own, if another job has taken it over, and if neither
+    /// the workspace nor its branch exists any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
     /// Reason why a pending job does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
-    /// Actor who requested the cancellation; absent if cowhand itself ended the job.
+    /// Actor who requested the cancellation of a cancelled job; absent for other jobs, and if cowhand itself cancelled
+    /// the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<Actor>,
-    /// Report to the source of the work item, after the job has ended, or the reason why there is none.
+    /// Report of the job's result to the source of its work item, or the reason why the source did not receive it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "source_told")]
     pub source_report: Option<SourceReport>,
-    /// Start and cause of the cancellation of a job that is cancelled or is being ended.
+    /// Time and cause of the cancellation of a job that is cancelled or is being cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<Cancellation>,
 }
 
-/// Message to the source of a job's work item.
+/// Last event about the report of a job's result to the source of its work item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SourceTold")]
 pub struct SourceReport {
     /// Type of the event: `work:reported`, `work:released`, `work:dropped` or `work:delayed`.
     pub event: String,
     pub at: Timestamp,
-    /// Outcome or reason.
+    /// Reported outcome, or the reason of the release or of the missing report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -174,7 +175,7 @@ impl SourceReport {
         Self { event: event.fact.type_name().to_owned(), at: event.at, message }
     }
 
-    /// Formats the message for a person.
+    /// Describes the event for a person.
     pub fn sentence(&self) -> String {
         let message = self.message.as_deref().unwrap_or_default();
         match self.event.as_str() {
@@ -193,7 +194,7 @@ pub struct AttemptView {
     pub number: u32,
     pub node: String,
     pub started_at: Timestamp,
-    /// None while it runs.
+    /// None while the attempt runs.
     pub ended_at: Option<Timestamp>,
     /// Usage; the usage so far while the attempt runs; none if nothing was reported.
     pub usage: Option<JobUsage>,
@@ -206,20 +207,21 @@ pub struct AttemptView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
     pub reason: SkipReason,
-    /// Latest time at which the wait ends by itself.
+    /// Latest time at which this reason ends without an action of a person; none if the time is not known.
     pub until: Option<Timestamp>,
     pub message: String,
 }
 
 impl Waits {
     /// Returns the time at which the provider accepts jobs again, the pause of the schedule ends, or the next attempt
-    /// starts. None for a budget, because its message already contains the time.
+    /// may start. None for all other reasons; the message about a budget already contains the time.
     pub fn ends(&self) -> Option<Timestamp> {
         use SkipReason::{Paused, Requeued, UsageLimit};
         self.until.filter(|_| matches!(self.reason, UsageLimit | Paused | Requeued))
     }
 
-    /// Returns whether the job may start at its `not_before`. False if another reason holds it also after that time.
+    /// Returns whether the job may start at its `not_before`. False if it also waits after that time, because its agent
+    /// or schedule is removed or off, or because a budget is used up.
     pub const fn allows_start(&self) -> bool {
         !matches!(self.reason, SkipReason::Removed | SkipReason::Disabled | SkipReason::OverBudget)
     }
@@ -278,7 +280,7 @@ impl From<PastAttempt> for AttemptView {
     }
 }
 
-/// Cancels a waiting job immediately. For a running job, requests the cancellation.
+/// Cancels a pending job immediately. For a running job, requests the cancellation.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
         CancelOutcome::Done(job) | CancelOutcome::Asked(job) => Ok(Json(job)),
@@ -312,7 +314,8 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Job, ApiProblem> {
 }
 
 impl Api {
-    /// Refuses unknown names of agents and schedules.
+    /// Refuses unknown names of agents and schedules. A removed agent or schedule is known as long as it has jobs, or
+    /// firings without a job.
     pub(super) async fn require_known(
         &self,
         agent: Option<&AgentName>,
@@ -418,7 +421,7 @@ impl GrowingLines for OutputLines {
     }
 }
 
-/// Final result of a job, in the text of its agent.
+/// Final result of a job, as its agent wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobResult {
     pub job: JobId,

@@ -32,7 +32,7 @@ pub(crate) struct SocketPath {
     pub(crate) real: PathBuf,
 }
 
-/// Finds the path of a socket, and creates its folder.
+/// Function that finds the path of a socket, and creates its folder if needed.
 pub(crate) type FindPath = fn(&StateFolder) -> io::Result<SocketPath>;
 
 pub(crate) struct KeptListener {
@@ -40,7 +40,7 @@ pub(crate) struct KeptListener {
     find_path: FindPath,
     path: SocketPath,
     listener: UnixListener,
-    /// The file of the socket, as it was bound.
+    /// Metadata of the file that the bind created, to recognise a replaced file.
     file: Metadata,
     checks: Interval,
 }

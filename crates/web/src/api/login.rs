@@ -1,6 +1,7 @@
 //! Login of a browser with a link that works once and for a short time.
 //!
-//! Users of the owner's socket and admins can create a link. The browser that opens it gets a new token as a cookie.
+//! Users of the owner's socket and callers with the scope `admin` can create a link, which ends with a secret code.
+//! The browser that opens the link gets a new token as a cookie.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ const LINK_VALID_FOR: Duration = Duration::from_mins(10);
 /// Maximum number of open links; the oldest is removed for a new one.
 const MAX_OPEN_LINKS: usize = 20;
 
-/// Login links that are not opened yet. They are in memory, so they end with the daemon. Only their hashes are kept.
+/// Login links that are not opened yet. They are in memory, so they end with the daemon. Only the hashes of their codes
+/// are kept.
 #[derive(Debug, Clone, Default)]
 pub struct Logins(Arc<Mutex<Vec<Login>>>);
 
@@ -53,7 +55,8 @@ impl Logins {
         Ok(code)
     }
 
-    /// Takes a valid code. The code cannot be used again while the returned value exists.
+    /// Takes the code of a link; returns none if the code is not valid. While the returned value exists, the code
+    /// cannot be taken again.
     pub fn take(&self, code: &str) -> Option<TakenCode> {
         self.take_at(code, Instant::now())
     }
@@ -91,7 +94,7 @@ impl Drop for TakenCode {
 }
 
 impl Api {
-    /// Creates a link, if there is a server.
+    /// Creates a link. Refuses the request if there is no daemon or no server.
     pub fn login_link(&self) -> Result<LoginLink, ApiProblem> {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
@@ -127,9 +130,9 @@ mod tests {
         let used = |code: &str, at| logins.take_at(code, at).map(TakenCode::use_up).is_some();
         assert!(!used("", at(0)) && !used(&first[1..], at(0)));
         assert!(used(&first, at(0)));
-        assert!(!used(&first, at(0)), "a second time");
+        assert!(!used(&first, at(0)), "a used code is not valid");
         assert!(used(&second, at(9)));
-        assert!(!used(&third, at(10)), "too late");
+        assert!(!used(&third, at(10)), "a code expires after ten minutes");
     }
 
     #[test]
@@ -138,10 +141,10 @@ mod tests {
         let start = Instant::now();
         let code = logins.add(start).unwrap();
         let taken = logins.take_at(&code, start).unwrap();
-        assert!(logins.take_at(&code, start).is_none(), "one at a time");
+        assert!(logins.take_at(&code, start).is_none(), "a taken code cannot be taken again");
         drop(taken);
-        assert!(logins.take_at(&code, start).is_some(), "and again");
-        assert!(logins.take_at(&code, start + LINK_VALID_FOR).is_none(), "not for longer than before");
+        assert!(logins.take_at(&code, start).is_some(), "a code is valid again after its login has failed");
+        assert!(logins.take_at(&code, start + LINK_VALID_FOR).is_none(), "the code expires at the same time");
     }
 
     #[test]
@@ -150,7 +153,7 @@ mod tests {
         let now = Instant::now();
         let codes: Vec<String> = (0..=MAX_OPEN_LINKS).map(|_| logins.add(now).unwrap()).collect();
         assert!(codes.iter().all(|code| !format!("{logins:?}").contains(code.as_str())));
-        assert!(logins.take_at(&codes[0], now).is_none(), "the oldest made room");
+        assert!(logins.take_at(&codes[0], now).is_none(), "the oldest code is removed");
         assert!(codes[1..].iter().all(|code| logins.take_at(code, now).is_some()));
     }
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::{Api, ApiProblem};
 
-/// Endpoints that return a secret to the caller on purpose.
+/// Prefixes of the paths that are not masked, because an endpoint there returns a secret to the caller on purpose.
 const UNMASKED_PATHS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
 
 pub(super) async fn mask_secrets(State(api): State<Api>, request: Request, next: Next) -> Response {

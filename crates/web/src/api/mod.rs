@@ -1,8 +1,9 @@
-//! `/api/v1`: the API of a fleet, over HTTP on the daemon's Unix socket, and over TCP with the access control
-//! of [`crate::server`].
+//! `/api/v1`: the API of a fleet, over HTTP on the owner's socket and the job socket, and over TCP with the access
+//! control of [`crate::server`].
 //!
-//! The CLI uses only this API. When no daemon runs it calls the same router without a socket, on the store
-//! alone: reads are answered, and endpoints that need a daemon fail with [`ApiProblem::no_daemon`].
+//! The command line sends its requests to the fleet through this API. When no daemon runs, it calls the same router
+//! without a socket, on the store alone: reads are answered, and endpoints that need a daemon fail with
+//! [`ApiProblem::no_daemon`].
 
 mod agents;
 mod asks;
@@ -137,8 +138,8 @@ impl<T> Page<T> {
     }
 }
 
-/// Returns the scope that an endpoint needs. The lookup uses the route that matched, so a different spelling of a path
-/// cannot avoid the check.
+/// Returns the scope that an endpoint needs; none if there is no such endpoint. `path` is the route that matched, for
+/// example `/api/v1/jobs/{job}`, so a different spelling of a path cannot avoid the check.
 pub fn scope(method: &Method, path: &str) -> Option<Scope> {
     static SCOPES: LazyLock<Vec<(Method, &str, Scope)>> = LazyLock::new(|| {
         routes::all().into_iter().map(|route| (route.method, route.path, route.scope)).collect()
@@ -148,7 +149,7 @@ pub fn scope(method: &Method, path: &str) -> Option<Scope> {
     SCOPES.iter().find(|route| route.0 == *method && route.1 == path).map(|route| route.2)
 }
 
-/// Checks whether the token of a job is sufficient for this endpoint of the same job.
+/// Checks whether the token of a job is sufficient for this endpoint, if the path names the same job.
 pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
     static ROUTES: LazyLock<Vec<(Method, &str)>> = LazyLock::new(|| {
         let routes = routes::all().into_iter().filter(|route| route.job_access != JobAccess::No);
@@ -174,7 +175,7 @@ impl Api {
         Self { url, ..self }
     }
 
-    /// Builds an API for reading, while no daemon runs.
+    /// Builds an API on the store alone, while no daemon runs.
     pub fn alone(
         store: Store,
         state: StateFolder,
@@ -215,7 +216,7 @@ impl Api {
         }
     }
 
-    /// Returns the health checks, which need no token.
+    /// Returns the router of the health checks, which need no token.
     pub fn health(&self) -> Router {
         let router = Router::new().route("/healthz", get(health::alive));
         let router =

@@ -15,7 +15,7 @@ pub struct NodeView {
     /// Set for the node that answers.
     pub is_this: bool,
     pub running: u64,
-    /// End of the leases of its jobs, unless it renews them.
+    /// Time at which the first of its leases expires, unless it renews the leases; none if it runs no jobs.
     pub lease_until: Option<Timestamp>,
 }
 

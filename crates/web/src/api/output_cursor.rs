@@ -27,17 +27,18 @@ impl OutputCursor {
         self.0.iter().map(|(job, lines)| (job, *lines))
     }
 
-    /// Counts a line.
+    /// Sets the position in the output of the line's job to this line.
     pub fn on_output(&mut self, output: &JobOutput) {
         self.0.insert(output.job.clone(), output.line);
     }
 
-    /// Adds the job of an event when it starts, and removes it when it ends.
+    /// Adds the job of an event when its first attempt starts, and removes the job when it ends.
     pub fn on_event(&mut self, event: &Event) {
         let Some(job) = &event.job else { return };
         match event.fact {
             Fact::JobStarted { attempt: 1, .. } => {
-                // All of the output follows, also if the job had output when the answer began.
+                // The answer contains all output of the job after this event, even if the job already had output when
+                // the answer began.
                 self.0.insert(job.clone(), 0);
             }
             Fact::JobCompleted { .. } | Fact::JobFailed { .. } | Fact::JobCancelled { .. } => {

@@ -42,15 +42,15 @@ pub enum Code {
     BadMethod,
     /// The token is missing or not valid.
     Unauthorized,
-    /// The token is valid but not sufficient, or the request comes from a page of another site.
+    /// The caller may not send this request, or the request comes from a page of another site.
     Forbidden,
-    /// The request names another host.
+    /// The request names a host that the server does not accept.
     Misdirected,
     TooLarge,
     TooSlow,
     TooMany,
     NotFound,
-    /// The current state does not allow it.
+    /// The current state does not allow the request.
     Conflict,
     /// The job has ended, and never changes again.
     AlreadyStopped,
@@ -63,7 +63,7 @@ pub enum Code {
     StoreUnavailable,
     /// The daemon has no file descriptors or memory left for the request. It did nothing; try again.
     Busy,
-    /// Another required resource is not available: the disk, a connection.
+    /// Another required resource is not available, for example the disk, a connection or a work source.
     Unavailable,
 }
 
@@ -76,7 +76,7 @@ impl ApiProblem {
         Self::new(Code::BadRequest, message)
     }
 
-    /// Builds the problem for a wrong query; `text` is the message of Serde.
+    /// Builds the problem for a wrong query; `text` is the message of axum, which contains that of Serde.
     pub(crate) fn bad_query(text: &str) -> Self {
         let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
         let (field, error) = text.split_once(": ").unwrap_or(("", text));

@@ -52,7 +52,7 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
 }
 
 impl Api {
-    /// Locks the state folder, so that no daemon can start.
+    /// Locks the state folder, so that no daemon can start. Returns none if there is no state folder.
     fn lock_state_folder(&self) -> Result<Option<StateLock>, ApiProblem> {
         if !self.state.path().exists() {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Api {
     }
 }
 
-/// Part of the message about a removed job, by which a client recognises it.
+/// Part of the message about a removed job. Clients recognise the message by this part.
 const REMOVED_JOB: &str = " does not exist any more: it was ";
 
 impl ApiProblem {
@@ -83,7 +83,7 @@ impl ApiProblem {
     }
 }
 
-/// Builds the problem for a removed job, with the time and the actor of the removal.
+/// Builds the problem for a removed job, with the time of the removal. For a deleted job, it also names the actor.
 pub(super) fn removed_problem(RemovedJob { id, at, limit, by }: &RemovedJob) -> ApiProblem {
     let (verb, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

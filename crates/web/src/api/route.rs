@@ -1,5 +1,5 @@
 //! An endpoint: its handler and its description. The router, the scopes and the document at `/api/v1/openapi.json` are
-//! built from the same list, so they cannot differ.
+//! built from the same list (`routes.rs`), so they cannot differ.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -37,27 +37,28 @@ pub(super) struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobAccess {
     No,
-    /// It does, and so do other tokens with the scope of the endpoint.
+    /// The token of the job opens the endpoint, and so do other tokens with the scope of the endpoint.
     Also,
-    /// Only this token does.
+    /// Only the token of the job opens the endpoint.
     Only,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct RouteAnswer {
     pub(super) schema: SchemaFn,
-    /// Other forms of the answer: line by line, or as server-sent events.
+    /// Form of the answer.
     pub(super) streams: Streams,
-    /// Whether the endpoint creates an object, with status 201. A repeated request with the same key returns the same
-    /// object with status 200.
+    /// Whether the endpoint creates an object. The status is then 201.
     pub(super) creates: Creates,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Streams {
+    /// JSON.
     No,
-    /// A page of JSON, unless the request has `follow`.
+    /// A page of JSON, or the form of `Always` if the request has `follow` or accepts server-sent events.
     IfRequested,
+    /// Lines of JSON, or server-sent events if the request accepts them.
     Always,
     /// Plain text, returned as a whole.
     Text,
@@ -69,10 +70,11 @@ pub(super) enum Streams {
 pub(super) enum Creates {
     Nothing,
     Always,
+    /// A repeated request with the same key returns the existing object with status 200.
     UnlessRepeated,
 }
 
-/// Inputs that an endpoint accepts beside its path. A GET request may have a body, which is ignored.
+/// Inputs that an endpoint accepts in addition to its path. A GET request may have a body, which is ignored.
 #[derive(Debug, Clone, Copy)]
 struct AcceptedInputs {
     params: bool,
@@ -148,7 +150,7 @@ impl Route {
         Self { params: Some(T::json_schema), ..self }
     }
 
-    /// Sets the type of the body; every body may also be missing.
+    /// Sets the type of the body. A request may leave the body out.
     pub(super) fn takes<T: JsonSchema>(self) -> Self {
         Self { body: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
@@ -173,7 +175,8 @@ impl Route {
         self
     }
 
-    /// Returns the handler, with a check that refuses inputs that the endpoint does not accept.
+    /// Returns the handler, with checks that refuse inputs that the endpoint does not accept, and other callers than
+    /// the agent of a job if the endpoint is only for jobs.
     pub(super) fn guarded(self) -> MethodRouter<Api> {
         let accepted = AcceptedInputs {
             params: self.params.is_some(),

@@ -39,7 +39,7 @@ impl From<FiringJobRow> for FiringJob {
     }
 }
 
-/// Row of the ledger.
+/// Firing of a schedule with its outcome: a row of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FiringView {
     pub key: FiringKey,
@@ -49,14 +49,14 @@ pub struct FiringView {
     /// `jobs`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
-    /// Reason why it ran or did not run, as a sentence that includes the note.
+    /// Reason why the firing ran or did not run, as a sentence that includes the note.
     #[serde(default)]
     pub why: String,
     /// Further details as text, for example the author who was not trusted.
     pub note: Option<String>,
     /// First job of the firing, even after the job was pruned.
     pub job: Option<JobId>,
-    /// All its jobs that still exist, in the order of their creation.
+    /// All jobs of the firing that still exist, in the order of their creation.
     #[serde(default)]
     pub jobs: Vec<FiringJob>,
 }
@@ -96,7 +96,7 @@ pub(super) async fn one(
         api.store.snapshot_and_ledger(&roster, (id, Count::or(Some(limit), 20)), now).await?;
     let snapshot = api.with_uptime(snapshot, now).await?;
     let mut views = views_in(&api, &roster, &snapshot, now).await?.into_iter();
-    // The config may have been reloaded in between.
+    // After a reload, `find` may have used a newer config than `roster`.
     let Some(schedule) = views.find(|view| view.id == id) else {
         return Err(ApiProblem::no_agent(&roster, &agent));
     };
@@ -107,7 +107,8 @@ pub(super) async fn one(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ScheduleQuery {
-    /// Maximum number of the newest firings to include, read at the same moment; unset means none.
+    /// Maximum number of the newest firings to include, read at the same moment as the schedule; unset means that no
+    /// firings are included.
     firings: Option<Count>,
 }
 
@@ -135,7 +136,7 @@ pub(super) async fn firings(
 ) -> Result<Json<Page<FiringView>>, ApiProblem> {
     let (roster, agent) = (api.roster(), parse_name(&agent)?);
     let id = find(&api, &agent, &schedule).await?;
-    // The config may have been reloaded in between.
+    // After a reload, `find` may have used a newer config than `roster`.
     if roster.schedule(id).is_none() {
         return Err(ApiProblem::no_agent(&roster, &agent));
     }
@@ -191,9 +192,9 @@ pub struct CancelFiringsRequest {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelledFirings {
-    /// Number of cancelled firings, or with `dry_run` of those that match.
+    /// Number of cancelled firings; with `dry_run`, the number of firings that would be cancelled.
     pub firings: usize,
-    /// These firings.
+    /// The firings that `firings` counts.
     #[serde(default)]
     pub cancelled: Vec<AcceptedFiring>,
 }
@@ -302,8 +303,8 @@ async fn failed_attempt(
     Ok(waits::last_failure(api, &job).await?.map(|failed| format!("{}: {failed}", live.id)))
 }
 
-/// Finds the job with a due retry whose id the note begins with. Also returns the part of the note from [`RETRY_DUE`]
-/// on, which states since when the retry is due.
+/// Finds the job of the note: the note begins with the id of a job whose retry is due. Also returns the part of the
+/// note from [`RETRY_DUE`] on, if the note has one. It states since when the retry is due.
 fn due_retry<'a>(
     snapshot: &'a Snapshot,
     view: &ScheduleView,

@@ -29,7 +29,7 @@ pub struct SessionView {
     pub directory: PathBuf,
     /// Program with its arguments, to run in that directory.
     pub command: Vec<String>,
-    /// Reason for confinement, if the session contains text of a stranger.
+    /// Reason why the job is confined; absent if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
 }
@@ -84,7 +84,7 @@ pub(super) async fn diff(
     }
 }
 
-/// Explains why an ended job has no diff yet, if its workspace is kept for it.
+/// Explains why an ended job has no diff yet. None if no workspace is kept from which the diff could still be made.
 fn no_diff_yet(workspace: &WorkspaceView) -> Option<String> {
     let is_kept_for_it = workspace.unfinished.is_some() || workspace.state == WorkspacePhase::Ended;
     let reason = workspace.unfinished.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The daemon's Unix socket: its path, its access control and its removal.
+//! The owner's socket: its path, its access control and its removal.
 
 use std::fs;
 use std::io;
@@ -61,7 +61,7 @@ impl Socket {
     /// Stops answering and removes the files.
     pub async fn close(self) {
         self.server.abort();
-        // The socket must not be bound again after this.
+        // The task has to end first, because its listener would bind a removed socket again.
         let _ = self.server.await;
         if let Err(error) = self.path.remove() {
             error!("cannot remove {}: {error}", self.path.link.display());
@@ -79,8 +79,8 @@ impl Socket {
         Self::connect_at(&real).await
     }
 
-    /// Returns true if the last daemon removed its socket, as a daemon does when it stops. A killed daemon leaves its
-    /// socket.
+    /// Returns true if the state folder exists and has no socket. A daemon removes its socket when it stops. A killed
+    /// daemon leaves its socket.
     pub(super) fn is_removed(state: &StateFolder) -> bool {
         let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
         state.path().is_dir() && fs::symlink_metadata(state.socket()).is_err_and(is_missing)
@@ -107,7 +107,7 @@ impl Socket {
     }
 }
 
-/// Adds what this user can do to open the socket.
+/// Adds to the error what this user can do to open the socket.
 fn denied(path: &Path, error: &io::Error) -> io::Error {
     let owner = path.parent().and_then(|state| fs::symlink_metadata(state).ok()).map(|state| state.uid());
     let is_other = |owner: &u32| *owner != rustix::process::geteuid().as_raw();
@@ -152,7 +152,8 @@ async fn identify_caller(
     }
 }
 
-/// Checks the rights of the caller, and returns the actor to record. None for a person who only reads.
+/// Checks the rights of the caller, and returns the actor to record. None for a person who only reads, and if the
+/// system does not report the user.
 async fn admit(
     api: &Api,
     peer: &Peer,

@@ -47,9 +47,9 @@ pub struct Lane {
     /// Past firings, the newest first.
     pub firings: Vec<PastFiring>,
     pub planned: Vec<Timestamp>,
-    /// Set if there are more firings than listed, past or planned.
+    /// Set if the list of past or of planned firings has the maximum length, so that firings may be missing.
     pub cut: bool,
-    /// Due time of a firing that waits. Such a firing is in neither list.
+    /// Due time of a firing that waits. Such a firing is neither in `firings` nor in `planned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_since: Option<Timestamp>,
     /// Reason for which that firing waits.
@@ -65,20 +65,21 @@ pub struct PastFiring {
     pub reason: Option<SkipReason>,
     /// First job of the firing, even after the job was pruned.
     pub job: Option<JobId>,
-    /// Status of its job; of several jobs the first that occurs in this order: failed, running, pending,
-    /// cancelled, completed. None after its jobs are pruned.
+    /// Status of the firing's job. If the firing has several jobs, it is the first status in this order that one of
+    /// them has: failed, running, pending, cancelled, completed. None if there is no job, or if all jobs are pruned.
     pub job_status: Option<JobStatus>,
-    /// Start of the firing's first job.
+    /// Earliest start of the firing's jobs; none if no job has started.
     pub started_at: Option<Timestamp>,
-    /// End of the firing's last job; none while a job has not ended.
+    /// Latest end of the firing's jobs; none if there is no job, or if a job has not ended.
     pub finished_at: Option<Timestamp>,
-    /// All its jobs that still exist.
+    /// All jobs of the firing that still exist.
     #[serde(default)]
     pub jobs: Vec<FiringJob>,
 }
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// Maximum number of firings of a schedule. More would be too close together in the drawing.
+/// Maximum number of past firings, and of planned firings, of a schedule. More would be too close together in the
+/// drawing.
 const MAX_FIRINGS_PER_SCHEDULE: u32 = 300;
 const MAX_TIMELINE_SPAN: SignedDuration = SignedDuration::from_hours(24 * 31);
 
@@ -162,8 +163,8 @@ const fn rank(status: JobStatus) -> u8 {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct NextFiringsQuery {
-    /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
-    /// including times at which they did not fire.
+    /// Only firings after this time; unset means now. With a time in the past, the times of cron schedules up to
+    /// now are included, even those at which they did not fire.
     from: Option<Timestamp>,
     /// Maximum number of firings; unset means 10.
     count: Option<Count>,
@@ -180,7 +181,7 @@ pub(super) async fn next(
     let id = find(&api, &agent, &schedule).await?;
     let roster = api.roster();
     let snapshot = api.snapshot(&roster, now).await?;
-    // The config may have been reloaded in between.
+    // The config may have been reloaded since `find`.
     let configured = roster.agent(&agent).ok_or_else(|| ApiProblem::no_agent(&roster, &agent))?;
     let found = configured.schedules.iter().find(|candidate| candidate.id == id);
     let found = found.ok_or_else(|| ApiProblem::no_schedule(configured, &schedule))?;
@@ -188,7 +189,7 @@ pub(super) async fn next(
     Ok(Json(Page::all(Outlook::new(now, &roster, &snapshot).times(configured, found, from, count))))
 }
 
-/// Number of firings. The maximum is greater than that of other lists, because firings are small.
+/// Number of firings, from 1 to 10,000. The maximum is greater than that of other lists, because firings are small.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 #[schemars(rename = "Many", extend("minimum" = 1, "maximum" = 10_000))]
@@ -209,8 +210,8 @@ impl TryFrom<u32> for FiringCount {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ComingFiringsQuery {
-    /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
-    /// including times at which they did not fire.
+    /// Only firings after this time; unset means now. With a time in the past, the times of cron schedules up to
+    /// now are included, even those at which they did not fire.
     from: Option<Timestamp>,
     /// Maximum number of firings; unset means 10.
     count: Option<FiringCount>,

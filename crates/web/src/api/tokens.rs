@@ -26,13 +26,13 @@ const TOKEN_PREFIX: &str = "cow_";
 pub struct TokenRequest {
     #[schemars(with = "TokenName")]
     pub name: String,
-    /// Scope; unset means the lowest.
+    /// Scope; unset means `read`.
     pub scope: Option<Scope>,
-    /// Time until it expires; unset means never.
+    /// Time until the token expires; unset means that it never expires.
     pub expires_in: Option<Interval>,
 }
 
-/// New token. This is the only answer that contains it.
+/// New token. No other answer contains its secret.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "TokenMade")]
 pub struct CreatedToken {

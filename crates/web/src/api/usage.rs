@@ -1,5 +1,4 @@
-//! Usage: spending of the fleet by day, agent, model, schedule, work item and job, and the rest of its
-//! budgets.
+//! Usage: spending of the fleet by day, agent, model, schedule, work item and job, and the state of its budgets.
 
 mod budgets;
 mod sums;
@@ -22,7 +21,7 @@ use cowhand_store::{SpentOnItem, SpentOnJob, UsageSlot};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct UsageQuery {
-    /// First day, in the fleet's time zone; unset means 29 days before the last.
+    /// First day, in the fleet's time zone; unset means 29 days before the last day.
     since: Option<Date>,
     /// Last day, in the fleet's time zone; unset means today.
     until: Option<Date>,
@@ -38,13 +37,14 @@ pub struct UsageView {
     pub total: Total,
     /// Every day of the range, including those without spending.
     pub days: Vec<DayUsage>,
-    /// Agents, the most expensive first, as in the lists below.
+    /// Agents, the most expensive first. The lists of models, schedules, work items and jobs have the same order.
     pub agents: Vec<AgentUsage>,
     pub models: Vec<UsageOfModel>,
     pub schedules: Vec<ScheduleUsage>,
-    /// Work items whose last attempt ended in the range, each with its total cost; at most 100.
+    /// Work items whose last attempt ended in the range, each with its total usage, which includes earlier attempts; at
+    /// most 100. Empty if the request names an agent.
     pub work_items: Vec<ItemUsage>,
-    /// Jobs that are not pruned; at most 100.
+    /// Jobs with an attempt that ended in the range, without pruned jobs; at most 100.
     pub jobs: Vec<UsageOfJob>,
     /// Current state of the budgets.
     pub budgets: Vec<BudgetView>,
@@ -89,7 +89,7 @@ pub struct UsageOfModel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleUsage {
     pub agent: AgentName,
-    /// Schedule; none for jobs that no schedule fired.
+    /// Schedule; none for jobs without a schedule.
     pub schedule: Option<ScheduleName>,
     #[serde(flatten)]
     pub total: Total,
@@ -115,7 +115,7 @@ pub struct UsageOfJob {
     pub attempts: u64,
     /// Tokens of all kinds.
     pub tokens: u64,
-    /// Cost; none if no price is known.
+    /// Cost; none if it is zero or not known.
     pub cost_usd: Option<f64>,
     /// Part of `cost_usd` that is assumed, because it was not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,5 @@
-//! The reasons why a pending job does not run.
+//! The reasons why a pending job does not run. Also the agents and schedules that are no longer in the config and still
+//! have jobs or firings.
 
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
@@ -27,12 +28,12 @@ pub struct RemovedAgent {
     /// Accepted firings without a job, which wait until the agent comes back, or somebody cancels them.
     #[serde(default)]
     pub firings: usize,
-    /// Schedules of these firings.
+    /// Schedules of the firings that `firings` counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firing_schedules: Vec<ScheduleName>,
 }
 
-/// Schedule that is no longer in the config, of an agent that is, with jobs or firings that wait for it.
+/// Schedule that is no longer in the config and has jobs or firings that wait for it. Its agent is in the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "GoneSchedule")]
 pub struct RemovedSchedule {
@@ -176,7 +177,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiPro
     Ok(of_jobs(api, std::slice::from_ref(job)).await?.pop().flatten())
 }
 
-/// Returns why each job waits; none for a job that is not pending.
+/// Returns why each job waits; none for a job that is not pending, or for which no reason is known.
 pub(super) async fn of_jobs(api: &Api, jobs: &[Job]) -> Result<Vec<Option<Waits>>, ApiProblem> {
     let is_pending = |job: &Job| job.status() == JobStatus::Pending;
     if !jobs.iter().any(is_pending) {
@@ -202,7 +203,7 @@ async fn of_pending(
         let message = removed_agent_advice(job.agent());
         return Ok(Some(Waits { reason: SkipReason::Removed, until: None, message }));
     };
-    // The job may have begun in the meantime.
+    // The job may have begun after it was read.
     let live = snapshot.jobs.iter().find(|live| live.id == *job.id());
     let Some(live) = live.filter(|live| matches!(live.state, LiveState::Pending { .. })) else {
         return Ok(None);

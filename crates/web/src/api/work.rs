@@ -28,7 +28,7 @@ pub(super) struct WorkQuery {
     agent: Option<AgentName>,
     /// Only the queue of this name.
     queue: Option<String>,
-    /// Include claimed items.
+    /// Include claimed items, and the queues that are no longer in the config and have claimed items.
     all: Switch,
     /// Only items with all these labels, separated by commas.
     labels: Option<String>,
@@ -62,14 +62,14 @@ impl WorkQuery {
     }
 }
 
-/// Items of all queues; a problem with one queue does not hide the others.
+/// Items of the requested queues. A problem with one queue does not hide the items of the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkView {
     pub items: Vec<ItemView>,
-    /// Cursor of the next page, with `limit` and if there are more.
+    /// Cursor of the next page; none without `limit`, and if there are no more items.
     #[serde(default)]
     pub next_cursor: Option<String>,
-    /// All queues that were read.
+    /// All requested queues, including those that are not read for this page.
     #[serde(default)]
     pub queues: Vec<String>,
     /// Queues among them from which no schedule takes items.
@@ -89,7 +89,7 @@ pub struct QueueProblem {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct WorkCursor {
     queue: String,
-    /// Set for claimed items, which come after available ones.
+    /// Set for items that are not available. They come after the available ones.
     is_taken: bool,
     item: WorkItem,
 }
@@ -224,7 +224,8 @@ pub(super) async fn one(
 }
 
 impl Api {
-    /// Returns the items of a queue, if its source answers in time.
+    /// Returns the items of a queue, with `claimed` also the claimed ones. Fails if the source does not answer in time.
+    /// Also asks the daemon to send undelivered results again.
     async fn items(
         &self,
         queue: &Queue,
@@ -285,7 +286,7 @@ const MAX_JOBS_SEARCHED: u32 = 200;
 #[schemars(rename = "ClaimAsked")]
 pub struct ClaimRequest {
     pub agent: Option<AgentName>,
-    /// Name of the queue, if several queues of the agent have an item of this id.
+    /// Name of the queue, needed if several queues have an item of this id.
     pub queue: Option<String>,
     /// Person who claims the item; unset means `person`.
     pub person: Option<String>,
@@ -306,7 +307,7 @@ pub(super) async fn claim(
 #[schemars(rename = "ReleaseAsked")]
 pub struct ReleaseRequest {
     pub agent: Option<AgentName>,
-    /// Name of the queue, if several queues of the agent have an item of this id.
+    /// Name of the queue, needed if several queues have an item of this id.
     pub queue: Option<String>,
     /// Reason, written to the item in its source.
     pub reason: Option<String>,
@@ -328,7 +329,7 @@ pub(super) async fn release(
 #[schemars(rename = "RetryAsked")]
 pub struct RetryRequest {
     pub agent: Option<AgentName>,
-    /// Name of the queue, if several queues of the agent have an item of this id.
+    /// Name of the queue, needed if several queues have an item of this id.
     pub queue: Option<String>,
 }
 
@@ -346,7 +347,7 @@ pub(super) async fn retry(
 #[schemars(rename = "CompleteAsked")]
 pub struct CompleteRequest {
     pub agent: Option<AgentName>,
-    /// Name of the queue, if several queues of the agent have an item of this id.
+    /// Name of the queue, needed if several queues have an item of this id.
     pub queue: Option<String>,
     /// Outcome; unset means `success`.
     pub outcome: Option<WorkOutcome>,

@@ -1,4 +1,4 @@
-//! Workspaces of jobs.
+//! The workspace of a job, as the API shows it.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{StoredWorkspace, WorkspaceState};
 
-/// Worktree or clone of a job that exists, or of which its branch remains.
+/// Worktree or clone of a job. It exists, or it is removed and only its branch is left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceView {
     pub kind: IsolationKind,
@@ -18,13 +18,13 @@ pub struct WorkspaceView {
     pub node: String,
     pub path: PathBuf,
     pub branch: String,
-    /// Commit from which it started.
+    /// Commit at which the workspace started.
     pub base: String,
-    /// Time until which it is kept for a session that may continue.
+    /// Time until which the workspace is kept at least, because its session may continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_until: Option<Timestamp>,
-    /// Why it is kept although its job has ended: its diff could not be made yet, or its commits could not be stored
-    /// in the repository yet. The daemon tries again.
+    /// Why the workspace is kept although its job has ended: its diff could not be made yet, or its commits could not
+    /// be stored in the repository yet. The daemon tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<String>,
 }
@@ -35,9 +35,9 @@ pub enum WorkspacePhase {
     /// It is being created and may be incomplete.
     Making,
     Used,
-    /// Its job has ended, and it is not decided yet whether it is kept.
+    /// Its job has ended, and cowhand has not decided yet whether to keep the workspace.
     Ended,
-    /// Its job has ended, and it is kept.
+    /// Its job has ended, and the workspace is kept.
     Kept,
     /// The directory is removed; the branch has commits that are nowhere else.
     Branch,

@@ -129,7 +129,8 @@ const ASK_WAIT_SECONDS: u32 = 25;
 const RETRY_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
 
-/// Checks whether the problem may be temporary: the daemon restarts, or its store is not available.
+/// Checks whether the problem may be temporary: the daemon restarts, is overloaded, or cannot reach a resource, for
+/// example its store.
 const fn is_temporary(code: Code) -> bool {
     matches!(
         code,

@@ -24,10 +24,10 @@ pub use job::JobTools;
 pub use person::PersonTools;
 use tool::Tool;
 
-/// Result of a tool; the error is for the caller.
+/// Result of a tool; the error is a message for the MCP client.
 type ToolResult = Result<String, String>;
 
-/// Asks the fleet whether the agent of the job in the environment may use a tool.
+/// Asks the fleet whether an agent may use a tool. The environment of this process names the job of the agent.
 pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String> {
     JobTools::from_environment()?.may_use(&id, tool, input).await
 }

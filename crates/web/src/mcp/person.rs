@@ -38,7 +38,7 @@ impl PersonTools {
         Self { state, how_to_start: Box::new(how_to_start) }
     }
 
-    /// Connects again for each request, because the daemon may have been restarted.
+    /// Connects again for each use of a tool, because the daemon may have been restarted.
     async fn client(&self) -> Result<Client, String> {
         let client = Client::of_daemon(&self.state).await.map_err(|problem| problem.message)?;
         client.ok_or_else(|| format!("no daemon runs for this fleet; {}", (self.how_to_start)()))

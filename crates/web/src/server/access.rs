@@ -1,4 +1,4 @@
-//! Access control of the API: a valid token with a sufficient scope.
+//! Access control of the server: the API and the metrics need a valid token with a sufficient scope.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use cowhand_engine::fleet::Fleet;
 use cowhand_store::TokenRecord;
 use cowhand_store::audit;
 
-/// Largest body that axum reads.
+/// Largest body of a request, equal to the default limit of axum.
 const MAX_BODY_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub(super) enum Caller {
     },
 }
 
-/// Reason why a caller is not identified.
+/// Reason why a request is refused while its caller is identified.
 #[derive(Debug)]
 pub(super) enum CallerRefused {
     /// The address has made too many requests without a valid token.
@@ -164,7 +164,7 @@ fn bearer_token(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// Returns the only cookie of this name; none if there are two.
+/// Returns the value of the only cookie of this name; none if there is no such cookie, or more than one.
 fn cookie_value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -184,7 +184,8 @@ fn unauthorized(has_token: bool) -> Response {
     response
 }
 
-/// Returns the scope for a route. A path without an endpoint needs the usual scope of its method.
+/// Returns the scope for a route. A path without an endpoint needs `read` for GET and HEAD, and `operate` for other
+/// methods.
 fn needed_scope(method: &Method, route: &str) -> Scope {
     api::scope(method, route).unwrap_or(match *method {
         Method::GET | Method::HEAD => Scope::Read,

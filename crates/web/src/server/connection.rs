@@ -47,7 +47,7 @@ const MAX_CONNECTIONS: u64 = 4_096;
 /// Number of file descriptors reserved for everything else: the store, agents' output, sources.
 const RESERVED_FILES: u64 = 512;
 
-/// Open connections by address.
+/// Number of open connections of each address.
 #[derive(Debug)]
 struct ConnectionCounts {
     max_per_address: usize,
@@ -167,7 +167,7 @@ async fn connection(
     router: Router,
     stop: watch::Receiver<bool>,
 ) {
-    // Answers are small and written as a whole, so Nagle's algorithm would only delay them.
+    // Most answers are small and written as a whole, so Nagle's algorithm would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%peer, "{error}");
     }
@@ -179,7 +179,8 @@ async fn connection(
     }
 }
 
-/// Answers requests one after another. When the server closes, the running request is still answered.
+/// Answers the requests of a connection one after another. When `stop` is set, the running request is still answered,
+/// and the connection ends.
 pub(super) async fn serve_stream<S, P>(
     stream: S,
     peer: P,

@@ -18,16 +18,16 @@ use super::rate_limit::{TooMany, limited_address};
 const MAX_DELIVERIES: usize = 2_000;
 /// Size of the unit in which the memory of bodies is counted, in bytes.
 const BODY_UNIT: usize = 1 << 10;
-/// Memory of all bodies: four of the largest bodies, or thousands of usual ones.
+/// Memory of all bodies, in units: four of the largest bodies, or thousands of usual ones.
 const MAX_BODY_UNITS: usize = 4 * MAX_BODY_BYTES / BODY_UNIT;
-/// Memory of the bodies of one address: half of the total, so that one address cannot block the others.
+/// Memory of the bodies of one address, in units: half of the total, so that one address cannot block the others.
 const MAX_BODY_UNITS_PER_ADDRESS: usize = MAX_BODY_UNITS / 2;
 /// Number of addresses above which those without a delivery in progress are removed.
 const MAX_ADDRESSES: usize = 1_000;
-/// Maximum number of deliveries at a time from addresses with too many wrong deliveries. A body that never arrives
-/// counts for half a minute.
+/// Maximum number of deliveries at a time from addresses with too many wrong deliveries. A delivery whose body
+/// never arrives counts until the timeout of the body, half a minute.
 const MAX_SUSPECT_DELIVERIES: usize = 4;
-/// Size from which bodies are parsed one at a time, because a parsed payload may take many times as much
+/// Size in bytes above which bodies are parsed one at a time, because a parsed payload may take many times as much
 /// memory as its text.
 const LARGE_BODY: usize = 1 << 20;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -75,8 +75,9 @@ impl Intake {
         self.deliveries.try_acquire().map_err(|_| TooMany::after(RETRY_AFTER))
     }
 
-    /// Waits until the memory limits allow a body of this length. A body without an announced length counts as the
-    /// largest.
+    /// Waits until the memory limits allow a body of this length. A body without an announced length counts as a body
+    /// of the maximum size. From suspect addresses, which have sent too many wrong deliveries, at most
+    /// [`MAX_SUSPECT_DELIVERIES`] are admitted at a time.
     pub(super) async fn reserve(
         &self,
         peer: IpAddr,
@@ -129,15 +130,15 @@ mod tests {
         let intake = Intake::new();
         let reserve = |of, announced| intake.reserve(peer(of), announced, false).now_or_never();
         let mut large: Vec<_> = (0..2).map(|_| reserve(1, None).unwrap().unwrap()).collect();
-        assert!(reserve(1, Some(1)).is_none(), "one address has half of it");
+        assert!(reserve(1, Some(1)).is_none(), "one address gets at most half of the memory");
         large.extend((0..2).map(|_| reserve(2, None).unwrap().unwrap()));
-        assert!(reserve(3, Some(1)).is_none(), "all of it is taken");
+        assert!(reserve(3, Some(1)).is_none(), "all memory is reserved");
         drop(large);
         let small: Vec<_> =
             (0..MAX_BODY_UNITS_PER_ADDRESS).map(|_| reserve(1, Some(10)).unwrap().unwrap()).collect();
         assert!(reserve(1, Some(0)).is_none());
         drop(small);
-        assert!(reserve(1, Some(usize::MAX)).unwrap().is_ok(), "no more than the longest");
+        assert!(reserve(1, Some(usize::MAX)).unwrap().is_ok(), "a larger body counts as the maximum");
         for number in 0..5_000_u32 {
             let other = IpAddr::from(number.to_be_bytes());
             assert!(intake.reserve(other, Some(1), false).now_or_never().is_some());

@@ -29,7 +29,7 @@ use cowhand_store::audit;
 const MAX_CONNECTIONS: usize = 256;
 /// Largest number of requests of one job at a time. Each open ask of the job needs one waiting request.
 const MAX_REQUESTS_PER_JOB: usize = 64;
-/// Timeout for the head of a request: a client on the same machine sends it at once.
+/// Timeout for the head of a request. It is short, because a client on the same machine sends the head at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_BODY_BYTES: usize = 1 << 20;
 const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -149,7 +149,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// Checks the token before any of the body is read.
+/// Checks the token and the number of the job's requests, before any of the body is read.
 async fn check_token(State(state): State<JobSocketState>, request: Request, next: Next) -> Response {
     let token = api::job_token_in(request.headers()).map(str::to_owned);
     let admitted = match token {

@@ -1,7 +1,8 @@
-//! The server: the API over TCP with access control, webhooks, and the dashboard.
+//! The server: the API over TCP with access control, metrics, webhooks, and the dashboard.
 //!
-//! It refuses requests that name another host or come from a page of another site. The API requires a token, and a
-//! webhook requires a signature with the secret of its schedule.
+//! The server refuses requests that name another host or come from a page of another site. The API requires a token,
+//! except for its health checks. A delivery needs a signature with the secret of its schedule, unless the schedule
+//! allows unsigned deliveries and the server listens on loopback.
 
 mod access;
 mod connection;
@@ -115,7 +116,7 @@ impl HttpListener {
 }
 
 impl HttpServer {
-    /// Stops accepting connections. Running requests are answered, and streams end.
+    /// Stops accepting connections, ends streams, and waits for the answers of running requests for some seconds.
     pub async fn close(self) {
         self.stop.send_replace(true);
         if let Err(error) = self.task.await {
@@ -141,8 +142,8 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
         .layer(from_fn(pages::harden))
 }
 
-/// Ends server-sent events when the server closes. Such a stream may otherwise last without a limit. Clients reconnect
-/// and continue at their cursor.
+/// Ends streams of server-sent events when the server closes, because such a stream may have no end of its own. Clients
+/// reconnect and continue at their cursor.
 async fn end_with_server(State(stop): State<watch::Receiver<bool>>, response: Response) -> Response {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     if !content_type.is_some_and(|content_type| content_type.as_bytes().starts_with(b"text/event-stream")) {

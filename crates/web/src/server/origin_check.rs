@@ -1,8 +1,8 @@
 //! Refuses requests that name another host or come from a page of another site.
 //!
 //! A page of another site can make a browser send requests to a server on this machine: with a host name that resolves
-//! to this machine, or with a form. The header `Host` shows the first case, and `Origin` the second. There are no CORS
-//! headers, so no page of another site can read an answer.
+//! to this machine, or with a form. The header `Host` shows the first case, and `Origin` the second. Answers have no
+//! CORS headers, so no page of another site can read them.
 
 use std::sync::Arc;
 
@@ -42,14 +42,14 @@ fn check_origin(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(
     Ok(())
 }
 
-/// Returns a header that occurs once, as text.
+/// Returns the value of a header; none if the header is missing, occurs several times, or is not text.
 pub(super) fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next()?, values.next());
     if second.is_some() { None } else { first.to_str().ok() }
 }
 
-/// Returns the announced length of the body.
+/// Returns the length of the body in bytes that `Content-Length` announces; none if that header is missing or wrong.
 pub(super) fn announced_length(headers: &HeaderMap) -> Option<usize> {
     single_header(headers, "content-length")?.parse().ok()
 }

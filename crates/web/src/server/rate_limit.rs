@@ -1,4 +1,4 @@
-//! Rate limits by address: a burst of actions, then one per interval.
+//! Rate limits by address: an address may do a burst of actions, and then one action in each interval.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,7 +14,8 @@ use crate::api::{ApiProblem, Code};
 pub(super) struct RateLimit {
     burst: u32,
     interval: Duration,
-    /// Time until which an address has used its allowance; an address that is missing has used nothing.
+    /// For each address, the time at which the whole burst is allowed again. Each action moves this time by one
+    /// interval into the future. For an address that is missing, the whole burst is allowed.
     used_until: Mutex<HashMap<IpAddr, Instant>>,
 }
 
@@ -24,7 +25,7 @@ pub(super) struct TooMany {
     wait: Duration,
 }
 
-/// Maximum number of stored addresses. The limit has no effect on a sender that uses more addresses.
+/// Maximum number of stored addresses. The rate limit has no effect on a sender that uses more addresses.
 const MAX_ADDRESSES: usize = 10_000;
 
 impl RateLimit {
@@ -36,7 +37,7 @@ impl RateLimit {
         self.take_at(peer, Instant::now())
     }
 
-    /// Checks whether the address has used its allowance for now.
+    /// Returns whether the next action of the address would be refused now.
     pub(super) fn is_used_up(&self, peer: IpAddr) -> bool {
         let used_until = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
         let until = used_until.get(&limited_address(peer)).copied();
@@ -71,8 +72,8 @@ impl TooMany {
     }
 }
 
-/// Returns the address for which limits count. For IPv6 it is the network of 64 bits, because one client can use all
-/// addresses of it.
+/// Returns the address for which limits count. For IPv6, it is the network with a prefix of 64 bits, because one client
+/// can use all addresses of such a network.
 pub(super) fn limited_address(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,4 +1,5 @@
-//! Checks whether the sender of a delivery knows the secret, in the schemes of several senders.
+//! Checks whether the sender of a delivery knows the secret of the schedule, by the schemes of GitHub, Slack, Stripe
+//! and GitLab.
 
 use axum::http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
@@ -35,10 +36,10 @@ const MAX_SIGNATURE_AGE: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SignatureVerdict {
     Right,
-    /// The delivery has no signature to check.
+    /// The delivery has no header of a known scheme.
     Unsigned,
     Wrong,
-    /// The time of the signature is too old, or the sender's clock is wrong.
+    /// The signature is right, but its time is too far in the past or in the future.
     Stale,
 }
 
@@ -76,7 +77,7 @@ pub(super) fn check(
             check_tags(secrets, &[time.as_bytes(), b".", body], &tags).check_time(time, now)
         }
         Scheme::GitLab => {
-            // Compare hashes, so that not even the length of the secret is revealed.
+            // Compare hashes, so that the duration of the comparison does not even reveal the length of the secret.
             let hash = |text: &str| digest(&SHA256, text.as_bytes());
             let header_hash = hash(header);
             verdict_of(secrets.iter().map(|secret| hash(secret).as_ref().ct_eq(header_hash.as_ref())))

@@ -1,5 +1,5 @@
-//! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the secret of a schedule can fire it, once for each
-//! delivery.
+//! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the secret of a schedule can fire the schedule, once
+//! for each delivery.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub(super) struct WebhookReceiver {
     fleet: Arc<Fleet>,
     /// Set if the server is reachable only from this machine.
     is_local: bool,
-    /// Limit on wrong signatures, unknown webhooks and bodies that never arrive, for each address. As with tokens, a
-    /// valid delivery is accepted even above the limit.
+    /// Limit, for each address, on deliveries with a wrong signature, for an unknown webhook, or with a body that is
+    /// too large or does not arrive. As with tokens, a valid delivery is accepted even above the limit.
     failures: Arc<RateLimit>,
     intake: Arc<Intake>,
 }
@@ -44,10 +44,12 @@ pub(super) struct WebhookReceiver {
 /// Time limit for a body to arrive, including the wait for memory.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Headers with the id of the delivery, and with the event.
+/// Headers in which senders put the id of the delivery.
 const DELIVERY_ID_HEADERS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
 const GITHUB_EVENT_HEADER: &str = "x-github-event";
+/// Headers in which senders put the name of the event.
 const EVENT_HEADERS: [&str; 2] = [GITHUB_EVENT_HEADER, "x-gitlab-event"];
+/// Maximum length of a sender's delivery id, in bytes.
 const MAX_DELIVERY_ID: usize = 200;
 
 #[derive(Debug, Serialize)]
@@ -112,8 +114,8 @@ impl WebhookReceiver {
         Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
     }
 
-    /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong signature. Accepts a missing
-    /// one only if the schedule allows unsigned deliveries and the server is reachable only from this machine.
+    /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong or stale signature. Accepts a
+    /// missing one only if the schedule allows unsigned deliveries and the server is reachable only from this machine.
     fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
         let verdict = if hook.secrets.is_empty() {
             SignatureVerdict::Unsigned
@@ -227,7 +229,7 @@ async fn read_body(body: Body) -> Result<Bytes, Refused> {
     })
 }
 
-/// Returns the id that the sender gives the delivery, or a hash of the body if there is none.
+/// Returns the id that the sender gives the delivery, or a hash of the body if that id is missing, empty or too long.
 fn delivery_id(headers: &HeaderMap, body: &[u8]) -> String {
     let sender_id = DELIVERY_ID_HEADERS.iter().find_map(|name| single_header(headers, name));
     match sender_id.filter(|id| !id.is_empty() && id.len() <= MAX_DELIVERY_ID) {

@@ -1,4 +1,5 @@
-//! Disconnects a client that no longer reads its answer, so that it does not occupy a connection without a time limit.
+//! Disconnects a client that no longer reads the answer to its request. Without this, such a client would occupy a
+//! connection without a time limit.
 
 use std::io;
 use std::pin::Pin;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::quota::RateLimitInfo;
 
-/// A failed request. It never contains the token.
+/// A failed request. The error never contains the token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub struct GitHubApiError {
     /// HTTP status; `None` if no answer arrived.
@@ -47,7 +47,7 @@ impl GitHubApiError {
         }
     }
 
-    /// Returns true if the object was deleted, moved, or is not visible to the token.
+    /// Returns true if the object does not exist, was deleted or moved, or is not visible to the token.
     pub fn is_not_found(&self) -> bool {
         matches!(self.status, Some(404 | 410))
     }

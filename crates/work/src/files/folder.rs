@@ -1,4 +1,4 @@
-//! The folder on disk: file names, bounded reads, and one writer at a time.
+//! The folder of a `files` source on disk: file names, bounded reads, and one writer at a time.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
@@ -11,17 +11,17 @@ use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::fault;
 use cowhand_system::remove::absent_is_ok;
 
-/// Maximum size of a file that is an item.
+/// Maximum size of an item that can be listed or claimed.
 pub(super) const MAX_ITEM_BYTES: u64 = 1 << 20;
-/// Maximum size of a claimed item. It is larger because reports are appended, and a claimed item must always be
-/// readable.
+/// Maximum size of an item after its claim. This size is larger because reports are appended, and a claimed item must
+/// always be readable.
 pub(super) const MAX_CLAIMED_ITEM_BYTES: u64 = 2 * MAX_ITEM_BYTES;
 
 /// Name of the file that is written before it replaces an item. One name is enough because there is one writer at a
-/// time; a file left by a crashed writer is overwritten.
+/// time; a file left by a crashed writer is removed first.
 const TEMPORARY_FILE: &str = ".cowhand.new";
 
-/// A file that explains the folder to people. It is not an item.
+/// Name of a file that explains the folder to people and is not an item.
 const README: &str = "README.md";
 
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl Folder {
         self.path.join(name(stem))
     }
 
-    /// Returns the names of all Markdown files that are not hidden, without `.md`. Bytes of a name that are not UTF-8
-    /// are replaced.
+    /// Returns the names of all Markdown files that are not hidden, except `README.md`, without `.md`. Bytes of a name
+    /// that are not UTF-8 are replaced.
     pub(super) fn stems(&self) -> Result<Vec<String>, NotOpened> {
         let mut stems = Vec::new();
         for (name, _) in self.root()?.entries()? {
@@ -75,7 +75,8 @@ impl Folder {
         Ok(stems)
     }
 
-    /// Reads a file of at most `max_bytes` bytes, follows no link, and does not block on a pipe.
+    /// Reads a file of at most `max_bytes` bytes, follows no link, and does not block on a pipe. If `to_change` is set,
+    /// the file has to be writable.
     pub(super) fn read(&self, stem: &str, max_bytes: u64, to_change: bool) -> Result<Content, Unreadable> {
         let root = self.root().map_err(|error| Unreadable::Failed(error.into()))?;
         let name = name(stem);
@@ -105,7 +106,7 @@ impl Folder {
         file.metadata().ok().map(|metadata| version(&metadata))
     }
 
-    /// Locks the folder, and waits for the current writer. The lock is on the folder itself, so it needs no file. The
+    /// Waits for the current writer, and locks the folder. The lock is on the folder itself, so it needs no file. The
     /// kernel releases the lock however its holder ends.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         let root = self.root()?;
@@ -126,8 +127,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Replaces a file as a whole and keeps its mode and owner. Returns false if the file changed since it was read,
-    /// because people and their editors take no lock.
+    /// Replaces a file as a whole and keeps its mode and, if possible, its owner. Returns false and leaves the file as
+    /// it is if it has changed since it was read. That can happen, because people and their editors take no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
         absent_is_ok(self.root.remove(TEMPORARY_FILE))?;
         let mut file = self.root.create_new(TEMPORARY_FILE)?;
@@ -149,7 +150,7 @@ impl Lock {
     }
 }
 
-/// Attributes of a file that change with each change of the file. Times are seconds and nanoseconds.
+/// Attributes of a file. At least one of them changes with each change of the file. Times are seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileVersion {
     inode: u64,
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(folder.file("a")).unwrap(), "two");
         std::fs::remove_file(folder.file("a")).unwrap();
         assert!(!lock.replace("a", &content.metadata, "ours").unwrap());
-        assert_eq!(place.path().read_dir().unwrap().count(), 0, "and nothing of ours stays");
+        assert_eq!(place.path().read_dir().unwrap().count(), 0, "no temporary file remains");
     }
 
     #[test]

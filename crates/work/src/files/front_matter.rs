@@ -1,8 +1,8 @@
-//! A Markdown file with YAML front matter, edited without changing the text around it.
+//! A Markdown file of a work item. Its YAML front matter is edited without changing other text of the file.
 //!
-//! An edit replaces the bytes of one value or one line. The rest of the YAML is not rewritten, so comments, order,
-//! quotes and unknown keys stay. The result is parsed again, and it is written only if exactly the wanted keys have
-//! changed. A form of YAML that the edit does not support is therefore refused and not damaged.
+//! An edit replaces one value, adds one line or removes one line. The rest of the YAML is not rewritten, so comments,
+//! order, quotes and unknown keys stay. The result is parsed again, and it is written only if exactly the wanted keys
+//! have changed. A form of YAML that the edit does not support is therefore refused and not damaged.
 
 use std::ops::Range;
 
@@ -19,9 +19,9 @@ pub(super) struct Document {
 
 #[derive(Debug, Clone)]
 struct Front {
-    /// Range of the YAML, without the lines of dashes.
+    /// Range of the YAML, without the `---` line before it and the `---` or `...` line after it.
     yaml: Range<usize>,
-    /// Offset of the first byte after the second line of dashes.
+    /// Offset of the first byte of the body, after the line that ends the front matter.
     end: usize,
     node: Node,
 }
@@ -54,7 +54,8 @@ impl Document {
         self.front.as_ref().and_then(|front| front.node.entries()).into_iter().flatten()
     }
 
-    /// Sets keys to a text or removes them. A file without front matter gets front matter.
+    /// Sets each key to its text, or removes the key if there is no text. A file without front matter gets front
+    /// matter. After an error, the document is unchanged.
     pub(super) fn set(&mut self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
         let mut after = self.clone();
         for (key, value) in changes {
@@ -182,7 +183,7 @@ fn cannot_be_edited(keys: &str) -> String {
     format!("has front matter in which `{keys}` cannot be changed safely; write one key on each line")
 }
 
-/// Returns the range of the YAML and the start of the body; `None` if the file does not begin with a line of dashes.
+/// Returns the range of the YAML and the start of the body; `None` if the first line is not `---`.
 fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
     let top = text.len() - text.trim_start_matches(BOM).len();
     let mut lines = text[top..].split_inclusive('\n');
@@ -200,7 +201,7 @@ fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
 }
 
 fn tree(yaml: &str) -> Result<Node, String> {
-    // The empty line replaces the first line of dashes, so that messages state the line number of the file.
+    // The empty line replaces the first `---` line, so that messages state the line number of the file.
     let text = format!("\n{yaml}");
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add("".into(), String::new());
@@ -232,8 +233,7 @@ fn means_the_same(one: &Node, other: &Node) -> bool {
     }
 }
 
-/// Writes a value as plain YAML if it is unambiguous. Otherwise writes it in double quotes with JSON escapes, which
-/// YAML also accepts.
+/// Writes a value without quotes if it needs none, or else in double quotes with JSON escapes, which YAML also accepts.
 fn as_yaml(value: &str) -> String {
     let plain = value.starts_with(|c: char| c.is_ascii_alphanumeric())
         && value.ends_with(|c: char| c.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! Reads one file as a work item with its status.
+//! Reads one file of a `files` source as a work item with its status.
 
 use std::fmt;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::QueueState;
 pub(super) enum FileStatus {
     /// `available`, `ready`, or no status.
     Available,
-    /// A claim without `until` was written by hand and is valid until a person changes it.
+    /// `claimed`. A claim without a valid `claimed_until` was written by hand and is valid until a person changes it.
     Claimed { by: Option<String>, until: Option<Timestamp> },
     /// `completed`, `failed` or `partial`, set by a result.
     Done(String),
@@ -94,7 +94,7 @@ pub(super) struct FileItem {
     pub(super) status: FileStatus,
 }
 
-/// Keys that become fields of the item. All other keys are its metadata.
+/// Keys that cowhand reads. All other keys are copied to the metadata of the item.
 const ITEM_KEYS: [&str; 7] =
     ["title", "status", "priority", "labels", "created", "claimed_by", "claimed_until"];
 
@@ -157,7 +157,7 @@ fn labels(document: &Document) -> Result<Vec<String>, String> {
     }
 }
 
-/// Parses a time or a date. A date means midnight UTC of that day.
+/// Parses a time or a date. A time without an offset is in UTC. A date means midnight UTC of that day.
 fn time(written: &str) -> Result<Timestamp, String> {
     let wrong = || {
         format!(
@@ -196,7 +196,8 @@ fn metadata(document: &Document, status: &FileStatus, path: &Path) -> Map<String
     metadata
 }
 
-/// Converts a node to JSON. The type of a person's own key is unknown, so a scalar becomes the text as written.
+/// Converts a node to JSON. The type of a person's own key is unknown, so a scalar other than null becomes the text as
+/// written.
 fn as_json(node: &Node) -> Json {
     match &node.value {
         Value::Scalar(scalar) if scalar.is_null() => Json::Null,

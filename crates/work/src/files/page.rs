@@ -1,10 +1,12 @@
-//! One page of a folder: the oldest items after a cursor. Other items are not kept in memory.
+//! Builds one page of the items in a folder: the oldest items after a cursor. At most about twice the content of a page
+//! is in memory.
 
 use cowhand_core::work::{FetchResult, WorkItem};
 
 use super::WorkSourceError;
 
-/// Maximum size of a page. Items contain their whole text, so a page without a limit also ends here.
+/// Maximum size of the titles and texts on a page. Items contain their whole text, so this size also ends a page for
+/// which the caller sets no limit.
 const MAX_PAGE_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -13,7 +15,7 @@ pub(super) struct PageBuilder {
     limit: usize,
     items: Vec<WorkItem>,
     bytes: usize,
-    /// True if further items match the filter.
+    /// True if matching items come after the page.
     more: bool,
     total: u64,
 }
@@ -42,7 +44,7 @@ impl PageBuilder {
         }
         self.bytes += size(&item);
         self.items.push(item);
-        // Keep up to twice the limit, so that sorting is rare.
+        // Up to twice the content of a page is kept, so that sorting is rare.
         if self.bytes > 2 * MAX_PAGE_BYTES || self.items.len() / 2 > self.limit {
             self.shorten();
         }
@@ -55,7 +57,7 @@ impl PageBuilder {
         FetchResult { items: self.items, next_cursor, total_count: Some(self.total) }
     }
 
-    /// Keeps the oldest items that fit, and drops the others.
+    /// Keeps the oldest items that fit on the page, and drops the others.
     fn shorten(&mut self) {
         self.items.sort_by_cached_key(PagePosition::of);
         self.bytes = 0;
@@ -63,7 +65,8 @@ impl PageBuilder {
             self.bytes += size(item);
             self.bytes > MAX_PAGE_BYTES
         });
-        // Each page contains at least one item. Otherwise the list would never end.
+        // An item that is too large for a page is a page of its own. An empty page would have no next cursor, and the
+        // list would end too early.
         let fit = full.map_or(self.items.len(), |full| full.max(1)).min(self.limit);
         self.more |= fit < self.items.len();
         self.items.truncate(fit);

@@ -1,17 +1,18 @@
-//! The text that is written below an item when its work has ended, for the person who opens the file next.
+//! The text that is appended to the file of an item when its work has ended or the item is released, for the person who
+//! opens the file next.
 
 use cowhand_core::cut::cut;
 use cowhand_core::work::{WorkOutcome, WorkResult};
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-/// Maximum size of a report. Agents can write any amount; the file is for people.
+/// Maximum size of the text of a result or release. A longer text is cut, because the file is for people.
 const MAX_REPORT_BYTES: usize = 64 << 10;
 
-/// Characters that cannot be in an HTML comment, or would end the name.
+/// Characters of a name that are escaped: they could end the name or the HTML comment, or (`%`) look like an escape.
 const ESCAPED_IN_MARKERS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
 
-/// Returns the hidden comment that names the holder of a result, so that the result is not written twice.
+/// Returns the hidden comment above a result. It names the claimant, so that the result is not written twice.
 pub(super) fn marker(holder: &str) -> String {
     format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, ESCAPED_IN_MARKERS))
 }
@@ -40,7 +41,7 @@ pub(super) fn release(reason: Option<&str>, holder: &str, now: Timestamp) -> Str
     format!("## Released by {} ({})\n\n{}", joined(&[holder.to_owned()]), seconds(now), joined(&[reason]))
 }
 
-/// Returns the text that a person wrote: everything before the first report or note of cowhand.
+/// Returns the text that a person wrote: everything before the first result or release that cowhand appended.
 pub(super) fn text_before_reports(body: &str) -> &str {
     let mut end = 0;
     for line in body.split_inclusive('\n') {
@@ -60,8 +61,8 @@ fn is_release(line: &str) -> bool {
     })
 }
 
-/// Joins the non-empty parts and cuts them to size. Markers in the text are made ineffective, because they would name
-/// another holder.
+/// Joins the non-empty parts and cuts the text to [`MAX_REPORT_BYTES`]. Markers in the parts are made ineffective,
+/// because they would name another claimant.
 fn joined(parts: &[String]) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
     cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MAX_REPORT_BYTES)

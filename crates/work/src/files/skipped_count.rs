@@ -1,4 +1,5 @@
-//! Counts the files that are not items. The count is requested often, so a file is read again only if it has changed.
+//! Counts the files that are not items. The count is requested often, so most files are read again only if they have
+//! changed.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -16,7 +17,7 @@ use crate::WorkSourceError;
 /// so a change soon after another change can have the same time and would not be noticed.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
-/// Files by name, each with its version and with true if that version is not an item.
+/// Files by name without `.md`, each with its version and with true if that version is not an item.
 pub(super) type KnownFiles = HashMap<String, (FileVersion, bool)>;
 
 impl Inner {
@@ -24,7 +25,7 @@ impl Inner {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut skipped, mut seen) = (0, KnownFiles::new());
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
-            // The version is read before the file, so that a change in between is noticed the next time.
+            // The version is read before the file, so that a change between the two reads is noticed the next time.
             let version = self.folder.version(&stem);
             let (is_skipped, is_lasting) = match known.get(&stem) {
                 Some((before, is_skipped)) if Some(*before) == version => (*is_skipped, true),
@@ -43,7 +44,8 @@ impl Inner {
     fn judge(&self, stem: &str) -> (bool, bool) {
         let Ok(id) = WorkItemId::new(NAME, stem) else { return (true, false) };
         match self.read_item(&id, MAX_ITEM_BYTES) {
-            // A claimed file is checked again later, because it has to be editable when its claim expires.
+            // The result for a claimed file is not remembered: after its claim has expired, the file is an item only if
+            // it can be edited.
             Ok((item, _)) => (false, !matches!(item.status, FileStatus::Claimed { .. })),
             Err(ItemError::Missing(_)) => (false, false),
             Err(ItemError::Unusable(..)) => (true, true),
@@ -89,19 +91,19 @@ mod tests {
         write("claimed.md", &format!("---\n{{status: claimed, {until}}}\n---\nText.\n"));
         assert_eq!(source.0.count_skipped().unwrap(), 2);
         wait_until_known(&source, 2);
-        // The known results are used: if they are inverted, the count changes.
+        // The known results are used: after they are inverted, `fine` is counted and `closed` is not.
         for (_, is_skipped) in source.0.known.lock().unwrap().values_mut() {
             *is_skipped = !*is_skipped;
         }
         assert_eq!(source.0.count_skipped().unwrap(), 2);
         source.0.known.lock().unwrap().get_mut("closed").unwrap().1 = true;
-        assert_eq!(source.0.count_skipped().unwrap(), 3, "`fine` is not read");
+        assert_eq!(source.0.count_skipped().unwrap(), 3, "`fine` is not read again");
         write("fine.md", "---\ntitle: Good\n---\nText.\n");
-        assert_eq!(source.0.count_skipped().unwrap(), 2, "it has changed in place");
+        assert_eq!(source.0.count_skipped().unwrap(), 2, "`fine` has changed and is read again");
         write("fine.md", "---\n{title: X}\n---\nText.\n");
         assert_eq!(source.0.count_skipped().unwrap(), 3);
         clock.set("2026-01-01T02:00:00Z".parse().unwrap());
-        assert_eq!(source.0.count_skipped().unwrap(), 4, "the claim has expired");
+        assert_eq!(source.0.count_skipped().unwrap(), 4, "`claimed` has expired and cannot be edited");
         fs::remove_file(folder.path().join("closed.md")).unwrap();
         assert_eq!(source.0.count_skipped().unwrap(), 3);
         assert!(!source.0.known.lock().unwrap().contains_key("closed"));

@@ -1,4 +1,4 @@
-//! The states of an item in a folder: listed, claimed, renewed, completed, released.
+//! The operations on the items in a folder: list, claim, renew, complete, release, offer, and find a renamed file.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::page::PageBuilder;
 use super::{Inner, NAME, Skipped, report};
 use crate::{Claimant, QueueState, WorkSourceError};
 
-/// Number of tries of a change if a person saves the file in between.
+/// Maximum number of tries of a change. A try fails if somebody saves the file between its read and its replacement.
 const MAX_CHANGE_TRIES: usize = 5;
 
 /// Reason why an item cannot be read or changed.
@@ -89,7 +89,8 @@ impl Inner {
         Ok(page.finish())
     }
 
-    /// Calls `visit` with every Markdown file of the folder, except for files that disappear meanwhile.
+    /// Calls `visit` for every file in [`super::folder::Folder::stems`], with the item or the reason why the file is
+    /// not an item. Leaves out files that disappear meanwhile.
     pub(super) fn for_each_file(
         &self,
         mut visit: impl FnMut(Result<FileItem, Skipped>),
@@ -160,7 +161,8 @@ impl Inner {
         }
     }
 
-    /// Reads an item under the lock, lets `decide` change the document, and replaces the file with the result.
+    /// Reads an item under the lock and lets `decide` change the document. For `Change::Write`, replaces the file with
+    /// the document. Starts again if somebody changed the file meanwhile.
     fn change<T>(
         &self,
         id: &WorkItemId,
@@ -232,8 +234,9 @@ impl Inner {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Writes the result of an item. The result is also accepted if nobody holds the item, because the work is done. It
-    /// is refused if another claimant holds or has completed the item.
+    /// Writes the result of an item, once for each claim. The result is also accepted if the item is available,
+    /// because the work is done. It is refused if another claimant holds the item, or if the item has any other status,
+    /// for example because another claimant has completed it.
     pub(super) fn complete(
         &self,
         id: &WorkItemId,
@@ -323,7 +326,8 @@ impl Inner {
         Ok(reported)
     }
 
-    /// Sets the status of an item that nobody holds to `available`.
+    /// Sets the status of a withdrawn item to `available`. An item that is already available is not changed, and this
+    /// is a success. A claimed or completed item is not changed, and this is a failure.
     pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let now = self.clock.now();
         let offered =

@@ -87,7 +87,8 @@ impl GitHubWorkSource {
     }
 
     /// Returns the queue state from the issue itself and not from a list. A release removes the label of the claim
-    /// before the marker, so an issue without labels is still claimed while a marker on it has not expired.
+    /// before the marker, so an issue without that label and without the ready label is still claimed while a marker on
+    /// it has not expired.
     async fn state_of(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {
@@ -116,8 +117,8 @@ impl WorkSource for GitHubWorkSource {
         SOURCE_TYPE
     }
 
-    /// Reads pages until there is an item or, with a limit, until the limit is reached. With `include_claimed`, claimed
-    /// items follow all others.
+    /// Reads pages until there is an item or, with a limit, until the limit is reached, at most to the end of the list.
+    /// With `include_claimed`, the list of claimed issues follows the list of ready issues.
     async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let mut cursor = options.cursor.as_deref().map_or(Ok(Cursor::default()), str::parse)?;
         let limit = options.limit.unwrap_or(usize::MAX);

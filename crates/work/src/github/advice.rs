@@ -5,7 +5,8 @@ use super::client::ApiRequest;
 use super::reply::ApiResponse;
 use crate::error::github::TokenFacts;
 
-/// Reads facts about the token from an answer that refuses a request. `origin` names the source of the token.
+/// Reads facts about the token from an answer that refuses a request, and adds advice. `origin` says in messages where
+/// the token comes from.
 pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &str) -> TokenFacts {
     let scopes = reply.header("x-oauth-scopes").map(words);
     // A request that names no repository is about the account.
@@ -21,7 +22,7 @@ pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &
     TokenFacts { scopes, advice }
 }
 
-/// Splits a header that is a list.
+/// Splits a header at its commas and leaves out empty parts.
 pub(super) fn words(header: &str) -> Vec<String> {
     header.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }

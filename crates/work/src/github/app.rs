@@ -68,7 +68,7 @@ impl GitHubApp {
         Ok(Self { id, installation_id, key, token_cache: Mutex::new(None) })
     }
 
-    /// Signs a JWT that is valid for nine minutes; GitHub accepts at most ten. The issue time is one minute earlier,
+    /// Signs a JWT that expires in nine minutes; GitHub accepts at most ten. Its issue time is one minute in the past,
     /// because clocks differ.
     pub(super) fn sign_jwt(&self, now: Timestamp) -> Result<Secret, GitHubAuthError> {
         let part = |value: serde_json::Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());

@@ -25,7 +25,7 @@ impl Secret {
         Some(value)
     }
 
-    /// Masks the secret in `text`, because the error page of a proxy may quote the request.
+    /// Replaces the secret in `text` with `[hidden]`, because the error page of a proxy may quote the request.
     pub(super) fn mask(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[hidden]") }
     }
@@ -46,7 +46,7 @@ pub(super) enum ApiAuth {
 const DEFAULT_TOKEN_ENV: &str = "GITHUB_TOKEN";
 
 impl ApiAuth {
-    /// Reads the credentials for `repo`.
+    /// Reads the credentials that the config names. `repo` is only for the error message.
     pub(super) fn from_config(
         auth: &github::Auth,
         repo: &str,
@@ -65,7 +65,7 @@ impl ApiAuth {
         }
     }
 
-    /// Describes the source of the credentials, for error messages.
+    /// Describes where the credentials come from, for messages.
     pub(super) fn origin(auth: &github::Auth) -> String {
         match &auth.app {
             Some(app) => format!("the GitHub App {}", app.id),

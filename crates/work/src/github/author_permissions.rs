@@ -28,13 +28,13 @@ pub struct RepositoryAccess {
     pub auth: github::Auth,
 }
 
-/// Known permissions of people in all repositories of the fleet.
+/// Cached permissions of people, by repository.
 #[derive(Debug, Default)]
 pub struct AuthorPermissions {
     repositories: Mutex<Vec<(RepositoryAccess, Arc<RepositoryPermissions>)>>,
 }
 
-/// Cached answer. A caller that asks while a request runs waits for its answer.
+/// Cached answer. While a request runs, other callers wait for the answer to that request.
 type Known = OnceCell<(Instant, AuthorPermission)>;
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl AuthorPermissions {
         })
     }
 
-    /// Checks that permissions can be requested, for which a token is needed.
+    /// Checks that the credentials for these requests can be read. Sends no request.
     pub fn check(&self, access: &RepositoryAccess, context: &SourceContext) -> Result<(), WorkSourceError> {
         self.repository(access, context).map(drop)
     }
@@ -156,7 +156,8 @@ pub struct CollaboratorPermission {
 }
 
 impl CollaboratorPermission {
-    /// Returns the permission. A custom role counts as the permission that it is based on.
+    /// Returns the permission. A custom role counts as the permission that it is based on, and `none` or an unknown
+    /// name as no permission.
     pub fn permission(&self) -> AuthorPermission {
         let read = |word: &str| word.parse::<RepoPermission>().ok();
         read(&self.role_name)

@@ -10,7 +10,7 @@ use reqwest::header::HeaderValue;
 const MAX_CACHE_BYTES: usize = 32 << 20;
 const MAX_CACHED_PAGES: usize = 4096;
 
-/// Time for which an unused page is kept. Polls are more frequent.
+/// Time after which an unused page is removed if the cache is full. Pages that are still polled are used more often.
 const CACHED_PAGE_LIFETIME: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
@@ -42,8 +42,9 @@ impl PageCache {
         Some(Arc::clone(page))
     }
 
-    /// Stores a page if there is room. The least recently used page is not evicted: a walk over a list that does not
-    /// fit would then evict each page just before the page is needed.
+    /// Stores a page if there is room. To make room, only pages are removed that were not used for
+    /// [`CACHED_PAGE_LIFETIME`]. If instead the least recently used page were removed, a walk over a list that does not
+    /// fit would remove each page just before the page is needed.
     pub(super) fn put(&self, path: &str, page: KeptPage) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(path);

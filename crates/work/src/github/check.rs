@@ -1,5 +1,5 @@
-//! Checks for `doctor`: the token, the repository and the labels that a source needs, and advice if one of them is
-//! missing.
+//! Checks for `doctor`: the token, the repository and the labels that a source needs, with advice if one of them is
+//! missing, and the requests that GitHub still allows.
 
 use super::adapter::GitHubWorkSource;
 use super::models::RepositoryInfo;
@@ -11,7 +11,7 @@ impl GitHubWorkSource {
         let mut findings = Vec::new();
         match self.read_repository().await {
             Ok((repository, scopes)) => {
-                // A token without scopes does not state what it may change.
+                // If GitHub states no scopes of the token, it is not known what the token may change.
                 let may = scopes.map_or_else(
                     || format!("{origin} sees {repo}"),
                     |scopes| format!("{origin} may change issues of {repo} (scopes: {scopes})"),

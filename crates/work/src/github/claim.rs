@@ -1,4 +1,5 @@
-//! Claims an issue for one claimant only. The rules are in `docs/decisions/0009-claims-on-work-items.md`.
+//! Claims issues, so that each issue has at most one holder, and renews claims. The rules are in
+//! `docs/decisions/0009-claims-on-work-items.md`.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::error::github::{ApiFailure, GitHubApiError};
 use crate::{Claimant, WorkSourceError, can_claim_another};
 use cowhand_system::fault;
 
-/// Number of reads of the comments until our own marker appears. After that, the claim fails, because the answers are
-/// out of date.
+/// Maximum number of reads of the comments until our own marker appears. If it does not appear, the claim fails,
+/// because the answers are out of date.
 const MAX_CLAIM_CHECKS: u32 = 4;
 
 /// Reason for a refused claim, with a message for people.
@@ -25,7 +26,7 @@ type Refusal = (ClaimFailureReason, String);
 struct BegunClaim {
     /// Issue before the claim.
     before: Issue,
-    /// Comment with our marker, if other fleets may write markers at the same time.
+    /// Id of the comment with our new marker; `None` if the claim needs no new marker.
     marker: Option<u64>,
 }
 
@@ -33,7 +34,8 @@ type Outcome<T> = Result<Result<T, Refusal>, GitHubApiError>;
 
 impl GitHubWorkSource {
     /// Claims several issues: writes the markers one after another, waits once, and then reads which marker is first on
-    /// each issue. After an error that would also prevent the following claims, the following claims are not tried.
+    /// each issue. After an error, or a refusal that would also prevent the following claims, the following claims are
+    /// not tried.
     pub(super) async fn claim_issues(
         &self,
         claims: &[(u64, &Claimant)],
@@ -66,10 +68,10 @@ impl GitHubWorkSource {
         results
     }
 
-    /// Writes our marker if the issue is free.
+    /// Writes our marker if the issue is free and the claim needs a new marker.
     async fn begin_claim(&self, number: u64, by: &Claimant) -> Outcome<BegunClaim> {
-        // Nothing is written yet, so an error means that the issue is not claimed. The caller waits for the end of a
-        // rate limit.
+        // Nothing is written yet, so the claim is refused after an error. An error of a rate limit is returned, because
+        // the caller waits for its end.
         let seen = match self.read_issue(number).await {
             Err(error) if !error.is_rate_limit_error() => return Ok(Err(refusal_of(&error))),
             seen => seen?,
@@ -95,7 +97,7 @@ impl GitHubWorkSource {
         Ok(Ok(BegunClaim { before, marker: Some(ours) }))
     }
 
-    /// Reads which marker is first, and sets the labels if the first marker is ours.
+    /// Reads which marker is first, if a new marker was written, and sets the labels if the claim is ours.
     async fn finish_claim(&self, number: u64, by: &Claimant, begun: BegunClaim) -> Outcome<Issue> {
         if let Some(ours) = begun.marker
             && let Err(refusal) = self.confirm_claim(&begun.before, ours, by).await?

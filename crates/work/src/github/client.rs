@@ -28,16 +28,17 @@ use cowhand_system::http;
 /// Largest number of redirects of a request. Transferred repositories need one redirect; the limit ends loops.
 const MAX_REDIRECTS: usize = 5;
 
-/// Client of one GitHub server, used as long as its source exists. It keeps the rate limit and cached pages.
+/// Client of one GitHub server. It keeps the rate limit and cached pages between its requests.
 #[derive(Debug)]
 pub struct GitHubClient {
     http: reqwest::Client,
     /// URL of the API, without a slash at its end.
     base: String,
     pub(super) auth: ApiAuth,
-    /// Description of the source of the credentials.
+    /// Description of where the credentials come from, for messages.
     pub(super) origin: String,
-    /// Repository in which a GitHub App is installed. The App requests its token for this installation.
+    /// Repository that messages name. A GitHub App requests its token for the installation in this repository, unless
+    /// the config names the installation.
     pub(super) repo: String,
     pub(super) retry: RetryOptions,
     meter: Meter,
@@ -90,8 +91,8 @@ impl GitHubClient {
     ) -> Result<Self, WorkSourceError> {
         let origin = ApiAuth::origin(auth);
         let auth = ApiAuth::from_config(auth, &settings.repo, context)?;
-        // This client follows redirects itself: the token must not be sent to another host, and a POST must remain a
-        // POST.
+        // `exchange` follows redirects, not the HTTP client: the token must not be sent to another host, and a POST
+        // must remain a POST.
         let http = http::client()
             .user_agent(http::USER_AGENT)
             .connect_timeout(settings.connect_timeout)

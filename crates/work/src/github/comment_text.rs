@@ -1,5 +1,5 @@
-//! The text of comments. Text that an agent wrote is in fences, where it is neither HTML nor Markdown, notifies nobody
-//! and closes no issue.
+//! The text of comments on issues. Text that an agent wrote is formatted as code, where it is neither HTML nor
+//! Markdown, notifies nobody and closes no issue. Only an artifact that is plainly a URL is a link.
 
 use std::fmt::{self, Write};
 
@@ -77,7 +77,7 @@ pub(super) fn release_comment(reason: Option<&str>, by: CommentAuthor<'_>) -> St
     text
 }
 
-/// Writes a fence that is longer than every run of backticks inside it.
+/// Writes the text as a code block, between lines of backticks that are longer than every run of backticks in it.
 fn push_fence(out: &mut String, text: &str, cap: usize) {
     let text = without_control_characters(&cut(text, 0, cap));
     let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);
@@ -95,7 +95,7 @@ fn code(text: &str) -> String {
     format!("{fence} {text} {fence}")
 }
 
-/// Formats an artifact as a link only if it is plainly a URL.
+/// Formats an artifact as a link if it is plainly a URL, and as inline code if it is not.
 fn link_or_code(artifact: &str) -> String {
     let rest = artifact.strip_prefix("https://").or_else(|| artifact.strip_prefix("http://"));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/.-_~:?#=&%+".contains(c);
@@ -107,7 +107,8 @@ fn link_or_code(artifact: &str) -> String {
     }
 }
 
-/// Removes characters that control a terminal or change the text direction. The result is not longer than the text.
+/// Replaces characters that control a terminal or change the text direction with `?`, and all backticks with `'` if the
+/// text has a very long run of them. The result is not longer than the text.
 fn without_control_characters(text: &str) -> String {
     let is_odd = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))

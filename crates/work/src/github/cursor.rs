@@ -1,4 +1,5 @@
-//! The cursor of a listing: `3`, `3+17` inside a page, `claimed-2` in the list of claimed issues.
+//! The cursor of a list of issues: `3` is page 3, `3+17` is page 3 after its first 17 entries, `claimed-2` is page 2 of
+//! the list of claimed issues.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +10,7 @@ use crate::WorkSourceError;
 pub(super) struct Cursor {
     pub(super) listing: Listing,
     pub(super) page: u64,
-    /// Number of entries of the page that were already returned.
+    /// Number of entries of the page that an earlier call has already read.
     pub(super) skip: usize,
 }
 
@@ -27,8 +28,8 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// Returns the next cursor. `next` is the next page that GitHub names. If that page is not a later page, the list
-    /// ends.
+    /// Returns the next cursor; `None` at the end. `next` is the next page that GitHub names. If it is not a later
+    /// page, the list ends. With `include_claimed`, the list of claimed issues follows the list of ready issues.
     pub(super) fn following(self, next: Option<u64>, include_claimed: bool) -> Option<Self> {
         match (next.filter(|&next| next > self.page), self.listing) {
             (Some(page), listing) => Some(Self { listing, page, skip: 0 }),

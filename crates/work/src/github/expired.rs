@@ -1,4 +1,4 @@
-//! Claimed issues whose claim has expired. The label of a fleet that no longer runs stays on the issue.
+//! Finds issues whose claim has expired. If a fleet no longer runs, the label of its claim stays on the issue.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Time of the last change, which includes comments.
+    /// Time of the last change of the issue or its comments.
     updated_at: Option<Timestamp>,
     /// End of the claim by GitHub's clock; `None` if the claim is only a label.
     ends: Option<Timestamp>,
@@ -65,7 +65,7 @@ impl GitHubWorkSource {
     }
 }
 
-/// Returns the latest expired claim, if all claims have expired.
+/// Returns the latest expired claim; `None` if a claim has not expired, or if there is no claim.
 fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;

@@ -1,5 +1,5 @@
-//! Reports results and releases issues. Both may be repeated after a crash, because each step checks the state before
-//! it acts. The claim is withdrawn last, so that nobody claims the issue before the other steps are done.
+//! Reports results and releases issues. Both may be repeated after a crash, because a repeated step changes nothing.
+//! The claim is withdrawn last, so that nobody claims the issue before the other steps are done.
 
 use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 

@@ -42,7 +42,8 @@ impl Issues<'_> {
         Ok(Some(issue))
     }
 
-    /// Checks, after a redirect, whether the repository was renamed or the issue was moved.
+    /// Returns true if the issue belongs to this repository. After a redirect, either the repository was renamed, or
+    /// the issue was moved to another repository.
     async fn is_of_this_repository(self, issue: &Issue) -> Result<bool, GitHubApiError> {
         let repository: RepositoryInfo =
             self.client.ask(ApiRequest::get(format!("repos/{}", self.repo))).await?;
@@ -95,8 +96,8 @@ impl Issues<'_> {
         }
     }
 
-    /// Writes a comment exactly once, even if GitHub's answer is lost. Before the comment is sent again, the function
-    /// checks whether it exists.
+    /// Writes a comment once, even if GitHub's answer is lost, and returns its id. Before the comment is sent again,
+    /// the function checks whether it exists.
     pub(super) async fn comment_once(
         self,
         number: u64,

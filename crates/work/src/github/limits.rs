@@ -7,7 +7,8 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::quota::RateLimitInfo;
 
-/// Reads the rate limit headers. Returns `None` if a header is missing or not a number.
+/// Reads the rate limit headers. Returns `None` if one of the numbers is missing or invalid. A missing resource means
+/// `core`.
 pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     let reset = i64::try_from(number("x-ratelimit-reset")?).ok()?;
@@ -23,9 +24,9 @@ pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
 /// Kind of rate limit that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RateLimitKind {
-    /// The hourly limit is used up.
+    /// No requests are left in the current period, which ends at `reset`.
     Primary { reset: Timestamp },
-    /// A secondary limit; GitHub states how long to wait.
+    /// A secondary limit. `wait` is the time that GitHub states, or [`SECONDARY_LIMIT_WAIT`].
     Secondary { wait: Duration },
     /// Status 429 without a time.
     Unnamed,
@@ -33,7 +34,7 @@ pub(super) enum RateLimitKind {
 
 /// Wait that GitHub's documentation requires when a secondary limit states no time.
 const SECONDARY_LIMIT_WAIT: Duration = Duration::from_mins(1);
-/// Additional wait, because GitHub's clock and its counters do not change in the same instant.
+/// Additional wait after a reset, because GitHub's clock and its counters do not change in the same instant.
 const RESET_MARGIN: Duration = Duration::from_secs(1);
 
 impl RateLimitKind {
@@ -56,7 +57,7 @@ impl RateLimitKind {
         (status == 429).then_some(Self::Unnamed)
     }
 
-    /// Returns the wait, if GitHub stated it. `now` is GitHub's time.
+    /// Returns the time to wait; `None` if it is not known. `now` is GitHub's time.
     pub(super) fn wait(self, now: Timestamp) -> Option<Duration> {
         match self {
             Self::Primary { reset } => {

@@ -1,4 +1,4 @@
-//! Whole lists for triggers: all current issues or pull requests, the oldest first.
+//! Reads whole lists for triggers: all issues or all pull requests in a state, the oldest first.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct IssueOrPull {
     pub assignee: Option<String>,
     pub author: String,
     pub created_at: Timestamp,
-    /// Branch of a pull request.
+    /// Branches of a pull request; `None` for an issue.
     pub branch: Option<Branch>,
 }
 
@@ -36,7 +36,7 @@ pub struct Branch {
     pub head_sha: String,
     pub base_ref: String,
     pub is_draft: bool,
-    /// Repository of its commits; empty if that repository was deleted.
+    /// Repository of the head branch; empty if that repository was deleted.
     pub head_repo: String,
 }
 
@@ -62,7 +62,7 @@ impl Lists {
         Ok(Self { client, repo: repo.to_owned() })
     }
 
-    /// Returns issues without pull requests. The caller checks again whether they have all the labels.
+    /// Returns issues without pull requests. The caller has to check whether they have all the labels.
     pub async fn issues(
         &self,
         labels: &[String],
@@ -110,7 +110,7 @@ impl Lists {
         Ok(found.into_values().collect())
     }
 
-    /// Reads all pages once and returns their number.
+    /// Reads all pages once, adds their entries to `found`, and returns the number of pages.
     async fn walk<T>(
         &self,
         path: &str,

@@ -20,14 +20,14 @@ const MAX_MARKER_BYTES: usize = 2048;
 const MARKER_OPENING: &str = "<!-- cowhand:";
 const MARKER_CLOSING: &str = " -->";
 
-/// Content of a comment for other programs.
+/// Content of the hidden line, which this and other fleets read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Marker {
     Claim(ClaimMarker),
-    /// The outcome was reported.
+    /// The comment reports the result of the work.
     Report(ResultMarker),
-    /// The release was reported.
+    /// The comment reports the release of the issue.
     Release(ResultMarker),
 }
 
@@ -39,7 +39,8 @@ pub(super) struct ClaimMarker {
     pub(super) fleet_name: Option<String>,
     pub(super) holder: String,
     pub(super) until: Timestamp,
-    /// Previous value of `until`, if the claim was renewed. A renewal that arrives after that time does not count.
+    /// Previous value of `until`, if the claim was renewed. A renewal that arrives more than [`CLAIM_CLOCK_MARGIN`]
+    /// after that time does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) renewed_before: Option<Timestamp>,
 }
@@ -52,14 +53,15 @@ fn saturating_after(at: Timestamp, more: SignedDuration) -> Timestamp {
 pub(super) struct ResultMarker {
     pub(super) fleet: String,
     pub(super) holder: String,
-    /// Comment of the claim that ended. It distinguishes several claims of one job, which can claim, release and claim
-    /// again.
+    /// Id of the comment of the claim that ended; `None` if that comment no longer existed. The id distinguishes
+    /// several claims of one job, which can claim, release and claim again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claim: Option<u64>,
 }
 
 impl ClaimMarker {
-    /// Creates the marker of a claim. `now` is GitHub's time; `until` is in whole seconds, as GitHub's times are.
+    /// Creates the marker of a claim. `now` is GitHub's time. The claim ends at most [`MAX_CLAIM_AGE`] after `now`, and
+    /// at a whole second, as GitHub's times are.
     pub(super) fn of(by: &Claimant, now: Timestamp) -> Self {
         let until = by.until.min(saturating_after(now, MAX_CLAIM_AGE));
         let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
@@ -67,7 +69,7 @@ impl ClaimMarker {
         Self { fleet, fleet_name: None, holder, until, renewed_before: None }
     }
 
-    /// Returns the name of the fleet for people.
+    /// Returns the name of the fleet for people, or its id if it has no name.
     pub(super) fn fleet_shown(&self) -> &str {
         self.fleet_name.as_deref().unwrap_or(&self.fleet)
     }
@@ -152,7 +154,7 @@ impl Marked {
 pub(super) struct Marks {
     pub(super) all: Vec<Marked>,
     pub(super) now: Timestamp,
-    /// Our own account, if it is known. Only its comments are ours.
+    /// Our own account, if it is known. Then only its comments are ours. If not, every comment counts as ours.
     pub(super) viewer: Option<String>,
 }
 
@@ -181,7 +183,7 @@ impl Marks {
         if was_late || self.now > claim_end(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
     }
 
-    /// Returns the time at which the holder's claim ends unless it is renewed.
+    /// Returns the time at which the holder's claim ends unless it is renewed; `None` if nobody holds the issue.
     pub(super) fn held_until(&self) -> Option<Timestamp> {
         self.holder().map(|(marked, claim)| claim_end(marked, claim))
     }

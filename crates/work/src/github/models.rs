@@ -1,7 +1,7 @@
 //! The parts of GitHub's answers that are read.
 //!
 //! Every field that may be missing is optional, for example because an account was deleted, or because an older
-//! Enterprise server does not have the field. An entry that still cannot be read is left out and logged.
+//! Enterprise server does not have the field. An entry of a list that still cannot be read is left out and logged.
 
 use std::fmt;
 
@@ -116,7 +116,7 @@ pub(super) struct App {
     pub(super) slug: String,
 }
 
-/// Body of an error.
+/// Body of an answer that refuses a request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refusal {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Reads lists page by page.
+//! Reads lists of GitHub page by page, with or without the cache.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -26,7 +26,7 @@ fn page_path(path: &str, number: u64) -> String {
 }
 
 impl GitHubClient {
-    /// Reads a page.
+    /// Reads a page without the cache.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -40,8 +40,8 @@ impl GitHubClient {
         Ok(ListPage { entries: good, next: reply.next_page(), now })
     }
 
-    /// Reads a page. An unchanged page does not count against the rate limit. Entries that `is_wanted` rejects are not
-    /// cached.
+    /// Reads a page with the cache: an unchanged page does not count against the rate limit. Entries that `is_wanted`
+    /// rejects are neither cached nor returned.
     pub(super) async fn polled_page<T: DeserializeOwned + Serialize>(
         &self,
         path: &str,

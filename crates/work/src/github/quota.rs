@@ -1,4 +1,4 @@
-//! Counts of used and remaining requests.
+//! Counts used and remaining requests, and records until when GitHub wants no requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::quota::{Quota, RateLimitInfo};
 
-/// Callback, called once for each rate limit window in which few requests are left.
+/// Callback, called once for each period of the rate limit in which few requests are left.
 pub type OnWarning = Arc<dyn Fn(&RateLimitInfo) + Send + Sync>;
 
 /// Threshold and callback of the warning that few requests are left.
@@ -33,7 +33,7 @@ impl std::fmt::Debug for RateLimitWarning {
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     quota: Mutex<Quota>,
-    /// Reset time of the window for which a warning was given.
+    /// End of the period for which the last warning was given.
     warned: Mutex<Option<Timestamp>>,
     warning: RateLimitWarning,
 }
@@ -74,7 +74,7 @@ impl Meter {
         lock(&self.quota).blocked_until = Some(until);
     }
 
-    /// Returns the remaining time in which GitHub wants no requests, and its end.
+    /// Returns how long GitHub still wants no requests, and the end of this time; `None` if requests may be sent.
     pub(super) fn blocked_for(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let mut quota = lock(&self.quota);
         let until = quota.blocked_until?;

@@ -1,4 +1,4 @@
-//! A successful answer of GitHub.
+//! An answer of GitHub, successful or not: its headers, its body and its size limit.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;

@@ -9,9 +9,9 @@ use crate::error::github::{ApiFailure, GitHubApiError};
 pub struct RetryOptions {
     pub max_retries: u32,
     pub base_delay: Duration,
-    /// Maximum length of one wait inside a call. If a rate limit lasts longer, the caller has to wait.
+    /// Maximum length of one wait inside a call. If a rate limit lasts longer, the call fails.
     pub max_delay: Duration,
-    /// Random part of a delay, so that clients that failed together do not retry together.
+    /// Largest random part of a delay, as a fraction, so that clients that failed together do not retry together.
     pub jitter_factor: f64,
 }
 
@@ -26,7 +26,8 @@ impl Default for RetryOptions {
     }
 }
 
-/// Returns `base * 2^attempt + jitter`, capped. `random` is between 0 and 1; the first retry is attempt 0.
+/// Returns `base_delay * 2^attempt` plus a random part, at most `max_delay`. `random` is between 0 and 1. `attempt` is
+/// 0 for the first retry.
 pub fn calculate_backoff_delay(attempt: u32, options: &RetryOptions, random: f64) -> Duration {
     let doubled = options.base_delay.as_secs_f64() * 2f64.powi(attempt.min(62).cast_signed());
     let jitter = doubled * options.jitter_factor * random;
@@ -37,14 +38,14 @@ pub fn calculate_backoff_delay(attempt: u32, options: &RetryOptions, random: f64
 /// Whether a request can be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// A repeated request changes nothing.
+    /// The request has the same effect if it is sent twice.
     Safe,
-    /// The request may have been carried out although no answer arrived, so the caller has to check before it is
-    /// repeated.
+    /// A second request would have a second effect. GitHub may have carried out the first although no answer arrived,
+    /// so the caller has to check this before it repeats the request.
     CheckFirst,
 }
 
-/// Returns the wait before the request is sent again; `None` if it is given up.
+/// Returns the wait before the request is sent again; `None` if it is not sent again.
 pub(super) fn next_delay(
     error: &GitHubApiError,
     attempt: u32,
@@ -130,7 +131,7 @@ mod tests {
             let delay = |repeat, attempt| next_delay(&error, attempt, repeat, &options, 0.0);
             assert_eq!(delay(Repeat::Safe, 0), safe, "{error:?}");
             assert_eq!(delay(Repeat::CheckFirst, 0), check_first, "{error:?}");
-            assert_eq!(delay(Repeat::Safe, 3), None, "after three retries it is over");
+            assert_eq!(delay(Repeat::Safe, 3), None, "there is no fourth retry");
         }
     }
 }

@@ -40,8 +40,8 @@ impl GitHubWorkSource {
     }
 }
 
-/// Converts an error, with advice on what to check. A missing scope is named only if the answer lists scopes and `repo`
-/// is not among them.
+/// Converts an error, with advice on what to check. A missing scope is named only if the status is not 401, the answer
+/// lists scopes, and `repo` is not among them.
 fn refused(error: &GitHubApiError) -> GitHubAuthError {
     let message = error.token.advice.clone().unwrap_or_else(|| error.message.clone());
     let found = error
@@ -53,7 +53,7 @@ fn refused(error: &GitHubApiError) -> GitHubAuthError {
     GitHubAuthError { message, found_scopes: found.unwrap_or_default(), required_scopes }
 }
 
-/// Returns the required scope that is missing. `repo` includes `public_repo`.
+/// Returns the scope that is required and missing, if there is one. `repo` includes `public_repo`.
 fn missing(found: &[String], is_private: bool) -> Option<&'static str> {
     let has = |scope: &str| found.iter().any(|found| found == scope);
     match is_private {

@@ -23,7 +23,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use reqwest::Body;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use gateway::Gateway;
 pub use gateway::ProxyCredentials;
@@ -32,8 +32,7 @@ use reach::AllowedHosts;
 /// Address of the proxy inside the sandbox.
 pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
 
-/// Maximum number of concurrent connections; each needs two descriptors of the keeper. A connection that has become a
-/// tunnel is not counted.
+/// Maximum number of concurrent connections, including tunnels; each needs two descriptors of the keeper.
 const MAX_CONNECTIONS: usize = 200;
 /// Maximum number of notes about refused requests.
 const MAX_NOTES: usize = 50;
@@ -124,26 +123,24 @@ fn bind_socket(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
 }
 
 async fn serve(listener: UnixListener, proxy: Arc<Proxy>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         // An error means a broken socket, or too many open files, which is temporary.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
         let proxy = Arc::clone(&proxy);
-        tokio::spawn(async move {
-            connection(stream, proxy).await;
-            drop(place);
-        });
+        tokio::spawn(connection(stream, proxy, Arc::new(permit)));
     }
 }
 
-async fn connection(stream: UnixStream, proxy: Arc<Proxy>) {
+/// Serves a connection. A tunnel holds the permit for longer than this function runs.
+async fn connection(stream: UnixStream, proxy: Arc<Proxy>, permit: Arc<OwnedSemaphorePermit>) {
     let answering = service_fn(move |request| {
-        let proxy = Arc::clone(&proxy);
-        async move { Ok::<_, std::convert::Infallible>(proxy.answer(request).await) }
+        let (proxy, permit) = (Arc::clone(&proxy), Arc::clone(&permit));
+        async move { Ok::<_, std::convert::Infallible>(proxy.answer(request, permit).await) }
     });
     let served = http1::Builder::new().serve_connection(TokioIo::new(stream), answering).with_upgrades();
     // It is not an error if a client disconnects.
@@ -151,9 +148,9 @@ async fn connection(stream: UnixStream, proxy: Arc<Proxy>) {
 }
 
 impl Proxy {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Response<Body> {
         if request.method() == Method::CONNECT {
-            return self.tunnel(request).await;
+            return self.tunnel(request, permit).await;
         }
         let is_own = |uri: &Uri| uri.authority().is_none_or(|authority| authority.as_str() == PROXY_ADDRESS);
         if is_own(request.uri()) {
@@ -171,7 +168,7 @@ impl Proxy {
     }
 
     /// Opens a tunnel for encrypted connections.
-    async fn tunnel(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn tunnel(&self, request: Request<Incoming>, permit: Arc<OwnedSemaphorePermit>) -> Response<Body> {
         let Some(host) =
             request.uri().authority().and_then(|to| Some(Host::new(bare(to.host()), to.port_u16()?)))
         else {
@@ -192,6 +189,7 @@ impl Proxy {
                 // It is not an error if one end breaks the connection.
                 tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut remote).await.ok();
             }
+            drop(permit);
         });
         Response::new(Body::default())
     }
@@ -235,4 +233,47 @@ fn text_response(status: StatusCode, text: &str) -> Response<Body> {
     *response.status_mut() = status;
     response.headers_mut().insert("x-cowhand-sandbox", HeaderValue::from_static("1"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn tunnels_count_as_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut stream in server.incoming().flatten() {
+                std::thread::spawn(move || io::copy(&mut stream, &mut io::sink()));
+            }
+        });
+        let hosts = vec![address.to_string().parse().unwrap()];
+        let socket = start(folder.path(), tempfile::tempfile().unwrap(), hosts, None).unwrap();
+        let connect = || {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            write!(stream, "CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+            stream
+        };
+        let answer = |stream: &UnixStream| {
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).map(|_| line)
+        };
+        let mut tunnels: Vec<_> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
+        for tunnel in &tunnels {
+            assert!(answer(tunnel).unwrap().contains("200"));
+        }
+        let further = connect();
+        further.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        assert!(answer(&further).is_err(), "more than {MAX_CONNECTIONS} tunnels are open");
+        further.set_read_timeout(None).unwrap();
+        tunnels.pop();
+        assert!(answer(&further).unwrap().contains("200"));
+    }
 }

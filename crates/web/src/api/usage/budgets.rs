@@ -1,4 +1,4 @@
-//! The state of budgets.
+//! The state of the budgets of a day or a month, for the usage and the metrics.
 
 use cowhand_core::budget::{Budget, BudgetScope, BudgetWindow, SpendLimits, Spending, SpendingLedger, Unit};
 use cowhand_core::id::AgentName;
@@ -18,13 +18,14 @@ pub struct BudgetView {
     pub limit: f64,
     /// Amount spent by ended attempts, and by running ones as far as they report it.
     pub spent: f64,
-    /// Amount reserved by running attempts beyond that.
+    /// Amount reserved for running attempts beyond what they have reported.
     pub reserved: f64,
     /// End of the current day or month, when the budget is reset.
     pub until: Timestamp,
 }
 
-/// Returns the budgets: that of the fleet first, then those of the agents in the order of the files.
+/// Returns the budgets: those of the fleet first, then those of the agents in the order of the files. With `only`,
+/// returns only the budgets of this agent.
 pub fn views(
     roster: &Roster,
     ledger: &SpendingLedger,

@@ -1,4 +1,4 @@
-//! Sums of spending, by day, agent, model, schedule and others.
+//! Sums of spending: in total, and by day, agent, model and schedule.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
 //! `/metrics`: the fleet in numbers, for Prometheus.
 //!
-//! Counts come from the event log, spending comes from the table of usage, and current states are read at each request.
-//! Therefore these metrics cover the whole fleet, even if several nodes share a store. The latency of the store, the
-//! requests to work sources, the lag of the views and the metrics of the process describe only this daemon.
+//! Counts come from the event log since the start of this daemon, spending comes from the table of usage, and current
+//! states are read at each request. Therefore these metrics cover the whole fleet, even if several nodes share a store.
+//! The latency of the store, the requests to work sources, the lag of the views and the metrics of the process describe
+//! only this daemon.
 
 mod limits;
 mod process;
@@ -67,7 +68,8 @@ impl Metrics {
         Ok(page)
     }
 
-    /// Writes waiting and running jobs, and the states of the schedules.
+    /// Writes the numbers of pending and running jobs, the places of the agents, and the next firings and states of the
+    /// schedules.
     async fn write_states(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let snapshot = self.fleet.store().snapshot().await?;
         let roster = self.fleet.roster();

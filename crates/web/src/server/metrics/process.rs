@@ -19,7 +19,8 @@ pub(super) fn write(page: &mut MetricsText) {
     }
 }
 
-/// Returns the user and system time in seconds. In `stat` they are ticks after the name in brackets.
+/// Returns the sum of user and system time in seconds. `/proc/self/stat` contains both as clock ticks, after the name
+/// of the program in brackets.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,5 +1,5 @@
-//! Counts of events since this daemon started, from the event log. Each request reads the new events, so metrics cost
-//! nothing if nobody requests them.
+//! Counts and durations since this daemon started, from the event log, for `/metrics`. Each request to `/metrics` reads
+//! the events since the previous request, so metrics cost nothing if nobody requests them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use cowhand_store::{Store, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// Last event that is counted.
+    /// `seq` of the last event that is counted. At first, it is the last event before the start of the daemon.
     seq: i64,
     firings: BTreeMap<Firing, u64>,
     jobs: BTreeMap<Ended, u64>,
@@ -28,7 +28,7 @@ pub(super) struct Tally {
     lateness: Histogram,
     wait: Histogram,
     durations: BTreeMap<AgentName, Histogram>,
-    /// Jobs that have not begun, with the start of their wait.
+    /// Jobs created since the daemon started that have not begun their first attempt, with the time of their creation.
     waiting: HashMap<JobId, Timestamp>,
 }
 
@@ -188,7 +188,7 @@ impl Tally {
         page.histograms("cowhand_job_wait_seconds", "From the creation of a job to its first attempt.", wait);
     }
 
-    /// Writes the counts of asks, of attempts that a usage limit ended, and of pauses.
+    /// Writes the counts of ended asks, of attempts that a usage limit ended, and of pauses.
     fn write_delays(&self, page: &mut MetricsText) {
         let labels = |agent: &AgentName, name: &'static str, value: &str| {
             [("agent", agent.to_string()), (name, value.to_owned())]
@@ -208,7 +208,7 @@ impl Tally {
     }
 }
 
-/// Returns the seconds between two times, or 0 if a clock was set back.
+/// Returns the seconds from `from` to `to`, or 0 if `to` is earlier, for example because a clock was set back.
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

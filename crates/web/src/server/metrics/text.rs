@@ -1,4 +1,4 @@
-//! Prometheus' text format.
+//! Writes metrics in the text format of Prometheus.
 
 use std::fmt::Write as _;
 

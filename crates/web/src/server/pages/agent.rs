@@ -90,7 +90,7 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
     }
 }
 
-/// Shows the next firing, or the reason why there is none.
+/// Shows the time of the next firing, and the reason why the schedule does not fire now or has no next firing.
 pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
     html! {
         @if let Some(time) = schedule.next_run_at { (elements::due(time, now)) }

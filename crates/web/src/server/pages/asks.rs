@@ -82,13 +82,14 @@ const fn status_of(state: &AskState) -> &'static str {
     }
 }
 
-/// Returns the input as one short line, for the heading of the folded input.
+/// Returns the command in the input, or the input as JSON if it has no command, as one short line. The line is the
+/// heading of the folded input.
 fn summary_of(input: &serde_json::Value) -> String {
     let command = input.get("command").and_then(serde_json::Value::as_str);
     text::short(&command.map_or_else(|| input.to_string(), |command| command.replace('\n', " ")), 160)
 }
 
-/// Formats the input: as text if it is only a command, otherwise as JSON.
+/// Formats the input: as text if `command` is its only field, or else as JSON.
 fn input_of(input: &serde_json::Value) -> String {
     let fields = input.as_object();
     let command = input.get("command").and_then(serde_json::Value::as_str);

@@ -1,5 +1,5 @@
-//! The stylesheet, the script and the icon, which are embedded in the program. Their file names contain a hash of their
-//! content, so a browser can cache them without a time limit and does not use an outdated file.
+//! The stylesheet, the script and the icon of the dashboard, which are embedded in the program. Their file names
+//! contain a hash of their content, so a browser can cache them for a year and does not use an outdated file.
 
 use std::sync::LazyLock;
 

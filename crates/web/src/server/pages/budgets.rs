@@ -1,4 +1,4 @@
-//! The rest of budgets, on the pages of the fleet and of usage.
+//! Budgets with their spent and reserved amounts, on the pages of the fleet and of usage.
 
 use cowhand_core::budget::{BudgetWindow, Unit};
 use maud::{Markup, html};
@@ -14,7 +14,7 @@ fn amount(unit: Unit, amount: f64) -> String {
     }
 }
 
-/// Returns the share of a part in the budget, in percent.
+/// Returns `part` in percent of the limit of the budget, from 0 to 100. If the limit is 0, returns 100.
 fn share(part: f64, budget: &BudgetView) -> f64 {
     if budget.limit > 0.0 { (part / budget.limit * 100.0).clamp(0.0, 100.0) } else { 100.0 }
 }
@@ -42,7 +42,8 @@ pub(super) fn table(budgets: &[BudgetView]) -> Markup {
     }
 }
 
-/// Formats `of $5.00` after the spending of today: the fleet's budget of a day, if it has one in dollars.
+/// Renders ` of $5.00`, the fleet's budget of a day, as the continuation of today's spending. Renders nothing if the
+/// fleet has no such budget in dollars.
 pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
     let of_fleet = |budget: &&BudgetView| {
         budget.agent.is_none() && budget.window == BudgetWindow::Day && budget.unit == Unit::Usd
@@ -50,7 +51,7 @@ pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
     html! { @if let Some(budget) = budgets.iter().find(of_fleet) { " of " (elements::money(budget.limit)) } }
 }
 
-/// Returns the budgets of which less than a tenth is left.
+/// Returns the budgets of which at least 90 % is spent or reserved.
 pub(super) fn tight(budgets: &[BudgetView]) -> Vec<BudgetView> {
     budgets.iter().filter(|budget| is_tight(budget)).cloned().collect()
 }

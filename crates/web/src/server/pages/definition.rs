@@ -1,4 +1,4 @@
-//! The definition of a schedule in the config, with secrets masked.
+//! The definition of a schedule in the config, with secrets masked, on the page of the schedule.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -13,13 +13,15 @@ use cowhand_engine::fleet::ScheduleView;
 pub(super) struct Definition {
     /// Keys of the schedule, as in the config.
     fields: Map<String, Value>,
-    /// Default prompt of the agent, for a schedule that has none.
+    /// Default prompt of the agent, which a schedule without a prompt uses.
     default_prompt: Option<String>,
+    /// Address of the webhook; none if the schedule has another trigger, or the daemon has no server.
     webhook: Option<String>,
 }
 
 impl Pages {
-    /// Reads the definition from the loaded config. It is empty if the fleet was started by a program without a config.
+    /// Reads the definition from the loaded config. The definition is empty if a program started the fleet without a
+    /// config.
     pub(super) async fn definition(&self, view: &ScheduleView) -> Result<Definition, ProblemPage> {
         let config = match self.client.get::<Value>("config").await {
             Ok(config) => config,
@@ -41,7 +43,8 @@ impl Pages {
     }
 }
 
-/// Keys that are shown in other places of the page.
+/// Keys that [`part`] does not list with the other keys, but shows separately; `timezone` only for schedules of the
+/// clock.
 const SHOWN_ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
 
 pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {

@@ -1,4 +1,4 @@
-//! The differences in prompt and output between a job and the job that it forks or retries.
+//! The page with the differences in prompt and output between a job and the job that it forks or retries.
 
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
@@ -11,7 +11,7 @@ use super::text::plain;
 use super::{PageAnswer, Pages, elements, output};
 use crate::api::{ApiProblem, segment};
 
-/// Largest number of lines of output that are compared.
+/// Largest number of lines of each job's output that are compared.
 const MAX_COMPARED_LINES: usize = 2000;
 /// Time limit of a comparison. Texts with nothing in common take long.
 const COMPARE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);

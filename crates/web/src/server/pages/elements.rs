@@ -36,7 +36,7 @@ pub(super) fn status(status: &str) -> Markup {
     status_as(status, status)
 }
 
-/// Renders a label with the symbol of a known status.
+/// Renders a label with the symbol and the colour of a status. An unknown status has the symbol `idle`.
 pub(super) fn status_as(status: &str, label: &str) -> Markup {
     let shape = match status {
         "running" | "preparing" | "claimed" => "running",
@@ -66,13 +66,13 @@ pub(super) fn at(time: Timestamp) -> Markup {
     html! { time datetime=(time) title=(exact) data-at { (time.strftime("%b %-d %H:%M:%S")) } }
 }
 
-/// Shows the distance to a time: `in 5m`, `3m ago`. The exact time is on hover.
+/// Shows the distance to a time: `in 5m`, `3m ago`. The exact time is shown on hover.
 pub(super) fn from_now(time: Timestamp, now: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     html! { time datetime=(time) title=(exact) data-from-now { (duration::from_now(now, time)) } }
 }
 
-/// Shows the distance to a future time: `in 5m`, and `now` from then on.
+/// Shows the distance to a time: `in 5m`, or `now` if the time has passed.
 pub(super) fn due(time: Timestamp, now: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     html! { time datetime=(time) title=(exact) data-due { (duration::until(now, time)) } }
@@ -85,7 +85,7 @@ pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
     html! { time.number datetime=(since) title=(exact) data-elapsed { (length) } }
 }
 
-/// Shows how long a job ran, or has run so far.
+/// Shows how long a job ran, or has run so far; `–` for other jobs.
 pub(super) fn job_duration(job: &JobRecord, now: Timestamp) -> Markup {
     match (job.duration_seconds, job.run_started_at) {
         (Some(length), Some(_)) => html! { span.number { (duration::seconds_in_words(length)) } },
@@ -152,7 +152,7 @@ pub(super) fn job(id: &JobId) -> Markup {
     html! { a.id href={ "/jobs/" (text) } title=(text) data-row { (text.strip_prefix("job-").unwrap_or(text)) } }
 }
 
-/// Shows the error, summary or prompt of a job on one line.
+/// Shows the error of a job on one line, or else its summary, or else its prompt.
 pub(super) fn about(job: &JobRecord) -> Markup {
     if let Some(error) = &job.error {
         return html! { span.any.bad title=(plain(&error.message)) { (short(&error.message, 140)) } };
@@ -161,7 +161,7 @@ pub(super) fn about(job: &JobRecord) -> Markup {
     html! { span.any.muted { (short(text, 140)) } }
 }
 
-/// Shows a command or any text unchanged.
+/// Shows a command or another text with its line breaks.
 pub(super) fn block(text: &str) -> Markup {
     html! { pre.block tabindex="0" { (Text(text)) } }
 }

@@ -1,4 +1,4 @@
-//! The events, the newest first.
+//! The page of events, the newest first.
 
 use axum::extract::State;
 use cowhand_core::event::Event;
@@ -15,7 +15,7 @@ const EVENTS_PER_PAGE: i64 = 100;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsPageQuery {
-    /// Events up to this one; unset means the newest.
+    /// `seq` of the newest event on the page; unset means the newest event of all.
     before: Option<i64>,
 }
 
@@ -68,7 +68,7 @@ fn table(events: &[Event]) -> Markup {
     }
 }
 
-/// Formats the fields of the event beside its type.
+/// Formats the fields of the event's fact, except its type, as one short line.
 fn details(event: &Event) -> String {
     let Ok(Value::Object(fields)) = serde_json::to_value(&event.fact) else { return String::new() };
     let details = fields.iter().filter(|(key, _)| key.as_str() != "type").map(|(key, value)| match value {

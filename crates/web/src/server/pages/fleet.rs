@@ -1,4 +1,4 @@
-//! The page of the fleet: running jobs, next firings and failures.
+//! The page of the fleet: problems, open asks, running and waiting jobs, next firings, failures and agents.
 
 use std::collections::BTreeSet;
 
@@ -58,8 +58,8 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
 }
 
-/// Returns the time before which a job does not start, if it is in the future. It is the end of its backoff, of the
-/// usage limit of its provider or of the pause of its schedule.
+/// Returns the time before which a job does not start, if that time is known and in the future. The time is the end of
+/// the job's backoff, of the usage limit of its provider or of the pause of its schedule.
 fn wait_ends(listed: &ListedJob, now: Timestamp) -> Option<Timestamp> {
     let until = listed.waits.as_ref().and_then(Waits::ends);
     let not_before = listed.job.not_before.filter(|_| listed.waits.as_ref().is_none_or(Waits::allows_start));
@@ -111,7 +111,7 @@ fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -
     }
 }
 
-/// Shows problems that concern the whole fleet.
+/// Shows problems of the store, the config, budgets, providers and work sources.
 fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Markup {
     let over_budget = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
     // Several schedules can have the same note about one budget.
@@ -141,7 +141,8 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
     }
 }
 
-/// Returns why a schedule that is on does not fire, or why a firing of any schedule cannot be prepared.
+/// Returns why a schedule that is not disabled does not fire, or why a firing of a schedule, even of a disabled one,
+/// cannot be prepared.
 fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),

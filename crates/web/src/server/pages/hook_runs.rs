@@ -1,4 +1,4 @@
-//! The hook runs of an ended job, with their results and output.
+//! The hook runs of an ended job, with their results and output, on the page of the job.
 
 use cowhand_core::hook::HookRun;
 use maud::{Markup, html};
@@ -36,7 +36,7 @@ fn row(hook: &HookRun) -> Markup {
     }
 }
 
-/// Renders a single line as it is, and folds a longer text behind its first line.
+/// Renders a short single line as it is, and folds a longer text behind the start of its first line.
 fn output_block(output: &str) -> Markup {
     let output = plain(output);
     let output = output.trim();

@@ -18,11 +18,11 @@ use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
 #[serde(default, deny_unknown_fields)]
 pub(super) struct JobPageQuery {
     view: OutputForm,
-    /// Number of lines to skip.
+    /// Number of lines of output before the first line that is shown; unset means that the last lines are shown.
     after: Option<u64>,
 }
 
-/// Form of the output; empty in links that do not choose one.
+/// Form of the output in the query. Links that do not choose a form have no value or an empty one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 enum OutputForm {
     #[default]
@@ -129,7 +129,7 @@ fn head(
     }
 }
 
-/// Shows the job that asked for this one, its follow-ups, and a refused follow-up.
+/// Shows the job that asked for this job, the follow-ups of this job, and why a follow-up was refused.
 fn followups(view: &JobView) -> Markup {
     html! {
         @if view.follows.is_some() || !view.followed_by.is_empty() {

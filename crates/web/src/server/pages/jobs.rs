@@ -34,7 +34,7 @@ impl JobsPageQuery {
         ]
     }
 
-    /// Returns the fields that are set, as a query.
+    /// Returns the filters that are set, as [`query`] formats them. `after` is not a filter.
     fn query(&self) -> String {
         query(&self.fields())
     }

@@ -86,8 +86,7 @@ pub(super) fn public_page(title: &str, main: &Markup) -> Markup {
     }
 }
 
-/// Builds the head. `asks` is the number of open asks, so that it is visible in the title of the browser's
-/// tab.
+/// Builds the head. `asks` is the number of open asks; the title of the browser's tab shows it, unless it is 0.
 fn head(title: &str, asks: usize) -> Markup {
     html! {
         head {
@@ -140,7 +139,7 @@ fn confirm() -> Markup {
     }
 }
 
-/// Builds a part with a heading that the script keeps up to date.
+/// Builds a part of a page with a heading. The script keeps the part up to date.
 pub(super) fn part(id: &str, title: &str, more: &Markup, content: &Markup) -> Markup {
     html! {
         section.part id=(id) data-live aria-labelledby={ (id) "-title" } {
@@ -150,7 +149,7 @@ pub(super) fn part(id: &str, title: &str, more: &Markup, content: &Markup) -> Ma
     }
 }
 
-/// Builds the text for an empty list, with a command that fills it.
+/// Builds the text that replaces an empty list, followed by a command that helps, if there is one.
 pub(super) fn empty(text: &str, command: Option<&str>) -> Markup {
     html! {
         p.empty { (text) @if let Some(command) = command { " " code { (command) } } }

@@ -38,7 +38,7 @@ struct Live {
 #[derive(Debug, PartialEq, Eq)]
 enum EndEvent {
     NotYet,
-    /// The job has ended and all its lines were sent; the page has not been notified yet.
+    /// The job has ended and all its lines were read; the `end` event has not been sent yet.
     Pending,
     /// The `end` event was sent, or an error has ended the response.
     Closed,

@@ -1,4 +1,4 @@
-//! Login: a link that works once sets a cookie with a token.
+//! Login to the dashboard: a login link, which works once, sets a cookie with a token.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn login_failed(problem: ApiProblem) -> Response {
     )
 }
 
-/// Creates a token with a free name.
+/// Creates a token with a name that no other token has.
 async fn create_token(pages: &Pages) -> Result<CreatedToken, ApiProblem> {
     let expires_in = format!("{TOKEN_DAYS}d").parse().map_err(|_| ApiProblem::unavailable("no such time"))?;
     let mut request =
@@ -103,7 +103,7 @@ async fn create_token(pages: &Pages) -> Result<CreatedToken, ApiProblem> {
     }
 }
 
-/// Builds the page for visitors without a valid cookie.
+/// Builds the page for visitors without a valid token. `has_token` is set if the request has a token.
 pub(super) fn login_needed(has_token: bool) -> Response {
     let title = if has_token { "You are no longer logged in" } else { "Log in to this fleet" };
     public_page(

@@ -1,8 +1,8 @@
 //! The dashboard: pages for people, made only from answers of the API.
 //!
-//! Each page is one file. The server renders the whole page, so that it can be read without the script. The script
-//! replaces the parts that are marked `data-live` after an event, shows times in local time, and sends a person's
-//! decisions to the API.
+//! Each page is one file; the other files have parts that pages use. The server renders the whole page, so that it can
+//! be read without the script. The script replaces the parts that are marked `data-live` after an event, shows times in
+//! local time, and sends a person's decisions to the API.
 
 mod agent;
 mod asks;
@@ -52,7 +52,7 @@ use crate::api::{Api, ApiProblem, Client, Code, Page, method_not_allowed, requir
 use layout::{Frame, Tab};
 
 tokio::task_local! {
-    /// Number of the newest event before any data of the current page was read. Later events, even those during the
+    /// `seq` of the newest event before any data of the current page was read. Later events, even those during the
     /// reading, are new to the page.
     static NEWEST_EVENT: i64;
 }
@@ -67,14 +67,13 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Builds the pages. `has_tls` is set if browsers connect over TLS, so that they never send the cookie
-    /// without it.
+    /// Builds the pages. `has_tls` is set if browsers connect over TLS; they then never send the cookie without TLS.
     pub(super) fn new(api: Api, access: Access, has_tls: bool) -> Self {
         let login = login::Login::new(api.logins(), has_tls);
         Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::TailCache::default() }
     }
 
-    /// Returns the number of the newest event. Later events are new to the page.
+    /// Returns the `seq` of the newest event, or 0 if there are no events.
     async fn newest_event(&self) -> Result<i64, ApiProblem> {
         let page: Page<Event> = self.client.get("events?limit=1").await?;
         Ok(page.items.last().map_or(0, |event| event.seq))
@@ -88,7 +87,7 @@ impl Pages {
     async fn page(&self, frame: Frame<'_>, main: Markup) -> PageAnswer {
         let seq = match NEWEST_EVENT.try_get() {
             Ok(seq) => seq,
-            // `require_token` sets the number, and is not used for pages that need no login.
+            // `require_token` sets the `seq`, but only for pages that need a login.
             Err(_) => self.newest_event().await?,
         };
         let asks = self.open_asks().await?;
@@ -96,7 +95,7 @@ impl Pages {
     }
 }
 
-/// Query parameters of a page. The answer to a wrong parameter is a page too.
+/// Query parameters of a page. The answer to a wrong parameter is also a page.
 struct Params<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -178,7 +177,8 @@ async fn refuse_hook_paths(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Requires a valid token. Pages show what the scope `read` allows, and every token has at least that scope.
+/// Requires a valid token. Pages show what the scope `read` allows, and every token has at least that scope. The list
+/// of tokens needs the scope `admin`, which the page of settings checks.
 async fn require_token(
     State(pages): State<Pages>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -201,7 +201,8 @@ async fn require_token(
 }
 
 /// Adds security headers to every answer of the server. A page loads nothing from other servers, runs only cowhand's
-/// script, is shown in no frame, sends no referrer, and is not cached unless it sets its own header.
+/// script, is shown in no frame, sends no referrer, and is not cached. An answer that already has one of these headers
+/// keeps its value.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     const HEADERS: [(HeaderName, &str); 4] = [
         (
@@ -225,7 +226,7 @@ fn public_page(status: StatusCode, title: &str, main: &Markup) -> Response {
     (status, Html(layout::public_page(title, main).into_string())).into_response()
 }
 
-/// Returns the fields that are set, as a query.
+/// Formats the fields that are not empty as a query. Each field ends with `&`, so that another field can follow.
 fn query(fields: &[(&str, &str)]) -> String {
     let set = fields.iter().filter(|(_, value)| !value.is_empty());
     set.flat_map(|(key, value)| [key, "=", &segment(value), "&"].map(str::to_owned)).collect()

@@ -1,4 +1,4 @@
-//! The output of a job, line by line, with a form for each type of message.
+//! The output of a job on its page, line by line, with a form for each type of message.
 
 use cowhand_core::id::JobId;
 use cowhand_core::output::OutputMessage;
@@ -24,15 +24,16 @@ pub(super) const LINES_PER_PAGE: u64 = 1000;
 /// Part of the output, with its position.
 #[derive(Debug)]
 pub(super) struct OutputWindow {
-    /// Number of lines before it.
+    /// Number of lines before this part.
     pub(super) after: u64,
-    /// Number of all lines.
+    /// Number of lines of the whole output.
     pub(super) total: u64,
     pub(super) lines: Vec<String>,
 }
 
 impl Pages {
-    /// Returns the lines after `after`, or the last ones.
+    /// Returns at most [`LINES_PER_PAGE`] lines: the lines after the first `after` lines, or the last lines if `after`
+    /// is none.
     pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<OutputWindow, ApiProblem> {
         let total = self.tail(job).await?.lines;
         let after = after.unwrap_or_else(|| total.saturating_sub(LINES_PER_PAGE)).min(total);
@@ -143,8 +144,8 @@ fn message(number: u64, line: &str) -> Markup {
     }
 }
 
-/// Recognises a line of output that is a JSON object of the type `result`. The page shows the result of the job above
-/// the output, so this line is folded.
+/// Returns a line of output that is a JSON object of the type `result`, indented; none for any other line. The page
+/// shows the result of the job above the output, so such a line is folded.
 fn result_line(content: &str) -> Option<String> {
     let value: Value = content.starts_with('{').then(|| serde_json::from_str(content).ok()).flatten()?;
     (value.get("type")? == "result").then(|| indented(&value))
@@ -160,7 +161,7 @@ fn row(number: u64, kind: &str, time: Option<Timestamp>, content: &Markup) -> Ma
     }
 }
 
-/// Shows a heading and a text that is hidden until a reader opens it.
+/// Shows a heading and, unless it is empty, a text that is hidden until a reader opens it.
 fn folded(head: &Markup, text: &str) -> Markup {
     html! {
         @if text.is_empty() {
@@ -171,7 +172,8 @@ fn folded(head: &Markup, text: &str) -> Markup {
     }
 }
 
-/// Returns the most informative field of a tool's input, shortened. Input that is not an object is returned as a whole.
+/// Returns the most informative field of a tool's input, for example the command, as one short line. If no such field
+/// is known, returns the whole input as one short line.
 fn summarize_input(input: &Value) -> String {
     let text = match input {
         Value::Object(fields) => {
@@ -193,7 +195,7 @@ fn pretty(value: &Value) -> String {
     }
 }
 
-/// Joins blocks that contain only text. Results often have this form.
+/// Joins the texts of the blocks of a tool result. Returns none if there are no blocks, or a block has no text.
 fn texts(blocks: &[Value]) -> Option<String> {
     let texts: Option<Vec<&str>> = blocks.iter().map(|block| block.get("text")?.as_str()).collect();
     texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"))
@@ -203,7 +205,7 @@ fn indented(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// Shortens a line of output for a person. Returns none if the line has nothing of interest.
+/// Shortens a line of output for a person. Returns none for a line without text, and for a result line.
 pub(super) fn summarize_line(line: &str) -> Option<String> {
     let text = match OutputMessage::read_line(line) {
         Ok(None) => return None,
@@ -222,7 +224,7 @@ pub(super) fn summarize_line(line: &str) -> Option<String> {
             OutputMessage::Error { message, .. } => format!("error: {message}"),
         },
     };
-    // Of several lines the last one is the newest.
+    // If the text has several lines, the last one is the newest.
     let last = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(short(last, 200))
 }

@@ -10,7 +10,8 @@ use super::{PageAnswer, Pages, jobs, now, query};
 use crate::api::{ApiProblem, Code, Page, RemovedSchedule, StatusView, removed_agent_sentence};
 use cowhand_engine::error::schedule_left;
 
-/// Builds the page. Returns `problem` if the agent or schedule has neither jobs nor firings.
+/// Builds the page. `problem` is the API's answer to the request for the agent or schedule. Returns `problem` if it is
+/// not `NotFound`, or if the agent or schedule has neither jobs nor firings.
 pub(super) async fn page(
     pages: &Pages,
     agent: &str,
@@ -42,7 +43,8 @@ pub(super) async fn page(
     pages.page(Frame { title: &title, tab: Tab::Fleet, follow: Some(&follow) }, main).await
 }
 
-/// Describes the remaining jobs and firings of the agent or schedule; returns none if there are none.
+/// Describes the remaining jobs and firings of the schedule, or of the agent if the config does not have the agent.
+/// Returns none if no jobs or firings remain.
 fn sentence(
     status: &StatusView,
     agent: &AgentName,

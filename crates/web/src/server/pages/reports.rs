@@ -27,7 +27,7 @@ const fn status_of(outcome: ReportedOutcome) -> &'static str {
     }
 }
 
-/// Shows an artifact. A URL becomes a link; `core` accepts only http and https.
+/// Shows an artifact. An http or https URL becomes a link; `core` refuses other URLs.
 fn link(artifact: &str) -> Markup {
     let lower = artifact.to_ascii_lowercase();
     let is_url = lower.starts_with("https://") || lower.starts_with("http://");

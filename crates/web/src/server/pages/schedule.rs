@@ -1,4 +1,4 @@
-//! The page of a schedule: its state, its next firings, and its ledger.
+//! The page of a schedule: its state, its next firings, its definition, and its ledger.
 
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
@@ -139,7 +139,7 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     }
 }
 
-/// Shows the outcome of a firing, or the status of its first job if the job still exists.
+/// Shows the outcome of a firing. If the firing ran, shows the status of its first job that still exists.
 fn outcome(firing: &FiringView) -> Markup {
     match (firing.outcome.as_str(), firing.jobs.first()) {
         ("ran", Some(job)) => elements::job_status(job.status),
@@ -149,7 +149,8 @@ fn outcome(firing: &FiringView) -> Markup {
     }
 }
 
-/// Returns the first job that still exists. If all jobs were pruned, the ledger still names the first one.
+/// Returns the first job that still exists. If all jobs were pruned, returns the first job, which the ledger still
+/// names.
 fn first_job(firing: &FiringView) -> Option<&JobId> {
     firing.jobs.first().map(|job| &job.id).or(firing.job.as_ref())
 }

@@ -1,4 +1,4 @@
-//! The settings of the fleet: its config without secrets, its tokens, and the nodes.
+//! The page of settings: the config of the fleet without secrets, its tokens, and its nodes.
 
 use axum::Extension;
 use axum::extract::State;

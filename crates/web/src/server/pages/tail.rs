@@ -17,11 +17,11 @@ pub(super) struct TailCache(Arc<Mutex<HashMap<JobId, Tail>>>);
 pub(super) struct Tail {
     /// Number of lines.
     pub(super) lines: u64,
-    /// Last line of interest to a person.
+    /// Last line that [`output::summarize_line`] shows to a person, shortened; empty if there is none.
     pub(super) last_line: String,
 }
 
-/// Maximum number of lines that are searched for the last line of interest. To summarize a line takes much longer than
+/// Maximum number of new lines that are searched for the last line to show. To summarize a line takes much longer than
 /// to count it.
 const MAX_SUMMARIZED_LINES: usize = 200;
 /// Maximum number of jobs in the cache.

@@ -1,5 +1,5 @@
-//! External text on a page. Characters that change how the rest of the page is shown are removed or replaced, and maud
-//! escapes the text.
+//! Text on a page that agents, people or senders wrote. Characters that change how the rest of the page is shown are
+//! removed or replaced, and maud escapes the text.
 
 use maud::Render;
 
@@ -16,7 +16,7 @@ impl Render for Text<'_> {
     }
 }
 
-/// Shortens a text to one line, for lists.
+/// Shortens a text to one line of at most `max_length` characters, for lists.
 pub(super) fn short(text: &str, max_length: usize) -> String {
     one_line(text, max_length)
 }

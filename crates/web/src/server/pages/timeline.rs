@@ -47,18 +47,23 @@ impl Scale {
 #[derive(Debug, PartialEq)]
 struct Mark {
     kind: &'static str,
+    /// Position of the start, in percent of the width.
     at: f64,
+    /// Position of the end, in percent of the width.
     until: f64,
-    /// Text before the time in the label. `after` is the text after the time.
+    /// Text before the time in the label.
     title: String,
+    /// Due time in the label; of a merged mark, the due time of the last firing.
     time: Timestamp,
+    /// Text after the time in the label.
     after: String,
     job: Option<String>,
-    /// Number of firings at this position.
+    /// Number of firings that are merged into this mark.
     count: usize,
 }
 
-/// Distance, in percent, below which marks of one kind are merged.
+/// Distance, in percent of the width, below which neighbouring marks of one kind are merged. A mark that is shorter
+/// than this distance is drawn as a shape and not as a bar.
 const MERGE_DISTANCE: f64 = 0.4;
 
 fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
@@ -116,7 +121,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
             _ => merged.push(mark),
         }
     }
-    // The API lists only a limited number of planned firings, so the last mark extends to the end.
+    // `cut` is set if the API left out further planned firings. Then the last mark extends to the end.
     if let Some(last) = merged.last_mut().filter(|last| lane.cut && last.kind == "planned") {
         last.until = 100.0;
         last.after.push_str(", and so on");
@@ -182,7 +187,7 @@ fn kind_of(firing: &PastFiring) -> &'static str {
 }
 
 impl Mark {
-    /// Formats the label in UTC; the script rewrites it in the time zone of the axis.
+    /// Formats the label in UTC. The script shows its time in local time, as on the axis.
     fn label(&self) -> String {
         format!("{} {}{}", self.title, self.time.strftime("%b %-d %H:%M:%S UTC"), self.after)
     }

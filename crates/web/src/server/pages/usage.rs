@@ -1,4 +1,4 @@
-//! The page of usage: spending of the fleet by day, agent and model.
+//! The page of usage: budgets, and spending of the fleet by day, agent, schedule, work item and model.
 
 use axum::extract::State;
 use cowhand_core::job::ModelUsage;
@@ -75,7 +75,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<Usag
     pages.page(Frame { title: "Usage", tab: Tab::Usage, follow: None }, main).await
 }
 
-/// Unit of the chart: dollars, or tokens if no price is known.
+/// Unit of the charts: dollars, or tokens if the cost of the whole period is 0 or unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Dollars,

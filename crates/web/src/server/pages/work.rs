@@ -1,4 +1,4 @@
-//! The page of the queues of work sources.
+//! The page of work: the items in the queues of work sources, and the items of jobs that ended recently.
 
 use axum::extract::State;
 use cowhand_core::id::AgentName;
@@ -112,7 +112,7 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
     }
 }
 
-/// Shows why an item was given up, and the command that retries it.
+/// Shows why an item was given up, and the commands that retry it.
 fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
     html! {
         p.bad.any {
@@ -124,7 +124,7 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
     }
 }
 
-/// Shows the items of ended jobs, with their results.
+/// Shows the items of ended jobs, with the status of each job.
 fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
     let items = jobs.iter().filter_map(|job| Some((job, job.work_item.as_ref()?)));
     html! {
@@ -145,7 +145,7 @@ fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
     }
 }
 
-/// Shows the title, as a link only if the URL can be opened.
+/// Shows the title, as a link if the URL of the item is an http or https URL.
 fn linked_title(item: &WorkItem) -> Markup {
     let title = text::short(&item.title, 140);
     let is_link = item.url.starts_with("https://") || item.url.starts_with("http://");

@@ -1,4 +1,4 @@
-//! The workspace of a job, and the changes of the job in it.
+//! The workspace of a job, and the changes of the job in its workspace, on the page of the job.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -11,7 +11,7 @@ use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
 /// Maximum number of lines of a diff on the page. A longer page is slow and hard to read.
 const MAX_DIFF_LINES: usize = 3000;
-/// Maximum length of a line. Some generated files have only one long line.
+/// Maximum length of a line of a diff on the page, in characters. Some generated files have only one long line.
 const MAX_LINE_LENGTH: usize = 1000;
 
 /// The changes of a job, limited to the number of lines that the page shows.
@@ -22,7 +22,8 @@ pub(super) struct WorkspaceDiff {
 }
 
 impl Pages {
-    /// Returns the changes; none if the job had no workspace of its own, or has not ended.
+    /// Returns the changes; none if the API has no diff, for example because the job had no workspace of its own, or
+    /// has not ended.
     pub(super) async fn changes(&self, job: &JobRecord) -> Result<Option<WorkspaceDiff>, ApiProblem> {
         match self.client.text(&format!("jobs/{}/diff", job.id)).await {
             Ok(diff) => Ok(Some(WorkspaceDiff::of(&diff))),
@@ -46,7 +47,8 @@ impl WorkspaceDiff {
     }
 }
 
-/// Checks whether the workspace is about to be created, kept or removed. There is no event for that, so the page polls.
+/// Returns whether the workspace will probably change soon: it is being created, it is unfinished, or its job has ended
+/// and it may be removed. There are no events for these changes, so the page polls.
 pub(super) fn is_changing(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Timestamp) -> bool {
     const CREATION_TIME: SignedDuration = SignedDuration::from_secs(30);
     let is_running = job.status == JobStatus::Running;
@@ -125,8 +127,8 @@ fn diff_line(line: &str, in_hunk: bool) -> Markup {
     }
 }
 
-/// Marks the lines from an `@@` line until the next file of the diff. Only in these lines the first character shows
-/// whether a line was added or removed.
+/// Marks the lines from an `@@` line until the next file of the diff. Only in these lines does the first character
+/// show whether a line was added or removed.
 fn in_hunks(lines: &[String]) -> impl Iterator<Item = (&str, bool)> {
     lines.iter().scan(false, |in_hunk, line| {
         *in_hunk = !line.starts_with("diff --git ") && (*in_hunk || line.starts_with("@@"));

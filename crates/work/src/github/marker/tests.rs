@@ -89,24 +89,24 @@ fn the_earliest_live_claim_holds() {
         claim
     };
     for (case, now, all, holder) in [
-        ("nobody", 0, vec![], None),
-        ("one", 5, vec![written(1, 0, "a", 60)], Some("a")),
-        ("the older", 5, vec![written(9, 0, "a", 60), written(1, 1, "b", 60)], Some("a")),
-        ("one second: the number", 5, vec![written(2, 0, "a", 60), written(1, 0, "b", 60)], Some("b")),
-        ("until its time and a margin", 70, vec![written(1, 0, "a", 60)], Some("a")),
-        ("and no longer", 71, vec![written(1, 0, "a", 60)], None),
-        ("a lapsed one is passed over", 71, vec![written(1, 0, "a", 60), written(2, 65, "b", 90)], Some("b")),
+        ("no claim", 0, vec![], None),
+        ("one claim", 5, vec![written(1, 0, "a", 60)], Some("a")),
+        ("the older claim", 5, vec![written(9, 0, "a", 60), written(1, 1, "b", 60)], Some("a")),
+        ("same second: the lower id", 5, vec![written(2, 0, "a", 60), written(1, 0, "b", 60)], Some("b")),
+        ("at the end of the margin", 70, vec![written(1, 0, "a", 60)], Some("a")),
+        ("after the margin", 71, vec![written(1, 0, "a", 60)], None),
+        ("the first claim has expired", 71, vec![written(1, 0, "a", 60), written(2, 65, "b", 90)], Some("b")),
         ("renewed in time", 80, vec![late(written(1, 0, "a", 120), 60, 59)], Some("a")),
         ("renewed in the margin", 80, vec![late(written(1, 0, "a", 120), 60, 70)], Some("a")),
         ("renewed too late", 80, vec![late(written(1, 0, "a", 120), 60, 71)], None),
         (
-            "too late, and somebody took over",
+            "renewed too late, after another claim",
             80,
             vec![late(written(1, 0, "a", 120), 60, 75), written(2, 71, "b", 120)],
             Some("b"),
         ),
-        ("for ever is a day", 24 * 3600, vec![written(1, 0, "a", i64::from(i32::MAX))], Some("a")),
-        ("and no longer", 24 * 3600 + 11, vec![written(1, 0, "a", i64::from(i32::MAX))], None),
+        ("at most a day", 24 * 3600, vec![written(1, 0, "a", i64::from(i32::MAX))], Some("a")),
+        ("after a day and the margin", 24 * 3600 + 11, vec![written(1, 0, "a", i64::from(i32::MAX))], None),
     ] {
         let marks = marks(now, &all);
         assert_eq!(marks.holder().map(|(_, claim)| claim.holder.as_str()), holder, "{case}");
@@ -133,7 +133,7 @@ fn only_markers_of_the_own_account_count_as_own() {
     marks.all[0].author = None;
     assert!(marks.rival(&by).is_some(), "a deleted account is not ours");
     marks.viewer = None;
-    assert!(marks.rival(&by).is_none(), "without a name for ourselves the words have to do");
+    assert!(marks.rival(&by).is_none(), "if our account is not known, fleet and holder decide");
 }
 
 #[test]
