@@ -13,6 +13,7 @@
 //! again, until there is nothing left to do before `wake_at`.
 
 mod admit;
+pub(crate) mod closed;
 mod due;
 mod holds;
 pub mod next_firings;

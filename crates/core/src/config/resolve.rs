@@ -75,6 +75,7 @@ pub(super) fn agent(
         return Resolved::Broken(Some(Box::new(agent)));
     }
     checks::work_source::nothing_to_do(loader, draft, &agent);
+    checks::calendar::check(loader, draft, &agent);
     Resolved::Whole(Box::new(agent), shown)
 }
 

@@ -1,6 +1,7 @@
 //! Checks of a resolved agent, one file for each subject. `resolve.rs` calls them.
 
 pub(super) mod budget;
+pub(super) mod calendar;
 pub(super) mod runtime;
 pub(super) mod sandbox;
 pub(super) mod trust;
