@@ -175,7 +175,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the minder of the git commands that make workspaces.
+    /// Returns the minder of the git commands that make, compare and remove workspaces.
     pub(crate) fn git_minder(&self) -> LockedMinder {
         LockedMinder { program: self.program.clone(), lock: self.home.state.git_lock() }
     }

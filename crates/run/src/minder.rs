@@ -1,4 +1,4 @@
-//! The minder: parent and subreaper of one short command of the daemon, `when_command`, `setup` or a `git` that makes a
+//! The minder: parent and subreaper of one short command of the daemon, `when_command`, `setup` or the `git` of a
 //! workspace.
 //!
 //! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer
