@@ -48,6 +48,7 @@ pub(super) fn agent(
     check_names(loader, draft);
     check_prompts(loader, draft);
     checks::runtime::check_command(loader, draft);
+    checks::visible_secret::check(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
     let named = name(loader, draft, places);

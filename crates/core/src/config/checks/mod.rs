@@ -6,4 +6,5 @@ pub(super) mod runtime;
 pub(super) mod sandbox;
 pub(super) mod trust;
 pub(super) mod unused;
+pub(super) mod visible_secret;
 pub(super) mod work_source;
