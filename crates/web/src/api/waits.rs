@@ -28,7 +28,7 @@ pub struct RemovedAgent {
     #[serde(default)]
     pub firings: usize,
     /// Schedules of these firings.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub firing_schedules: Vec<ScheduleName>,
 }
 
