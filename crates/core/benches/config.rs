@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cowhand_core::config::{ConfigEnvironment, load};
 use cowhand_core::policy::Zone;
+use jiff::Timestamp;
 
 fn main() {
     for agents in [50, 500] {
@@ -38,7 +39,13 @@ fn check(text: &str) -> usize {
     let mut read = |_: &Path| Ok(text.to_owned());
     let loaded = load(
         Path::new("cowhand.yaml"),
-        ConfigEnvironment { read: &mut read, env: &|_| None, is_folder: &|_| true, zone: Zone::UTC },
+        ConfigEnvironment {
+            read: &mut read,
+            env: &|_| None,
+            is_folder: &|_| true,
+            zone: Zone::UTC,
+            now: Timestamp::UNIX_EPOCH,
+        },
     );
     assert_eq!(loaded.errors(), 0);
     loaded.roster.agents.len()

@@ -1,6 +1,25 @@
 //! Truncation of long texts, with a marker that states how many bytes were cut.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+
+use uuid::Uuid;
+
+/// Maximum length of a name from outside that is in an index of the store. The index of PostgreSQL refuses long texts.
+const MAX_INDEXED_BYTES: usize = 1_000;
+const MAX_FIRST_WORD: usize = 50;
+
+/// Returns `text`, or its first word and a UUID derived from all of it if it is too long for an index. Different texts
+/// have different results. More of the text is not kept, because a part of a secret would not be recognised.
+pub fn indexed(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_INDEXED_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let first = text.split_once(' ').map_or("", |(first, _)| first);
+    let first = if first.len() <= MAX_FIRST_WORD { first } else { "" };
+    let unique = Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes());
+    Cow::Owned(format!("{first} {unique}").trim_start().to_owned())
+}
 
 /// Returns `text`, or as much of it as fits in `cap` bytes together with a marker. `already` is the number of bytes
 /// that the caller has already cut off the end of the text; the marker counts them too.
@@ -59,6 +78,16 @@ fn push_marker(out: &mut String, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_in_an_index_are_cut_and_stay_different() {
+        let (short, long) = ("ä".repeat(500), format!("files {}", "ä".repeat(500)));
+        assert_eq!(indexed(&short), short);
+        let [one, two] = [indexed(&long).into_owned(), indexed(&format!("{long}2")).into_owned()];
+        assert!(one.starts_with("files ") && one.len() == "files ".len() + 36, "{one}");
+        assert!(one != two && one == indexed(&long), "{one} {two}");
+        assert_eq!(indexed(&"ä".repeat(501)).len(), 36);
+    }
 
     #[test]
     fn text_is_cut_at_character_boundaries_with_a_byte_count() {

@@ -16,6 +16,7 @@
 //! of a firing when it executes the firing.
 
 mod admit;
+pub(crate) mod closed;
 mod due;
 mod holds;
 pub mod next_firings;

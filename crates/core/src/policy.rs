@@ -247,6 +247,16 @@ pub enum ClosedBy {
 }
 
 impl ClosedBy {
+    /// Returns the key in the config.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::StartAt(_) => "start_at",
+            Self::EndAt => "end_at",
+            Self::ExcludeDates => "exclude_dates",
+            Self::ActiveHours => "active_hours",
+        }
+    }
+
     pub fn sentence(self) -> String {
         match self {
             Self::StartAt(start) => format!("nothing is due before its `start_at` ({start:.0})"),
@@ -258,7 +268,7 @@ impl ClosedBy {
 }
 
 /// Hours of the week in which a schedule may fire. A window such as `22:00` to `06:00` crosses midnight and belongs to
-/// the day on which it begins.
+/// the day on which it begins. A window with equal times has 24 hours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActiveHours {

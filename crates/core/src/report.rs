@@ -45,7 +45,7 @@ pub struct Report {
     pub outcome: ReportedOutcome,
     pub summary: String,
     /// URLs, commits, and paths below the working directory.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub artifacts: Vec<String>,
     pub reported_at: Timestamp,
 }

@@ -4,6 +4,7 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cut::indexed;
 use crate::word::written_as;
 use crate::work::WorkItemId;
 
@@ -48,7 +49,7 @@ impl SessionPolicy {
             Self::Fresh => None,
             Self::Continue => Some("agent".to_owned()),
             Self::PerItem => item.map(|item| format!("item {item}")),
-            Self::PerChat => chat.map(|chat| format!("chat {chat}")),
+            Self::PerChat => chat.map(|chat| format!("chat {}", indexed(chat))),
         }
     }
 }

@@ -461,10 +461,10 @@ pub(crate) mod tests {
                 Some("cowhand.yaml") => Ok(text.clone()),
                 _ => Err(io::Error::from(io::ErrorKind::NotFound)),
             };
-            let zone = "UTC".parse().unwrap();
+            let (zone, now) = ("UTC".parse().unwrap(), Timestamp::UNIX_EPOCH);
             let loaded = load(
                 Path::new("cowhand.yaml"),
-                ConfigEnvironment { read: &mut read, env: &|_| None, is_folder: &|_| true, zone },
+                ConfigEnvironment { read: &mut read, env: &|_| None, is_folder: &|_| true, zone, now },
             );
             let problems =
                 loaded.problems.iter().map(|problem| format!("{}: {}", problem.key, problem.message));

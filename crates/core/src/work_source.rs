@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cut::indexed;
 use crate::github::Auth;
 use crate::shape::{IssueLabelsConfig, WorkSourceConfig};
 use crate::work::ItemRules;
@@ -150,16 +151,18 @@ impl ConfiguredSource {
     }
 
     /// Returns the name of the queue, which is the same for all agents that take items from the same source, so that
-    /// they do not take the same item. `base` is the folder of the root file.
+    /// they do not take the same item. If the name would be too long for an index of the store, it contains a UUID
+    /// instead. `base` is the folder of the root file.
     pub fn queue(&self, base: &Path) -> String {
-        match self {
+        let name = match self {
             Self::Github { repo, api_url, .. } => {
                 let repo = repo.as_deref().unwrap_or_default().to_lowercase();
                 format!("github {} {repo}", api_url.as_deref().unwrap_or("github.com").trim_end_matches('/'))
             }
             Self::Files { path, .. } => format!("files {}", base.join(path).display()),
             Self::Custom { name, with, .. } => format!("{name} {}", Value::Object(with.clone())),
-        }
+        };
+        indexed(&name).into_owned()
     }
 
     pub fn rules(&self) -> &ItemRules {

@@ -200,6 +200,7 @@ pub async fn run() -> anyhow::Result<Vec<String>> {
         env: &|_| None,
         is_folder: &|_| true,
         zone: Zone::UTC,
+        now: Timestamp::now(),
     };
     let loaded = load(Path::new("cowhand.yaml"), outside);
     let Some(agent) = loaded.roster.agents.first() else { anyhow::bail!("the config has no agent") };

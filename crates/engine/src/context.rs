@@ -133,6 +133,11 @@ impl Home {
         self.held_lock().lock_again(&self.state)
     }
 
+    /// Records in the lock file that the fleet has started.
+    pub(crate) fn clear_pid(&self) {
+        self.held_lock().clear_pid();
+    }
+
     /// Records in the lock file that this process answers on the owner's socket.
     pub(crate) fn write_pid(&self) {
         self.held_lock().write_pid();
@@ -179,7 +184,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the minder of the git commands that make workspaces.
+    /// Returns the minder of the git commands that make, compare and remove workspaces.
     pub(crate) fn git_minder(&self) -> LockedMinder {
         LockedMinder { program: self.program.clone(), lock: self.home.state.git_lock() }
     }

@@ -5,7 +5,37 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A workspace that is kept although its job has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnfinishedWorkspace {
+    pub job: JobId,
+    pub agent: AgentName,
+    /// Why it is kept.
+    pub reason: String,
+}
+
+impl UnfinishedWorkspace {
+    /// Returns a sentence about these workspaces, with their number and what a person can do; none without any.
+    pub fn sentence(all: &[&Self]) -> Option<String> {
+        let (Self { job, reason, .. }, others) = all.split_first()?;
+        Some(if others.is_empty() {
+            format!(
+                "the workspace of {job} is kept, and tried again; to end that, copy what you need from its folder and \
+                 delete it: {reason}"
+            )
+        } else {
+            format!(
+                "{} workspaces of ended jobs are kept, and tried again; to end that, copy what you need from their folders \
+                 and delete them. That of {job}: {reason}",
+                all.len()
+            )
+        })
+    }
+}
 
 /// The reason for each job whose workspace is unfinished.
 #[derive(Debug, Default)]
@@ -37,6 +67,14 @@ impl Unfinished {
     /// Returns why the workspace of a job is kept, if it is unfinished.
     pub(crate) fn reason(&self, job: &JobId) -> Option<String> {
         self.reasons().get(job).cloned()
+    }
+
+    /// Returns all reasons, in the order of the jobs.
+    pub(crate) fn all(&self) -> Vec<(JobId, String)> {
+        let mut all: Vec<_> =
+            self.reasons().iter().map(|(job, reason)| (job.clone(), reason.clone())).collect();
+        all.sort();
+        all
     }
 
     fn reasons(&self) -> MutexGuard<'_, HashMap<JobId, String>> {

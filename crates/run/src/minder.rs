@@ -1,5 +1,5 @@
-//! The minder: parent and subreaper of one command of the daemon. The command is `when_command`, `setup` or a `git`
-//! that makes a workspace.
+//! The minder: parent and subreaper of one command of the daemon. The command is `when_command`, `setup` or the
+//! `git` of a workspace.
 //!
 //! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer
 //! or has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the

@@ -17,6 +17,7 @@ use super::schema_check::{CheckOptions, Checked, check};
 use super::{compose, reference, resolve, secret};
 use crate::traces::TracesConfig;
 use indexmap::IndexMap;
+use jiff::Timestamp;
 
 use crate::budget::FleetBudget;
 use crate::policy::Zone;
@@ -26,7 +27,7 @@ use crate::retention::Retention;
 use crate::roster::Roster;
 use crate::server::ServerConfig;
 
-/// Access to files, the environment, and the time zone of the machine.
+/// Access to files, the environment, and the time and time zone of the machine.
 pub struct ConfigEnvironment<'a> {
     pub read: &'a mut dyn FnMut(&Path) -> io::Result<String>,
     pub env: &'a dyn Fn(&str) -> Option<String>,
@@ -34,6 +35,8 @@ pub struct ConfigEnvironment<'a> {
     pub is_folder: &'a dyn Fn(&Path) -> bool,
     /// Time zone of the machine, which is used where the config sets none.
     pub zone: Zone,
+    /// Time at which the config is checked: schedules that cannot fire after it are reported.
+    pub now: Timestamp,
 }
 
 impl std::fmt::Debug for ConfigEnvironment<'_> {

@@ -48,6 +48,7 @@ pub(super) fn agent(
     check_names(loader, draft);
     check_prompts(loader, draft);
     checks::runtime::check_command(loader, draft);
+    checks::visible_secret::check(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
     let named = name(loader, draft, places);
@@ -75,6 +76,7 @@ pub(super) fn agent(
         return Resolved::Broken(Some(Box::new(agent)));
     }
     checks::work_source::nothing_to_do(loader, draft, &agent);
+    checks::calendar::check(loader, draft, &agent);
     Resolved::Whole(Box::new(agent), shown)
 }
 

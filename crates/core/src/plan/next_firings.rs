@@ -16,7 +16,7 @@ use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 
 /// Maximum number of due times that the search tries in a row without a result. It ends the search for an expression
 /// whose due times the calendar never allows.
-const MAX_TRIED: usize = 2_000;
+pub(super) const MAX_TRIED: usize = 2_000;
 
 /// State of a fleet at one moment, from which the next firings are computed.
 #[derive(Debug)]
@@ -255,7 +255,7 @@ fn last_before(from: Timestamp, at: Timestamp, step: SignedDuration) -> Timestam
     step.checked_mul(steps).and_then(|away| at.checked_add(away).ok()).unwrap_or(at)
 }
 
-fn just_before(at: Timestamp) -> Timestamp {
+pub(super) fn just_before(at: Timestamp) -> Timestamp {
     at.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(at)
 }
 

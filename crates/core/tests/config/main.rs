@@ -4,6 +4,7 @@
 
 mod adopting;
 mod budgets;
+mod calendar;
 mod composing;
 mod herdctl;
 mod hints;
@@ -26,6 +27,9 @@ use cowhand_core::config::problem::Severity;
 use cowhand_core::config::{ConfigEnvironment, LoadedConfig, load, report};
 use cowhand_core::policy::Zone;
 
+/// Time at which the files are loaded.
+const NOW: &str = "2026-01-05T12:00:00Z";
+
 /// Loads files; the first one is the root file.
 fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> LoadedConfig {
     let mut read = |path: &Path| {
@@ -36,7 +40,13 @@ fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> LoadedConfig {
     let zone = "Europe/Berlin".parse::<Zone>().unwrap();
     load(
         Path::new(files[0].0),
-        ConfigEnvironment { read: &mut read, env: &env, is_folder: &|path| !path.ends_with("missing"), zone },
+        ConfigEnvironment {
+            read: &mut read,
+            env: &env,
+            is_folder: &|path| !path.ends_with("missing"),
+            zone,
+            now: NOW.parse().unwrap(),
+        },
     )
 }
 

@@ -410,3 +410,38 @@ fn a_schedule_that_widens_its_agents_sandbox_is_reported() {
         (both("{kind: landlock, network: on}", "landlock"), Nothing),
     ]);
 }
+
+#[test]
+fn secrets_in_names_paths_and_arguments_are_reported() {
+    for (agent, expected) in [
+        ("env: {API_TOKEN: '${API_TOKEN}'}", None),
+        ("command: [sh, '${HOME}/x']", None),
+        ("command: [curl, '-H', 'auth: ${API_TOKEN}']", Some("cowhand.yaml:2:")),
+        ("command: [sh], mcp_servers: {m: {command: x, args: ['--key=${API_TOKEN}']}}", Some("`API_TOKEN`")),
+        (
+            "command: [sh], hooks: {after_run: [{type: shell, command: 'notify ${API_TOKEN}'}]}",
+            Some("hooks.after_run[0].command"),
+        ),
+        ("command: [sh], isolation: {kind: worktree, setup: [sh, '${API_TOKEN}']}", Some("`env`")),
+        ("command: [sh], schedules: {s: {type: manual, when_command: [x, '${API_TOKEN}']}}", Some("`ps`")),
+        (
+            "command: [sh], schedules: {s: {type: manual, work_source: {type: files, path: 'q/${API_TOKEN}'}}}",
+            Some("`ps`"),
+        ),
+    ] {
+        let text = format!("agents:\n  - {{name: a, runtime: command, working_directory: desk, {agent}}}\n");
+        let loaded = load_files(&[("cowhand.yaml", &text)], &[("API_TOKEN", "t0k3n-value"), ("HOME", "/h")]);
+        let all: Vec<String> = loaded.problems.iter().map(|problem| format!("{problem:?}")).collect();
+        let found: Vec<String> =
+            lines(&loaded).into_iter().filter(|line| line.contains("other users")).collect();
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{agent}: {all:#?}");
+        for (line, words) in found.iter().zip(expected) {
+            let help = loaded.problems.iter().find_map(|problem| problem.help.clone()).unwrap_or_default();
+            assert!(
+                line.contains("warning: ") && format!("{line} {help} {all:?}").contains(words),
+                "{agent}: {all:#?}"
+            );
+            assert!(!line.contains("t0k3n-value"), "{line}");
+        }
+    }
+}

@@ -16,6 +16,7 @@ use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UndeliveredItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_engine::queues::skipped_files::SkippedFiles;
+use cowhand_engine::unfinished::UnfinishedWorkspace;
 use cowhand_web::api::{
     AgentView, Code, DaemonView, JobView, ListedJob, Page, RemovedAgent, RemovedSchedule, StatusView, Waits,
     removed_agent_sentence,
@@ -105,6 +106,11 @@ impl StatusArgs {
         let of_agent =
             |skipped: &&SkippedFiles| self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent));
         lines.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files_line));
+        let of_agent =
+            |kept: &&UnfinishedWorkspace| self.agent.as_ref().is_none_or(|agent| kept.agent == *agent);
+        let unfinished: Vec<&UnfinishedWorkspace> =
+            status.unfinished_workspaces.iter().filter(of_agent).collect();
+        lines.extend(UnfinishedWorkspace::sentence(&unfinished).map(|text| unfinished_line(&text)));
         if self.agent.is_some() {
             print::line("");
             schedule::table(&schedules, client.is_alone(), now).print();
@@ -203,6 +209,11 @@ pub(super) fn given_up_line(item: &GivenUpItem) -> String {
 /// Formats the number of files of a queue that are not work items.
 pub(super) fn skipped_files_line(skipped: &SkippedFiles) -> String {
     format!("{}: {}", print::styled("skipped", print::ODD), print::one_line(&skipped.sentence(), 600))
+}
+
+/// Formats the workspaces that are kept although their jobs have ended.
+fn unfinished_line(text: &str) -> String {
+    format!("{}: {}", print::styled("unfinished", print::ODD), print::one_line(text, 600))
 }
 
 /// Formats a result or a release that its work source has not received yet.

@@ -41,9 +41,8 @@ struct Stopped {
     cancelled: Option<Vec<Cancelled>>,
     /// Number of jobs that continue to run without a daemon. None if unknown.
     running: Option<usize>,
-    /// Jobs that have ended and whose outcome could not be written. The next start settles them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unsettled: Vec<JobId>,
+    /// Jobs that have ended and whose outcome could not be written. The next start settles them. None if unknown.
+    unsettled: Option<Vec<JobId>>,
     /// Reason why the fields above are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -87,7 +86,12 @@ impl StopArgs {
 
 impl Stopped {
     fn new(cancelled: Vec<Cancelled>, running: usize) -> Self {
-        Self { cancelled: Some(cancelled), running: Some(running), ..Self::default() }
+        Self {
+            cancelled: Some(cancelled),
+            running: Some(running),
+            unsettled: Some(Vec::new()),
+            problem: None,
+        }
     }
 
     fn unknown(why: Failure) -> Self {
@@ -104,9 +108,9 @@ impl Stopped {
             return format!("stopped; {} still {run}", jobs(running));
         }
         let mut said = "stopped".to_owned();
-        if !self.unsettled.is_empty() {
-            let them = if self.unsettled.len() == 1 { "it" } else { "them" };
-            let unsettled = jobs(self.unsettled.len());
+        if let Some(unsettled) = self.unsettled.as_ref().filter(|unsettled| !unsettled.is_empty()) {
+            let them = if unsettled.len() == 1 { "it" } else { "them" };
+            let unsettled = jobs(unsettled.len());
             said = format!(
                 "{said}; the outcome of {unsettled} is not written, and the next start settles {them}"
             );
@@ -140,7 +144,7 @@ async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) 
         }
     }
     // No job of this node runs any more, so those that the store lists as running are unsettled.
-    Ok(Stopped { unsettled: running, ..Stopped::new(cancelled, 0) })
+    Ok(Stopped { unsettled: Some(running), ..Stopped::new(cancelled, 0) })
 }
 
 /// Returns the jobs of this node that run, according to the store.

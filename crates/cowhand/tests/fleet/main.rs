@@ -27,6 +27,7 @@ mod ledger;
 mod left;
 mod life;
 mod limits;
+mod lists;
 mod mcp;
 mod money;
 mod names;
@@ -194,6 +195,15 @@ impl Scene {
 
     fn job(&self, id: &str) -> Value {
         self.json(&["job", id])
+    }
+
+    /// Checks that `job` shows a job as another verb printed it. `job` adds more fields.
+    #[track_caller]
+    fn assert_shows(&self, printed: &Value, what: &str) {
+        let shown = self.job(printed["id"].as_str().unwrap());
+        for (key, value) in printed.as_object().unwrap() {
+            assert_eq!(&shown[key], value, "{what}: {key}");
+        }
     }
 
     /// Returns the exit code and all output, for a snapshot.

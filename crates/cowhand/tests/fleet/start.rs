@@ -4,7 +4,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::Scene;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Running, Scene, wait_until};
 
 /// Config with a key without effect, which is a warning and not an error.
 const WARNED: &str = "agents:
@@ -86,4 +88,32 @@ fn a_config_that_does_not_exist_is_refused_while_a_daemon_runs() {
     // The daemon continues without its own file, and can be stopped by that name.
     fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
     assert_eq!(scene.run(&["-c", "cowhand.yaml", "stop"]).code, Some(0));
+}
+
+/// The store of this daemon does not answer, so the daemon has the lock and no socket yet.
+#[test]
+fn daemon_that_is_starting_is_not_shown_as_not_running() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = format!("postgres://nobody@127.0.0.1:{}/none", silent.local_addr().unwrap().port());
+    let scene = Scene::with(&format!("agents: []\nstore: {store}\n"));
+    let daemon = Running::of(scene.command(&["start", "--no-server"]).stderr(Stdio::null()));
+    let (lock, pid) = (scene.root.join(".cowhand/daemon.lock"), daemon.child.id());
+    wait_until("the lock of the daemon", || {
+        fs::read_to_string(&lock).is_ok_and(|text| text == format!("starting {pid}\n")).then_some(())
+    });
+    // It stays as it is until the end of the test.
+    kill_process(Pid::from_child(&daemon.child), Signal::STOP).unwrap();
+    let verbs = ["status", "jobs", "reload", "stop"];
+    let asked = verbs.map(|verb| {
+        let mut command = scene.command(&[verb]);
+        (verb, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    });
+    for (verb, asked) in asked {
+        let said = asked.wait_with_output().unwrap();
+        let text = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&format!("the daemon (pid {pid}) of the state folder ")), "{verb}: {text}");
+        assert!(text.contains("is starting, and does not answer yet"), "{verb}: {text}");
+        assert_eq!(said.status.code(), Some(4), "{verb}: {text}");
+    }
 }

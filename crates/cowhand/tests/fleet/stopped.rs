@@ -77,7 +77,8 @@ fn lifecycle_verbs_print_json() {
     let restarted = scene.json(&["restart"]);
     assert!(restarted["pid"].is_u64() && restarted["pid"] != started["pid"], "{restarted}");
     let (job, _) = scene.waiting_job();
-    assert_eq!(scene.json(&["stop", "--keep-agents"]), serde_json::json!({"cancelled": [], "running": 1}));
+    let kept = serde_json::json!({"cancelled": [], "running": 1, "unsettled": []});
+    assert_eq!(scene.json(&["stop", "--keep-agents"]), kept);
     scene.start();
     let stopped = scene.json(&["stop", "--timeout", "0"]);
     assert_eq!((&stopped["cancelled"][0]["job"], &stopped["running"]), (&job.into(), &0.into()));

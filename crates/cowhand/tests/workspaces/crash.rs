@@ -1,6 +1,7 @@
 //! After a kill of the daemon, the next start leaves no worktree and no branch.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::json;
@@ -98,6 +99,39 @@ fn new_daemon_waits_for_git_of_killed_daemon() {
     scene.start();
     assert_eq!(status_and_error(&scene.finished(&id)), ["completed", "", ""]);
     scene.assert_clean();
+}
+
+/// A git that makes the diff, or copies the commits of a clone, hangs. It ends with the daemon.
+#[test]
+fn daemon_is_killed_while_git_compares_or_removes_workspace() {
+    for (kind, verb) in [("clone", "fetch"), ("worktree", "diff"), ("worktree", "config")] {
+        let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
+        let script = "echo x > made; git add -A; git commit -qm work; touch $SCENE/hang";
+        let scene = Scene::new(script, &isolation);
+        let (bin, path) = (scene.root.join("bin"), std::env::var("PATH").unwrap());
+        fs::create_dir(&bin).unwrap();
+        let root = scene.root.display();
+        let wrapper = format!(
+            "#!/bin/sh\ncase \" $* \" in *' {verb} '*) [ -e '{root}/hang' ] && touch '{root}/up' && exec sleep 300;; esac\n\
+             PATH='{path}' exec git \"$@\"\n"
+        );
+        fs::write(bin.join("git"), wrapper).unwrap();
+        fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{path}", bin.display());
+        scene.start_with(&[("PATH", &path)]);
+        let id = scene.trigger();
+        wait_until("git to hang", || scene.root.join("up").exists().then_some(()));
+        let daemon = scene.daemon().unwrap();
+        kill_process(daemon, Signal::KILL).unwrap();
+        wait_until("the daemon to be dead", || test_kill_process(daemon).is_err().then_some(()));
+        wait_until("its git to be dead", || left_over(&scene.root).is_empty().then_some(()));
+        fs::remove_file(scene.root.join("hang")).unwrap();
+        scene.start();
+        assert_eq!(status_and_error(&scene.finished(&id)), ["completed", "", ""], "{kind} {verb}");
+        wait_until("the workspace to be removed", || scene.workspaces().is_empty().then_some(()));
+        assert_eq!(scene.branches(), [format!("cowhand/coder/{id}")]);
+        assert!(scene.diff(&id).contains("+++ b/made"), "{kind} {verb}");
+    }
 }
 
 #[test]

@@ -222,6 +222,43 @@ fn diff_shows_changes_that_agent_tries_to_hide() {
     }
 }
 
+/// With a sparse checkout, and with a filter of the repository, the index of the agent is used.
+#[test]
+fn diff_shows_changes_that_agent_hides_in_its_index() {
+    let old = "touch -d 2020-01-01 README";
+    let same_times = format!(
+        "{old}; git update-index --refresh; git config core.trustctime false; git config core.checkStat minimal; \
+         echo mine\\! > README; {old}"
+    );
+    let flags = "echo mine >> README; rm deep/file; git update-index --assume-unchanged README; \
+                 git update-index --skip-worktree deep/file";
+    for (is_sparse, script, expected) in [
+        (true, flags, ["\n+mine\n", "\n-deep\n"].as_slice()),
+        (true, "echo mine > outside/file", &["\n+mine\n"]),
+        (true, &same_times, &["\n+mine!\n"]),
+        (false, flags, &["\n+mine\n", "\n-deep\n"]),
+    ] {
+        let scene = Scene::new(&format!("mkdir -p outside; {script}"), &json!({}));
+        fs::create_dir(scene.repository().join("outside")).unwrap();
+        for name in ["file", "other"] {
+            fs::write(scene.repository().join("outside").join(name), "outside\n").unwrap();
+        }
+        scene.git(&["add", "-A"]);
+        scene.git(&["commit", "--quiet", "-m", "outside"]);
+        if is_sparse {
+            scene.git(&["sparse-checkout", "set", "deep"]);
+        } else {
+            scene.git(&["config", "filter.none.clean", "cat"]);
+        }
+        scene.start();
+        let diff = scene.diff(scene.run()["id"].as_str().unwrap());
+        for text in expected {
+            assert!(diff.contains(text), "{script}: {diff}");
+        }
+        assert!(!diff.contains("outside/other"), "{script}: {diff}");
+    }
+}
+
 #[test]
 fn diff_contains_new_files_beside_one_that_was_removed_again() {
     let script = "echo x > gone; git add gone; rm gone; echo new > made";

@@ -42,6 +42,14 @@ impl Scene {
         assert!(shown.contains("(its job has ended) it is kept, and tried again: "), "{shown}");
         assert!(shown.contains("to end that, copy what you need from the folder and delete it"), "{shown}");
         assert!(self.log().contains("its workspace is kept, and looked at again later: "), "{}", self.log());
+        let status = self.json(&["status"]);
+        let expected = json!([{"job": id, "agent": "coder", "reason": reason}]);
+        assert_eq!(status["unfinished_workspaces"], expected, "{status}");
+        let shown = self.command(&["status"]).output().unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        let line =
+            format!("unfinished: the workspace of {id} is kept, and tried again; to end that, copy what");
+        assert!(shown.contains(&line), "{shown}");
         reason
     }
 
@@ -59,6 +67,7 @@ impl Scene {
         });
         assert_eq!(self.branches(), [format!("cowhand/coder/{id}")]);
         assert_eq!(self.git(&["log", "-1", "--format=%s", &format!("cowhand/coder/{id}")]), "work");
+        assert_eq!(self.json(&["status"])["unfinished_workspaces"], json!([]));
         let diff = self.diff(id);
         assert!(diff.contains("\n+changed\n") && diff.contains("\n+loose\n"), "{diff}");
     }

@@ -85,10 +85,10 @@ async fn keep(
     attempt: Attempt,
     redactor: Redactor,
 ) -> Result<(), WorkspacesError> {
-    let state = engine.home.state.clone();
+    let (state, minder) = (engine.home.state.clone(), engine.git_minder());
     run_git(move || {
         let scratch = state.workspaces().join(format!("{}.index", workspace.job));
-        let (text, made) = match workspace::diff(&workspace, &scratch, since.into()) {
+        let (text, made) = match workspace::diff(&workspace, &scratch, since.into(), Some(&minder)) {
             Ok(text) => (text, Ok(())),
             // Nothing is left that could be compared later.
             Err(why @ WorkspaceError::Gone(_)) => {

@@ -78,7 +78,8 @@ pub(super) async fn work_dir(
             _ => {
                 let folder = folder.clone();
                 let _guard = git_guard(engine, stored.workspace.kind).await;
-                run_git(move || workspace::remove(&stored.workspace, &folder)).await?;
+                let minder = engine.git_minder();
+                run_git(move || workspace::remove(&stored.workspace, &folder, Some(&minder))).await?;
             }
         }
     }
@@ -141,7 +142,7 @@ async fn make(
     let make_directory = run_git(move || {
         workspace::make(&workspace, &below, &minder).inspect_err(|_| {
             // The next sweep removes what is left.
-            let _ = workspace::remove(&workspace, &folder);
+            let _ = workspace::remove(&workspace, &folder, Some(&minder));
         })
     });
     let directory = make_directory.await?;
@@ -348,7 +349,8 @@ async fn remove_with_diff_kept(
     if stored.job_status.is_some() && stored.state != WorkspaceState::Making {
         diff::keep_missing(engine, &stored.workspace).await?;
     }
-    removal::remove(&engine.store, &engine.home.state, &stored.workspace, engine.clock.now()).await
+    let minder = Some(engine.git_minder());
+    removal::remove(&engine.store, &engine.home.state, &stored.workspace, minder, engine.clock.now()).await
 }
 
 /// Removes the workspaces of jobs that were pruned or deleted.
@@ -365,8 +367,8 @@ pub(crate) async fn remove_workspaces_of(engine: Arc<Engine>, jobs: Vec<JobId>) 
 
 async fn forget_removed_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let is_removed = {
-        let workspace = workspace.clone();
-        run_git(move || workspace::branch_is_removed(&workspace)).await
+        let (workspace, minder) = (workspace.clone(), engine.git_minder());
+        run_git(move || workspace::branch_is_removed(&workspace, Some(&minder))).await
     };
     let result = match is_removed {
         Ok(true) => engine.store.forget_workspace(&workspace).await,

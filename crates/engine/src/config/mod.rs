@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use cowhand_core::config::parse::MAX_CONFIG_BYTES;
 use cowhand_core::config::{ConfigEnvironment, LoadedConfig, load as load_files};
 use cowhand_core::policy::Zone;
+use jiff::Timestamp;
 
 use crate::secrets;
 use crate::state::StateFolder;
@@ -149,6 +150,7 @@ pub fn load(file: &Path) -> FromDisk {
         env: &env,
         is_folder: &|path| path.is_dir(),
         zone: system_zone(),
+        now: Timestamp::now(),
     };
     let loaded = load_files(file, outside);
     secrets::remember_config(&loaded, &variables);

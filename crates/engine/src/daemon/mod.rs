@@ -348,7 +348,7 @@ async fn lock(state: &StateFolder) -> io::Result<Option<StateLock>> {
             if UnixStream::connect(socket).is_ok() {
                 return Ok(None);
             }
-            lock.clear_pid();
+            lock.write_starting();
             return Ok(Some(lock));
         }
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::known::is_of;
 use super::{Fleet, FleetError};
 use crate::context::StopRequest;
+use crate::unfinished::UnfinishedWorkspace;
 use cowhand_store::{CancelOutcome, JobFilter, Store};
 
 /// Accepted firing without a job.
@@ -30,6 +31,21 @@ impl Fleet {
     /// not be stored yet.
     pub fn unfinished_workspace(&self, job: &JobId) -> Option<String> {
         self.engine.unfinished.reason(job)
+    }
+
+    /// Returns the workspaces of ended jobs that are still kept, because their diff could not be made yet, or their
+    /// commits could not be stored yet.
+    pub async fn unfinished_workspaces(&self) -> Result<Vec<UnfinishedWorkspace>, FleetError> {
+        let reasons = self.engine.unfinished.all();
+        if reasons.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stored = self.store().workspaces(self.engine.home.node.clone()).await?;
+        let unfinished = reasons.into_iter().filter_map(|(job, reason)| {
+            let stored = stored.iter().find(|stored| stored.workspace.job == job)?;
+            Some(UnfinishedWorkspace { job, agent: stored.workspace.agent.clone(), reason })
+        });
+        Ok(unfinished.collect())
     }
 
     /// Returns at most `limit` jobs, the newest first; `after` in the filter continues with older jobs.

@@ -11,6 +11,7 @@ use cowhand_core::workspace::Workspace;
 use jiff::Timestamp;
 
 use crate::state::StateFolder;
+use cowhand_run::minder::LockedMinder;
 use cowhand_run::workspace::{self, RemainingPart, WorkspaceError};
 use cowhand_store::{Store, StoreError, StoredWorkspace, WorkspaceState};
 use cowhand_system::{fault, tree};
@@ -87,7 +88,7 @@ pub(crate) async fn remove_all(
     let mut result = Ok(());
     for stored in workspaces_of(store, node, jobs).await? {
         if stored.job_status.is_none() {
-            let removed = remove(store, state, &stored.workspace, now).await;
+            let removed = remove(store, state, &stored.workspace, None, now).await;
             result = result.and(removed.map_err(|why| WorkspacesError::StillThere {
                 job: stored.workspace.job.clone(),
                 why: Box::new(why),
@@ -97,15 +98,17 @@ pub(crate) async fn remove_all(
     result
 }
 
-/// Removes the directory of a workspace, and its branch if the branch has no commits of its own.
+/// Removes the directory of a workspace, and its branch if the branch has no commits of its own. A daemon has a minder,
+/// which ends git with it.
 pub(crate) async fn remove(
     store: &Store,
     state: &StateFolder,
     workspace: &Workspace,
+    minder: Option<LockedMinder>,
     now: Timestamp,
 ) -> Result<(), WorkspacesError> {
     let (folder, removed) = (folder(state)?, workspace.clone());
-    let leftover = run_git(move || workspace::remove(&removed, &folder)).await;
+    let leftover = run_git(move || workspace::remove(&removed, &folder, minder.as_ref())).await;
     fault::point("workspace-removed");
     let result = match leftover? {
         RemainingPart::Nothing => store.forget_workspace(workspace).await,

@@ -5,14 +5,16 @@
 //! cannot be locked, because the store locks the state folder while the store is opened.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use super::StateFolder;
 use cowhand_system::lock_file;
 
 const LOCK: &str = "daemon.lock";
+/// Word before the pid of a process that starts a fleet.
+const STARTING: &str = "starting ";
 
 /// Locked state folder.
 #[derive(Debug)]
@@ -95,13 +97,31 @@ impl StateFolder {
     /// Returns the pid of the daemon that holds the lock and answers on the owner's socket. Returns `None` for a fleet
     /// without this socket, as in a program that uses the library, for an older version, and if the process has ended.
     pub fn lock_holder(&self) -> Option<u32> {
-        let pid = fs::read_to_string(self.lock_file()).ok()?.trim().parse().ok()?;
+        self.pid_after("")
+    }
+
+    /// Returns the process that holds the lock and starts a fleet. None as soon as the fleet has started.
+    pub fn starting_process(&self) -> Option<u32> {
+        self.pid_after(STARTING)
+    }
+
+    /// Returns the process whose pid follows this word in the lock file, if it has not ended.
+    fn pid_after(&self, word: &str) -> Option<u32> {
+        let text = fs::read_to_string(self.lock_file()).ok()?;
+        let pid = text.trim().strip_prefix(word)?.parse().ok()?;
         fs::exists(format!("/proc/{pid}")).unwrap_or_default().then_some(pid)
     }
 }
 
 impl StateLock {
-    /// Removes the pid of an earlier daemon from the lock file. Errors are ignored: the pid is only for messages.
+    /// Writes that this process starts a fleet, in the place of the pid of an earlier daemon. Errors are ignored: the pid
+    /// is only for messages.
+    pub(crate) fn write_starting(&self) {
+        let text = format!("{STARTING}{}\n", std::process::id());
+        let _ = self.file.set_len(0).and_then(|()| self.file.write_all_at(text.as_bytes(), 0));
+    }
+
+    /// Removes the pid from the lock file: a fleet without the owner's socket does not need it.
     pub(crate) fn clear_pid(&self) {
         let _ = self.file.set_len(0);
     }
@@ -110,7 +130,8 @@ impl StateLock {
     /// a full disk, are ignored.
     pub(crate) fn write_pid(&mut self) {
         self.has_pid = true;
-        let _ = self.file.set_len(0).and_then(|()| writeln!(&self.file, "{}", std::process::id()));
+        let text = format!("{}\n", std::process::id());
+        let _ = self.file.set_len(0).and_then(|()| self.file.write_all_at(text.as_bytes(), 0));
     }
 
     /// Returns whether this is the lock that another process would find. Files that cannot be examined now count as
@@ -170,7 +191,14 @@ mod tests {
         fs::create_dir(state.attempts()).unwrap();
         assert!(!state.is_locked() && !state.lock_file().exists(), "the check creates no file");
         let mut lock = state.lock().unwrap().unwrap();
+        let holders = || (state.starting_process(), state.lock_holder());
+        lock.write_starting();
+        assert_eq!(holders(), (Some(std::process::id()), None));
+        lock.clear_pid();
+        assert_eq!(holders(), (None, None));
+        lock.write_starting();
         lock.write_pid();
+        assert_eq!(holders(), (None, Some(std::process::id())));
         assert!(state.is_locked() && state.lock().unwrap().is_none());
         assert_eq!((lock.state(&state), state.lock_holder()), (LockState::Held, Some(std::process::id())));
         fs::remove_file(state.lock_file()).unwrap();

@@ -11,15 +11,20 @@ use cowhand_core::workspace::{IsolationKind, Workspace};
 
 use super::diff::common;
 use super::git::Git;
+use crate::minder::LockedMinder;
 use cowhand_system::beneath::Root;
 
 /// Describes a change of the list of other repositories after `since`, for a worktree. Returns none if the list did not
 /// change or is empty. A clone is checked when its commits are copied.
-pub(super) fn changed(workspace: &Workspace, since: SystemTime) -> Option<String> {
+pub(super) fn changed(
+    workspace: &Workspace,
+    since: SystemTime,
+    minder: Option<&LockedMinder>,
+) -> Option<String> {
     if workspace.kind != IsolationKind::Worktree {
         return None;
     }
-    let repository = common(&Git::at(&workspace.repository)).ok()?;
+    let repository = common(&Git::at(&workspace.repository).with_minder(minder)).ok()?;
     let objects = Root::open(&repository).ok()?.directory(Path::new("objects/info")).ok()?;
     let named = |name: &str| {
         let found = objects.file(Path::new(name)).ok()?.metadata().ok()?;

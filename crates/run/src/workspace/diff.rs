@@ -14,9 +14,11 @@ use tracing::warn;
 use super::alternates;
 use super::branch_ref;
 use super::error::WorkspaceError;
+use super::flags;
 use super::git::Git;
 use super::hidden::{self, Attributes};
 use super::unlisted::{self, UnreadablePaths};
+use crate::minder::LockedMinder;
 use cowhand_system::beneath::Root;
 use cowhand_system::remove::absent_is_ok;
 
@@ -49,21 +51,27 @@ struct Compared {
 /// Returns the diff. Lines that begin with `# cowhand:` are notes for the reader, for example that the diff was cut,
 /// that it does not show some changes, or that the agent changed git's data about the workspace. `scratch` is a file
 /// that may be written; `since` is when the job was created. The error [`WorkspaceError::Gone`] is final: neither the
-/// directory nor its branch exists. After any other error, a diff may be possible later.
-pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, WorkspaceError> {
+/// directory nor its branch exists. After any other error, a diff may be possible later. If the
+/// daemon ends, the minder ends its git.
+pub fn diff(
+    workspace: &Workspace,
+    scratch: &Path,
+    since: SystemTime,
+    minder: Option<&LockedMinder>,
+) -> Result<Vec<u8>, WorkspaceError> {
     // A git that was killed leaves its lock of the index.
     let lock = scratch.with_added_extension("lock");
     for file in [scratch, &lock] {
         absent_is_ok(fs::remove_file(file)).map_err(WorkspaceError::file(file))?;
     }
-    let whole = compare_tree(workspace, scratch, since);
+    let whole = compare_tree(workspace, scratch, since, minder);
     // The files belong to this function; errors are ignored.
     for file in [scratch, &lock] {
         let _ = fs::remove_file(file);
     }
     let compared = match whole {
         // Without the directory of the workspace, the commits on its branch are compared.
-        Err(why @ WorkspaceError::Gone(_)) => compare_branch(workspace, why),
+        Err(why @ WorkspaceError::Gone(_)) => compare_branch(workspace, why, minder),
         whole => whole,
     };
     let Compared { mut text, cut, mut notes } = compared?;
@@ -74,7 +82,7 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
             format!("# cowhand: the diff is longer than {MAX_DIFF_BYTES} bytes and was cut here\n").bytes(),
         );
     }
-    notes.extend(alternates::changed(workspace, since));
+    notes.extend(alternates::changed(workspace, since, minder));
     for note in &notes {
         warn!(job = %workspace.job, "{note}");
     }
@@ -89,6 +97,7 @@ fn compare_tree(
     workspace: &Workspace,
     scratch: &Path,
     since: SystemTime,
+    minder: Option<&LockedMinder>,
 ) -> Result<Compared, WorkspaceError> {
     match fs::symlink_metadata(&workspace.path) {
         Ok(found) if found.is_dir() => {}
@@ -98,10 +107,13 @@ fn compare_tree(
         _ => return Err(WorkspaceError::Gone(workspace.path.clone())),
     }
     let mut unreadable = UnreadablePaths::find(&workspace.path)?;
-    let repository = common(&Git::at(&workspace.repository))?;
-    let git = Git::after_agent(&workspace.repository)?.with_long_timeout();
-    let git = git.with_repository(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
-    let known = match agents_index(workspace, scratch) {
+    let repository = common(&Git::at(&workspace.repository).with_minder(minder))?;
+    let of_repository = Git::after_agent(&workspace.repository, minder)?.with_long_timeout();
+    let git = of_repository
+        .clone()
+        .with_repository(repository.clone(), workspace.path.clone())
+        .with_index(scratch.to_owned());
+    let known = match agents_index(workspace, scratch, minder) {
         Err(why) if why.is_unrelated() => return Err(why),
         known => known,
     };
@@ -112,6 +124,11 @@ fn compare_tree(
     if known.is_err() || !(git.has_disabled_filters() || is_sparse(&git)) {
         absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
+    } else {
+        if !git.has_disabled_filters() {
+            flags::distrust_times(scratch)?;
+        }
+        flags::clear(&git, &of_repository, &workspace.path)?;
     }
     let new = new_files(&git, &added)?;
     // This precedes `add_to_index`, because a file in the index no longer counts as new.
@@ -145,14 +162,18 @@ fn add_to_index(git: &Git, files: &[u8], names: &Path) -> Result<(), WorkspaceEr
 }
 
 /// Copies the agent's index. The error states why the workspace has no valid index.
-fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), WorkspaceError> {
-    let git = Git::after_agent(&workspace.path)?;
+fn agents_index(
+    workspace: &Workspace,
+    scratch: &Path,
+    minder: Option<&LockedMinder>,
+) -> Result<(), WorkspaceError> {
+    let git = Git::after_agent(&workspace.path, minder)?;
     let top = git.run(&["rev-parse", "--show-toplevel"])?;
     if Path::new(&top) != workspace.path {
         return Err(WorkspaceError::NoRepository);
     }
     let common = common(&git)?;
-    if common != own_repository(workspace)? {
+    if common != own_repository(workspace, minder)? {
         return Err(WorkspaceError::OtherRepository);
     }
     let index = PathBuf::from(git.run(&["rev-parse", "--path-format=absolute", "--git-path", "index"])?);
@@ -213,10 +234,12 @@ pub(super) fn common(git: &Git) -> Result<PathBuf, WorkspaceError> {
 }
 
 /// Returns the repository with which the workspace was created.
-fn own_repository(workspace: &Workspace) -> Result<PathBuf, WorkspaceError> {
+fn own_repository(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<PathBuf, WorkspaceError> {
     match workspace.kind {
         IsolationKind::Clone => Ok(workspace.path.join(".git")),
-        IsolationKind::Worktree | IsolationKind::Shared => common(&Git::at(&workspace.repository)),
+        IsolationKind::Worktree | IsolationKind::Shared => {
+            common(&Git::at(&workspace.repository).with_minder(minder))
+        }
     }
 }
 
@@ -232,8 +255,12 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
 
 /// Compares the commits on the branch of a workspace whose directory is gone with its base. `why` states that the
 /// directory is gone; it is the error if the branch does not exist either.
-fn compare_branch(workspace: &Workspace, why: WorkspaceError) -> Result<Compared, WorkspaceError> {
-    let git = Git::at(&workspace.repository);
+fn compare_branch(
+    workspace: &Workspace,
+    why: WorkspaceError,
+    minder: Option<&LockedMinder>,
+) -> Result<Compared, WorkspaceError> {
+    let git = Git::at(&workspace.repository).with_minder(minder);
     if !git.succeeds(&["show-ref", "--verify", "--quiet", &branch_ref(&workspace.branch)])? {
         return Err(why);
     }

@@ -59,8 +59,11 @@ impl Git {
 
     /// Opens a directory in which an agent has worked. The repository's config may name filter programs, which would
     /// run outside the agent's sandbox, so they are disabled. Filters of the user's own config remain enabled.
-    pub(super) fn after_agent(directory: &Path) -> Result<Self, WorkspaceError> {
-        let git = Self::at(directory);
+    pub(super) fn after_agent(
+        directory: &Path,
+        minder: Option<&LockedMinder>,
+    ) -> Result<Self, WorkspaceError> {
+        let git = Self::at(directory).with_minder(minder);
         let answer = git.execute(
             &["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."],
             MAX_GIT_OUTPUT_BYTES,
@@ -81,9 +84,10 @@ impl Git {
         Self { timeout: LONG_GIT_TIMEOUT, ..self }
     }
 
-    /// Ends the commands with the daemon, so that a new daemon does not meet a git that still writes.
-    pub(super) fn with_minder(self, minder: &LockedMinder) -> Self {
-        Self { minder: Some(minder.clone()), ..self }
+    /// Ends the commands with the daemon, so that none stays, and a new daemon does not meet a git that still writes.
+    /// None if no daemon runs.
+    pub(super) fn with_minder(self, minder: Option<&LockedMinder>) -> Self {
+        Self { minder: minder.cloned(), ..self }
     }
 
     /// Uses a separate index, so that the index of the repository is not changed.

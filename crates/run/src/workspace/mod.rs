@@ -10,6 +10,7 @@
 mod alternates;
 mod diff;
 mod error;
+mod flags;
 mod git;
 mod hidden;
 mod remove;
@@ -92,7 +93,7 @@ impl WorkspaceBase {
 pub fn make(workspace: &Workspace, below: &Path, minder: &LockedMinder) -> Result<PathBuf, WorkspaceError> {
     let Workspace { path, repository, branch, base, .. } = workspace;
     let place = path.to_str().ok_or_else(|| WorkspaceError::NotUtf8(path.clone()))?;
-    let git = Git::at(repository).with_long_timeout().with_minder(minder);
+    let git = Git::at(repository).with_long_timeout().with_minder(Some(minder));
     match workspace.kind {
         IsolationKind::Worktree => {
             git.run(&["worktree", "add", "--quiet", "--no-track", "-b", branch, "--", place, base])?;
@@ -121,7 +122,7 @@ pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf,
 fn clone(git: &Git, workspace: &Workspace, place: &str, minder: &LockedMinder) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;
-    let clone = Git::at(&workspace.path).with_long_timeout().with_minder(minder);
+    let clone = Git::at(&workspace.path).with_long_timeout().with_minder(Some(minder));
     if let Ok(origin) = git.run(&["remote", "get-url", "origin"]) {
         clone.run(&["remote", "set-url", "origin", &origin])?;
     }

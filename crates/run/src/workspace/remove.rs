@@ -12,6 +12,7 @@ use super::branch_ref;
 use super::diff::common;
 use super::error::WorkspaceError;
 use super::git::Git;
+use crate::minder::LockedMinder;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
@@ -26,14 +27,19 @@ pub enum RemainingPart {
 }
 
 /// Removes a workspace, and its branch if no commit is lost. The call can be repeated, also after an interruption.
-/// `folder` contains all workspaces; a workspace outside it is an error.
-pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, WorkspaceError> {
+/// `folder` contains all workspaces; a workspace outside it is an error. If the daemon ends, the minder ends
+/// its git.
+pub fn remove(
+    workspace: &Workspace,
+    folder: &Path,
+    minder: Option<&LockedMinder>,
+) -> Result<RemainingPart, WorkspaceError> {
     let path = &workspace.path;
     if path.parent() != Some(folder) {
         return Err(WorkspaceError::Outside { path: path.clone(), folder: folder.to_owned() });
     }
     if workspace.kind == IsolationKind::Clone {
-        copy_commits_back(workspace)?;
+        copy_commits_back(workspace, minder)?;
     }
     discard(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
     // A missing repository has neither the branch nor a record of the worktree.
@@ -41,24 +47,27 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<RemainingPart, Wor
         return Ok(RemainingPart::Nothing);
     }
     if workspace.kind == IsolationKind::Worktree {
-        forget_worktree(workspace)?;
+        forget_worktree(workspace, minder)?;
     }
-    drop_branch(workspace)
+    drop_branch(workspace, minder)
 }
 
 /// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed.
-pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, WorkspaceError> {
+pub fn branch_is_removed(
+    workspace: &Workspace,
+    minder: Option<&LockedMinder>,
+) -> Result<bool, WorkspaceError> {
     // The repository may come back, with the branch.
     if is_missing(&workspace.repository) {
         return Ok(false);
     }
-    Ok(drop_branch(workspace)? == RemainingPart::Nothing)
+    Ok(drop_branch(workspace, minder)? == RemainingPart::Nothing)
 }
 
 /// Copies the commits of a clone that are nowhere else into a branch of the original repository. If the commits cannot
 /// be read or stored, that is an error, and the clone stays. Nothing is copied if the agent made the clone refer to
 /// another repository.
-fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
+fn copy_commits_back(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<(), WorkspaceError> {
     match is_directory(&workspace.path) {
         Ok(true) => {}
         // The agent removed the clone, or an earlier removal was interrupted.
@@ -75,7 +84,7 @@ fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
         }
         Err(error) => return Err(WorkspaceError::NotReadable { path: workspace.path.clone(), error }),
     }
-    let stored = if has_commits(workspace)? { store_commits(workspace) } else { Ok(()) };
+    let stored = if has_commits(workspace, minder)? { store_commits(workspace, minder) } else { Ok(()) };
     stored.map_err(|why| WorkspaceError::NotStored {
         repository: workspace.repository.clone(),
         why: Box::new(why),
@@ -83,14 +92,14 @@ fn copy_commits_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
 }
 
 /// Returns true if a clone has commits that are possibly missing in the original repository.
-fn has_commits(workspace: &Workspace) -> Result<bool, WorkspaceError> {
+fn has_commits(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<bool, WorkspaceError> {
     let folder = workspace.path.join(".git");
     // An incomplete clone, from before its agent started, has nothing to copy.
     if ["HEAD", "objects", "refs"].iter().any(|part| is_missing(&folder.join(part))) {
         return Ok(false);
     }
     // Without `with_repository`, git would also search the folders above for a repository.
-    let clone = Git::after_agent(&workspace.path)?.with_repository(folder, workspace.path.clone());
+    let clone = Git::after_agent(&workspace.path, minder)?.with_repository(folder, workspace.path.clone());
     let Some(tip) = clone.find(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])? else {
         return Ok(false);
     };
@@ -101,13 +110,13 @@ fn has_commits(workspace: &Workspace) -> Result<bool, WorkspaceError> {
     Ok(!clone.run(&own).is_ok_and(|own| own == "0"))
 }
 
-fn store_commits(workspace: &Workspace) -> Result<(), WorkspaceError> {
+fn store_commits(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<(), WorkspaceError> {
     if is_missing(&workspace.repository) {
         return Err(WorkspaceError::RepositoryMissing);
     }
     let (source, target) =
         (workspace.path.to_string_lossy(), format!("+HEAD:{}", branch_ref(&workspace.branch)));
-    let git = Git::at(&workspace.repository).with_long_timeout();
+    let git = Git::at(&workspace.repository).with_long_timeout().with_minder(minder);
     git.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", &source, &target]).map(drop)
 }
 
@@ -173,8 +182,8 @@ fn next_in_clone(found: &TreeEntry<'_>, reference: &mut Option<String>) -> Next 
 }
 
 /// Removes git's record of a worktree, even if the worktree is locked or its directory is missing.
-fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let git = Git::at(&workspace.repository);
+fn forget_worktree(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<(), WorkspaceError> {
+    let git = Git::at(&workspace.repository).with_minder(minder);
     let place = workspace.path.to_string_lossy();
     let list = ["worktree", "list", "--porcelain", "-z"];
     let listed = git.run(&list)?;
@@ -187,22 +196,25 @@ fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
     {
         return Err(why);
     }
-    remove_incomplete_record(workspace)
+    remove_incomplete_record(workspace, &git)
 }
 
 /// Removes the incomplete record of a worktree, which remains if git is ended while it writes the record. Git does not
 /// list such a record, and does not prune it either, because it is locked.
-fn remove_incomplete_record(workspace: &Workspace) -> Result<(), WorkspaceError> {
+fn remove_incomplete_record(workspace: &Workspace, git: &Git) -> Result<(), WorkspaceError> {
     let Some(name) = workspace.path.file_name() else { return Ok(()) };
-    let record = common(&Git::at(&workspace.repository))?.join("worktrees").join(name);
+    let record = common(git)?.join("worktrees").join(name);
     let is_incomplete = fs::read(record.join("gitdir"))
         .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |place| place.trim_ascii().is_empty());
     if is_incomplete { remove_folder(&record).map_err(WorkspaceError::file(&record)) } else { Ok(()) }
 }
 
 /// Removes the branch unless it has commits that no other branch, tag or remote has.
-fn drop_branch(workspace: &Workspace) -> Result<RemainingPart, WorkspaceError> {
-    let git = Git::at(&workspace.repository);
+fn drop_branch(
+    workspace: &Workspace,
+    minder: Option<&LockedMinder>,
+) -> Result<RemainingPart, WorkspaceError> {
+    let git = Git::at(&workspace.repository).with_minder(minder);
     let (reference, exclude) = (branch_ref(&workspace.branch), format!("--exclude={}", workspace.branch));
     if !git.succeeds(&["show-ref", "--verify", "--quiet", &reference])? {
         return Ok(RemainingPart::Nothing);

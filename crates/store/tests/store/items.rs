@@ -1,5 +1,7 @@
 //! Claimed work items: the row is the lock, and it exists until the last report is delivered.
 
+use std::path::Path;
+
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
@@ -38,6 +40,7 @@ on_both! {
     a_firing_knows_all_its_jobs,
     a_firing_knows_all_its_jobs_after_its_agent_was_renamed,
     the_fleet_has_one_name,
+    items_of_sources_with_long_names_are_stored,
 }
 
 fn item(id: &str) -> WorkItem {
@@ -85,6 +88,30 @@ async fn hold(store: &Store, schedule: cowhand_core::id::ScheduleId, id: &str) -
     let job = store.hold_item(holder.clone(), new, of, at(3600), at(1)).await.unwrap().unwrap();
     assert_eq!(job.id(), &holder);
     holder
+}
+
+/// The index of PostgreSQL refuses long texts that cannot be compressed.
+async fn items_of_sources_with_long_names_are_stored(db: TestDb) {
+    let store = db.open().await;
+    let long: String = std::iter::repeat_with(fastrand::alphanumeric).take(4000).collect();
+    for (source, other) in [
+        (json!({"type": "files", "path": long}), json!({"type": "files", "path": format!("{long}2")})),
+        (
+            json!({"type": "custom", "name": "own", "with": {"at": long}}),
+            json!({"type": "custom", "name": "own", "with": {"at": format!("{long}2")}}),
+        ),
+    ] {
+        let [source, other]: [ConfiguredSource; 2] =
+            [source, other].map(|source| serde_json::from_value(source).unwrap());
+        for source in [source, other] {
+            let queue = source.queue(Path::new("/base"));
+            let claim = NewItemClaim { queue: queue.clone(), source, ..new_claim("long") };
+            let taken = store.take_item(claim.clone(), None, at(0)).await.unwrap();
+            assert!(matches!(taken, TakeResult::Ours(_)), "{taken:?}");
+            let again = store.take_item(claim, None, at(0)).await.unwrap();
+            assert!(!matches!(again, TakeResult::Ours(_)), "{again:?}");
+        }
+    }
 }
 
 async fn run(store: &Store, job: &JobId, outcome: Outcome) {

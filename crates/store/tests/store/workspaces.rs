@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
+use cowhand_core::session::SessionPolicy;
 use cowhand_core::workspace::{IsolationKind, Workspace};
 use cowhand_store::{Claim, Settled, Starter, Store, StoredSession, WorkspaceState};
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +17,7 @@ on_both! {
     jobs_with_one_session_run_one_at_a_time,
     the_newest_session_of_a_key_continues,
     a_job_knows_its_chat,
+    sessions_of_chats_with_long_names_are_stored,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -49,6 +51,22 @@ async fn end(store: &Store, job: &Job, epoch: i64, now: Timestamp) {
     let done = Outcome::Completed { summary: None };
     let settled = store.settle(job.id().clone(), epoch, done, Retry::default(), now).await.unwrap();
     assert!(matches!(settled, Settled::Done(_)));
+}
+
+/// The index of PostgreSQL refuses long texts that cannot be compressed.
+async fn sessions_of_chats_with_long_names_are_stored(db: TestDb) {
+    let store = db.open().await;
+    let long: String = std::iter::repeat_with(fastrand::alphanumeric).take(4000).collect();
+    for chat in [&long, &format!("{long}2")] {
+        let key = SessionPolicy::PerChat.key(None, Some(chat)).unwrap();
+        let [one, two] = [1, 2].map(|second| store.add_job(hand_job(), at(second)));
+        let (one, two) = (one.await.unwrap(), two.await.unwrap());
+        let epoch = start(&store, &one, Some(&key), at(3)).await;
+        assert!(!matches!(claim(&store, &two, Some(&key), at(4)).await, Claim::Claimed { .. }));
+        end(&store, &one, epoch, at(5)).await;
+        let epoch = start(&store, &two, Some(&key), at(6)).await;
+        end(&store, &two, epoch, at(7)).await;
+    }
 }
 
 async fn a_workspace_has_one_live_job_at_a_time(db: TestDb) {

@@ -30,6 +30,8 @@ const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for a connection to a daemon that holds the state folder. If its socket was removed, the daemon makes the
 /// socket again within this time.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for a daemon that holds the state folder to write its pid into the lock file.
+const NAME_TIMEOUT: Duration = Duration::from_millis(200);
 const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -50,14 +52,18 @@ impl Client {
     /// Connects to the daemon; returns `None` if no daemon with a socket runs. Waits for a daemon that is starting or
     /// stopping, or whose socket was removed a moment ago, and fails if it accepts no connection in time.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
-        let deadline = Instant::now() + SOCKET_TIMEOUT;
+        let began = Instant::now();
         loop {
             let client = Self::of_answering_daemon(state).await?;
-            // A fleet in another program has a lock and no socket. Its store can be read.
-            if client.is_some() || !state.is_locked() || state.lock_holder().is_none() {
+            if client.is_some() || !state.is_locked() {
                 return Ok(client);
             }
-            if Instant::now() >= deadline {
+            // A fleet in another program has a lock and no socket. Its store can be read.
+            let is_named = state.lock_holder().is_some() || state.starting_process().is_some();
+            if !is_named && began.elapsed() >= NAME_TIMEOUT {
+                return Ok(None);
+            }
+            if began.elapsed() >= SOCKET_TIMEOUT {
                 return Err(ApiProblem::new(Code::NoDaemon, no_socket(state)));
             }
             sleep(SOCKET_POLL_INTERVAL).await;
@@ -211,6 +217,12 @@ impl Client {
 /// Describes a daemon that holds the state folder and cannot be reached.
 fn no_socket(state: &StateFolder) -> String {
     let folder = state.path().display();
+    if let Some(pid) = state.starting_process() {
+        return format!(
+            "the daemon (pid {pid}) of the state folder {folder} is starting, and does not answer yet. Try again later; its \
+             log shows what it does, and `kill {pid}` ends it"
+        );
+    }
     let (daemon, process) = match state.lock_holder() {
         Some(pid) => (format!("a daemon (pid {pid})"), format!("kill {pid}")),
         None => ("a daemon".to_owned(), "kill PID".to_owned()),

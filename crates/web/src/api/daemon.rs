@@ -19,6 +19,7 @@ use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
 use cowhand_engine::queues::skipped_files::{SkippedFiles, skipped_files};
 use cowhand_engine::queues::{UndeliveredItem, undelivered};
+use cowhand_engine::unfinished::UnfinishedWorkspace;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Status")]
@@ -47,11 +48,15 @@ pub struct StatusView {
     #[serde(default)]
     pub gone: Vec<RemovedAgent>,
     /// Schedules that are no longer in the config and for which jobs or accepted firings wait.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub gone_schedules: Vec<RemovedSchedule>,
     /// Folders of work sources with files that are not work items.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub skipped_files: Vec<SkippedFiles>,
+    /// Workspaces of ended jobs whose diff could not be made yet, or whose commits could not be stored yet; the daemon
+    /// tries again. Empty without a daemon.
+    #[serde(default)]
+    pub unfinished_workspaces: Vec<UnfinishedWorkspace>,
 }
 
 /// State of the daemon. Without a daemon, only `running` is meaningful.
@@ -96,6 +101,10 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
     let (agents, agents::AgentCounts { running, queued, gone, gone_schedules }) =
         agents::views_and_counts(&api).await?;
+    let unfinished_workspaces = match api.daemon() {
+        Ok(daemon) => daemon.unfinished_workspaces().await?,
+        Err(_) => Vec::new(),
+    };
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
     Ok(Json(StatusView {
         daemon,
@@ -109,6 +118,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
         gone,
         gone_schedules,
         skipped_files,
+        unfinished_workspaces,
     }))
 }
 

@@ -111,11 +111,11 @@ pub struct ListedJob {
 pub struct JobView {
     #[serde(flatten)]
     pub job: JobRecord,
-    /// Asks of the job, in order; absent if there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Asks of the job, in order.
+    #[serde(default)]
     pub asks: Vec<Ask>,
-    /// Uses of tools that rules denied, in order; absent if there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Uses of tools that rules denied, in order.
+    #[serde(default)]
     pub denials: Vec<Denial>,
     /// Report of the agent in the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,13 +124,13 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<JobId>,
     /// Jobs that this one asked for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub followed_by: Vec<JobId>,
     /// Last refusal of a follow-up that this job asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
-    /// Hook runs, in the order in which they run; absent if there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Hook runs, in the order in which they run.
+    #[serde(default)]
     pub hooks: Vec<HookRun>,
     /// Workspace of the job; absent if the job has none of its own, if another job has taken it over, and if neither
     /// the workspace nor its branch exists any more.

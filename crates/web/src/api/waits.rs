@@ -29,7 +29,7 @@ pub struct RemovedAgent {
     #[serde(default)]
     pub firings: usize,
     /// Schedules of the firings that `firings` counts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub firing_schedules: Vec<ScheduleName>,
 }
 

@@ -73,7 +73,7 @@ pub struct WorkView {
     #[serde(default)]
     pub queues: Vec<String>,
     /// Queues among them from which no schedule takes items.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub untaken: Vec<String>,
     /// Queues that could not be read.
     pub problems: Vec<QueueProblem>,

@@ -2,8 +2,10 @@
 //! `load.rs` call those of the whole fleet.
 
 pub(super) mod budget;
+pub(super) mod calendar;
 pub(super) mod runtime;
 pub(super) mod sandbox;
 pub(super) mod trust;
 pub(super) mod unused;
+pub(super) mod visible_secret;
 pub(super) mod work_source;

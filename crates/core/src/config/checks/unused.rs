@@ -14,7 +14,7 @@ use crate::config::resolve::schedule_node;
 use crate::config::suggest::{did_you_mean, one_of};
 use crate::followup::Chain;
 use crate::permission::{Permissions, Rule, ToolVerdict, decide};
-use crate::policy::{Overlap, Retry};
+use crate::policy::{ActiveHours, Overlap, Retry};
 use crate::roster::{Agent, Roster};
 use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
@@ -73,6 +73,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
             );
         }
         timing(unused, node, (&schedule.trigger, schedule.timing.overlap), key);
+        active_hours(unused, node, schedule.timing.active_hours.as_ref(), key("active_hours"));
         retry(unused, node, &schedule.retry, &key("retry"));
         sandbox(unused, node, schedule.sandbox_rules.as_ref(), &key("sandbox"));
         check_schedule_sandbox(unused, node, agent, schedule.sandbox_rules.as_ref(), &key("sandbox"));
@@ -105,6 +106,12 @@ fn timing(
         let has_use = is_cron || overlap == Overlap::Skip;
         unused.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
     }
+}
+
+fn active_hours(unused: &mut UnusedSettings, node: &Node, hours: Option<&ActiveHours>, key: String) {
+    let (Some(hours), Some(written)) = (hours, node.entry("active_hours")) else { return };
+    let message = "`active_hours` has no effect: without `days`, equal `start` and `end` allow every time";
+    unused.note(written.key_at, message, key, hours.start == hours.end && hours.days.is_empty());
 }
 
 const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval` fires: it counts from the end of its previous job, \

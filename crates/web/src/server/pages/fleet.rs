@@ -18,6 +18,7 @@ use crate::api::{
     segment,
 };
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::unfinished::UnfinishedWorkspace;
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
@@ -131,6 +132,9 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
             }
             @for gone in &status.gone_schedules {
                 p.alert { b { "Not in the config" } ": " (Text(&gone.sentence())) "." }
+            }
+            @if let Some(kept) = UnfinishedWorkspace::sentence(&status.unfinished_workspaces.iter().collect::<Vec<_>>()) {
+                p.alert { b { "Unfinished" } ": " (Text(&kept)) }
             }
             @for skipped in &status.skipped_files { p.alert { b { "Skipped files" } ": " (Text(&skipped.sentence())) } }
             @for note in over_budget { p.alert { b { "Over budget: " } (Text(note)) } }

@@ -1,0 +1,61 @@
+//! Flags of an index that hide changes: `assume-unchanged` and `skip-worktree`. An agent can set them in its own index.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::error::WorkspaceError;
+use super::git::Git;
+use super::hidden::MAX_BASE_BYTES;
+
+/// Maximum number of names in one command.
+const MAX_ARGUMENTS: usize = 200;
+
+/// Removes the flags from a copy of the agent's index. Only a file that is missing in the workspace, and outside the
+/// sparse checkout of the repository too, keeps `skip-worktree`. `repository` has the repository's own index.
+pub(super) fn clear(git: &Git, repository: &Git, tree: &Path) -> Result<(), WorkspaceError> {
+    let listed = list(git)?;
+    let flagged = || entries(&listed).filter(|(tag, _)| *tag != b'H');
+    if flagged().next().is_none() {
+        return Ok(());
+    }
+    // Without an index, nothing is known to be in the sparse checkout.
+    let of_repository = list(repository).unwrap_or_default();
+    let is_inside = |(tag, name): (u8, &'_ [u8])| (!tag.eq_ignore_ascii_case(&b'S')).then(|| name.to_owned());
+    let inside: HashSet<Vec<u8>> = entries(&of_repository).filter_map(is_inside).collect();
+    let is_missing = |name: &[u8]| fs::symlink_metadata(tree.join(OsStr::from_bytes(name))).is_err();
+    let is_outside = |tag: u8, name: &[u8]| tag == b'S' && is_missing(name) && !inside.contains(name);
+    let hiding = flagged().filter(|(tag, name)| !is_outside(*tag, name)).map(|(_, name)| name);
+    // A name that is not UTF-8 cannot be an argument here.
+    let hiding: Vec<&str> = hiding.filter_map(|name| std::str::from_utf8(name).ok()).collect();
+    for some in hiding.chunks(MAX_ARGUMENTS) {
+        for option in ["--no-assume-unchanged", "--no-skip-worktree"] {
+            git.run(&[["update-index", option, "--"].as_slice(), some].concat())?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes git compare the content of each file, and not only its size and times, which the agent can choose. Git reads a
+/// file that is not older than the index.
+pub(super) fn distrust_times(index: &Path) -> Result<(), WorkspaceError> {
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    let file = File::options().write(true).open(index).map_err(WorkspaceError::file(index))?;
+    file.set_modified(old).map_err(WorkspaceError::file(index))
+}
+
+fn list(git: &Git) -> Result<Vec<u8>, WorkspaceError> {
+    let (listed, cut) = git.run_limited(&["ls-files", "-v", "-z"], MAX_BASE_BYTES)?;
+    if cut { Err(WorkspaceError::Git("git ls-files: the index is too long".to_owned())) } else { Ok(listed) }
+}
+
+/// Returns the tag and the name of each file. A small letter means `assume-unchanged`, `S` means `skip-worktree`.
+fn entries(listed: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    listed.split(|byte| *byte == 0).filter_map(|entry| match entry {
+        [tag, b' ', name @ ..] => Some((*tag, name)),
+        _ => None,
+    })
+}
