@@ -272,7 +272,7 @@ fn work_routes() -> Vec<Route> {
             .refuses(&[NotFound]),
         Route::get("/api/v1/work/{item}", work::one)
             .about("Returns one item.")
-            .params::<work::WorkQuery>()
+            .params::<work::ItemQuery>()
             .answers::<ItemView>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/work/{item}/claim", work::claim)

@@ -40,6 +40,14 @@ pub(super) struct WorkQuery {
     cursor: Option<String>,
 }
 
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ItemQuery {
+    agent: Option<AgentName>,
+    /// Name of the queue, needed if several queues have an item of this id.
+    queue: Option<String>,
+}
+
 impl WorkQuery {
     fn options(&self) -> Result<FetchOptions, ApiProblem> {
         let parts = |list: &Option<String>| -> Vec<String> {
@@ -213,7 +221,7 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Params(query): Params<WorkQuery>,
+    Params(query): Params<ItemQuery>,
 ) -> Result<Json<ItemView>, ApiProblem> {
     let id = parse_name(&id)?;
     let (roster, sources) = (api.roster(), api.sources());

@@ -71,7 +71,8 @@ impl Meter {
     }
 
     pub(super) fn block(&self, until: Timestamp) {
-        lock(&self.quota).blocked_until = Some(until);
+        let mut quota = lock(&self.quota);
+        quota.blocked_until = quota.blocked_until.max(Some(until));
     }
 
     /// Returns how long GitHub still wants no requests, and the end of this time; `None` if requests may be sent.

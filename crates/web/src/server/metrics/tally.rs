@@ -120,6 +120,10 @@ impl Tally {
             }
             Fact::JobFailed { exit_reason, duration_seconds, .. } => {
                 ended("failed", exit_reason.as_str(), duration_seconds);
+                // A job can fail without an attempt.
+                if let Some(job) = job {
+                    self.waiting.remove(&job);
+                }
             }
             Fact::JobCancelled { duration_seconds, .. } => {
                 ended("cancelled", "cancelled", duration_seconds);

@@ -120,7 +120,7 @@ fn buttons(ask: &Ask) -> Markup {
                 input type="hidden" name="answer" value="text";
                 input.grow name="message" aria-label="Your answer" placeholder="Your answer" autocomplete="off" required;
                 button.primary { "Answer" }
-                button type="button" data-post=(address) data-answer="deny" data-said="The ask is denied." { "Refuse" }
+                button type="button" data-post=(address) data-answer="deny" data-said="The ask is denied." { "Deny" }
             }
         },
     }

@@ -60,8 +60,8 @@ pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
         }
         @match (schedule_prompt, &definition.default_prompt) {
             (Some(prompt), _) => { h3 { "Prompt" } (elements::block(prompt)) },
-            (None, Some(prompt)) => { h3 { "Prompt, of its agent" } (elements::block(prompt)) },
-            (None, None) => p.muted { "It has no prompt of its own." },
+            (None, Some(prompt)) => { h3 { "Prompt of its agent" } (elements::block(prompt)) },
+            (None, None) => p.muted { "Neither the schedule nor its agent has a prompt." },
         }
     };
     super::layout::part("definition", "Definition", &html! { span.muted { "as in the config" } }, &content)

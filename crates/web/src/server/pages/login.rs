@@ -44,7 +44,7 @@ pub(super) async fn log_in(
     // A HEAD request must not use up the link.
     let taken = if method == Method::GET { pages.login.codes.take(&code) } else { None };
     let Some(taken) = taken else {
-        warn!(peer = %peer.ip(), "a login link that is not valid");
+        warn!(peer = %peer.ip(), "somebody opened a login link that is not valid");
         return Err(public_page(
             StatusCode::UNAUTHORIZED,
             "This link is no longer valid",
@@ -89,7 +89,9 @@ fn login_failed(problem: ApiProblem) -> Response {
 
 /// Creates a token with a name that no other token has.
 async fn create_token(pages: &Pages) -> Result<CreatedToken, ApiProblem> {
-    let expires_in = format!("{TOKEN_DAYS}d").parse().map_err(|_| ApiProblem::unavailable("no such time"))?;
+    let expires_in = format!("{TOKEN_DAYS}d")
+        .parse()
+        .map_err(|_| ApiProblem::unavailable("the lifetime of the token is not valid"))?;
     let mut request =
         TokenRequest { name: String::new(), scope: Some(Scope::Admin), expires_in: Some(expires_in) };
     let mut tries = 0;

@@ -95,7 +95,7 @@ fn nodes_table(nodes: &[NodeView], now: Timestamp) -> Markup {
 
 fn config_text(config: Option<&Value>) -> Result<Markup, ApiProblem> {
     let Some(config) = config else {
-        return Ok(html! { p.empty { "A program defined the agents of this fleet; it has no config." } });
+        return Ok(html! { p.empty { "This fleet has no config file: a program defined its agents." } });
     };
     let text = serde_saphyr::to_string(config).map_err(|error| ApiProblem::unavailable(error.to_string()))?;
     Ok(html! { pre.block.tall tabindex="0" aria-label="Config" { (Text(&text)) } })

@@ -28,7 +28,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
         (head(&items))
         div #trouble data-live {
             @for QueueProblem { queue, message } in &problems {
-                p.alert { b.any { (text::short(queue, 80)) " does not answer: " } (text::Text(message)) }
+                p.alert { b.any { (text::short(queue, 80)) " cannot be read: " } (text::Text(message)) }
             }
         }
         @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, &queue_names, now)) }
