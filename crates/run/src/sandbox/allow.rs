@@ -205,8 +205,8 @@ fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError>
     })
 }
 
-/// Returns the paths that the agent must not change: files that cowhand reads, even if they do not exist yet, and a
-/// folder of the shared repository. Landlock cannot protect a path in a writable folder; `refuse_hidden_parts` then
+/// Returns the paths that the agent must not change: files that cowhand reads, even if they do not exist yet, and parts
+/// of the shared repository. Landlock cannot protect a path in a writable folder; `refuse_hidden_parts` then
 /// refuses the plan.
 fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
@@ -218,7 +218,7 @@ fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<Pa
     let worktree = input.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
     // Landlock cannot protect the shared repository. Changes there are detected after the attempt.
     let shared = worktree.filter(|_| input.requested.kind != SandboxKind::Landlock);
-    let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
+    let shared = shared.iter().flat_map(Worktree::kept);
     Ok(sorted_unique(input.files.iter().filter_map(|file| protected::real(file)).chain(shared)))
 }
 
