@@ -114,8 +114,13 @@ impl TreeEntry<'_> {
         fs::set_permissions(path, Permissions::from_mode((about.st_mode & 0o7777) | bits))
     }
 
-    /// Removes a file or an empty folder; a missing one is ignored.
+    /// Removes a file or an empty folder; a missing one is ignored. Processes that wait at a pipe continue.
     pub fn remove(&self) -> io::Result<()> {
+        // While this end is open, a process that opens the pipe does not wait. Later it reads the end of the file.
+        let _end = (self.kind == FileType::Fifo).then(|| {
+            let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(self.folder, self.name(), flags, Mode::empty())
+        });
         let flags = if self.kind == FileType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match rustix::fs::unlinkat(self.folder, self.name(), flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

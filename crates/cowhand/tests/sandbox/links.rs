@@ -16,6 +16,7 @@ for_each_sandbox!(
     commits_of_another_repository,
     a_forged_worktree,
     a_worktree_that_grows,
+    a_damaged_record_of_a_worktree,
     a_directory_that_became_a_link,
 );
 
@@ -27,6 +28,7 @@ in_a_container!(
     commits_of_another_repository,
     a_forged_worktree,
     a_worktree_that_grows,
+    a_damaged_record_of_a_worktree,
     a_directory_that_became_a_link,
 );
 
@@ -262,11 +264,44 @@ fn a_worktree_that_grows(kind: &str, user: User) {
     scene.hand_over();
     scene.start();
     let own = scene.path("worktrees/repo/.git/worktrees/repo-w").display().to_string();
-    let (job, said) = scene.script(&format!("echo ../../../../.. >{own}/commondir && echo grown"));
-    assert!(said.contains("grown"), "{job:#}\n{said}");
+    let (job, said) =
+        scene.script(&format!("echo ../../../../.. >{own}/commondir && echo grown || echo held"));
+    // Landlock cannot protect a file in a writable folder.
+    assert!(said.contains(if kind == "landlock" { "grown" } else { "held" }), "{job:#}\n{said}");
     let (_, said) = scene.script("cat $OUTSIDE/secret.md; echo x >$OUTSIDE/../objects/escaped; echo tried");
     assert!(said.contains("tried") && !said.contains(CANARY), "{said}");
     assert!(!scene.path("objects/escaped").exists(), "{said}");
+}
+
+/// Git reads the record of a worktree also for commands in other worktrees.
+fn a_damaged_record_of_a_worktree(kind: &str, user: User) {
+    let mut scene = scene(kind, user, json!({"isolation": {"kind": "worktree", "cleanup": "always"}}));
+    scene.repository();
+    scene.start();
+    let record = "cd $(cut -d' ' -f2- .git)";
+    for script in [
+        "rm -f commondir && mkfifo commondir && echo damaged",
+        "echo x >commondir && echo damaged",
+        "mv gitdir x && echo damaged",
+        "echo x >gitdir && echo damaged",
+    ] {
+        let (job, said) = scene.script(&format!("{record}; {script}; echo tried"));
+        assert_eq!(job["status"], "completed", "{script}: {job:#}\n{said}");
+        assert!(said.contains("tried"), "{script}: {said}");
+        assert_eq!(said.contains("damaged"), kind == "landlock", "{script}: {said}");
+    }
+    for script in ["rm HEAD; mkfifo HEAD", "rm index; mkfifo index"] {
+        let (job, said) = scene.script(&format!("{record}; {script} && echo damaged"));
+        assert!(said.contains("damaged"), "{script}: {job:#} {said}");
+    }
+    let (job, said) = scene.script(
+        "echo a >a; git add a; git -c user.name=a -c user.email=a@b commit -qm last && git status && echo committed",
+    );
+    assert!(said.contains("committed"), "{job:#}\n{said}");
+    super::wait_until("the records to go", || {
+        let worktrees = fs::read_dir(scene.path("desk/.git/worktrees"));
+        (worktrees.into_iter().flatten().count() == 0).then_some(())
+    });
 }
 
 /// The agent works below the top of its workspace, and may write above it: it replaces its directory by a

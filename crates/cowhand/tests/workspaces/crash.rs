@@ -43,7 +43,7 @@ fn killed_at(kind: &str, place: &str) {
 }
 
 /// Git is slow here: a filter of the user delays each file with this command.
-fn slow_scene(kind: &str, delay: &str) -> Scene {
+pub(super) fn slow_scene(kind: &str, delay: &str) -> Scene {
     let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
     let scene = Scene::new("echo x > made", &isolation);
     fs::write(scene.repository().join(".gitattributes"), "*.slow filter=slow\n").unwrap();

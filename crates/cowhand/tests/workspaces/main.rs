@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod cancel;
 mod crash;
+mod records;
 mod side_by_side;
 mod trouble;
 mod unfinished;

@@ -10,6 +10,7 @@ mod follow;
 pub(crate) mod orphans;
 mod outcome;
 mod outcome_file;
+mod preparation;
 mod prepare;
 mod rules;
 mod sandbox;
@@ -38,6 +39,7 @@ use cowhand_run::shortage;
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
+use preparation::Preparation;
 use prepare::LaunchSpec;
 use rules::Rules;
 use session::SessionStart;
@@ -124,7 +126,9 @@ impl AttemptTask {
 
     async fn start(&mut self, rules: &Rules) -> Result<(), StartError> {
         self.clear_folder().await?;
-        let session = self.choose_session(rules).await?;
+        let preparation = self.preparation();
+        let session =
+            preparation.stoppable(self.choose_session(rules)).await.ok_or(StartError::Stopped)??;
         self.start_with(rules, session).await
     }
 
@@ -134,8 +138,13 @@ impl AttemptTask {
     }
 
     async fn start_with(&mut self, rules: &Rules, session: SessionStart) -> Result<(), StartError> {
-        let spec = self.prepare(rules, session).await?;
+        let preparation = self.preparation();
+        let spec = preparation.to_end(self.prepare(rules, session, &preparation)).await?;
         self.launch(&spec).await
+    }
+
+    fn preparation(&self) -> Preparation {
+        Preparation::new(self.stop_requests.clone())
     }
 
     /// Starts the keeper, which starts the agent.
@@ -158,6 +167,9 @@ impl AttemptTask {
         };
         let secrets = redactor_over(&self.engine.loaded(), Some(agent));
         kept::keep(&attempt, &secrets, &given).map_err(CannotStart::PrivateFiles)?;
+        if *self.stop_requests.borrow() != StopRequest::Continue {
+            return Err(StartError::Stopped);
+        }
         let program = &self.engine.program;
         let launched =
             attempt.launch_with_notes(prelude, program, &launch.start, prompt, &launch.environment);
@@ -180,7 +192,12 @@ impl AttemptTask {
             Ok(()) => return Stage::Follow,
             Err(error) => error,
         };
+        let is_stopped = *self.stop_requests.borrow() != StopRequest::Continue;
         match error {
+            // A step that fails while the attempt is stopped may fail because of the stop.
+            StartError::CannotStart(_) | StartError::SetupFailed(_) | StartError::Stopped if is_stopped => {
+                self.stopped_before_start()
+            }
             StartError::CannotStart(why) => match self.shortage_behind(&why) {
                 Some(shortage) => Stage::Requeue(NotBegun::Shortage(shortage)),
                 None => Stage::Settle(self.failed_start(why.to_string())),

@@ -1,8 +1,5 @@
 //! Prepares the launch of an attempt: directory, job channel, sandbox, credentials and `setup`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, JobRestrictions};
 use cowhand_core::runtime::Runtime;
@@ -11,11 +8,11 @@ use tracing::warn;
 
 use super::AttemptTask;
 use super::orphans;
+use super::preparation::Preparation;
 use super::rules::Rules;
 use super::session::SessionStart;
 use super::start_error::{CannotStart, StartError};
 use super::workspaces::{self, WorkDir};
-use crate::context::StopRequest;
 use cowhand_run::attempt::{Attempt, BeforeOutput};
 use cowhand_run::launch::{self, Launch};
 use cowhand_run::redact::Redactor;
@@ -55,16 +52,17 @@ impl AttemptTask {
 
     /// Prepares everything that the keeper needs, and runs `setup`. If this fails, the keeper is not started.
     pub(super) async fn prepare(
-        &mut self,
+        &self,
         rules: &Rules,
         start: SessionStart,
+        preparation: &Preparation,
     ) -> Result<LaunchSpec, StartError> {
         if let JobRestrictions::Removed(schedule) = rules.agent.restrictions(&self.job) {
             return Err(CannotStart::ScheduleRemoved(schedule).into());
         }
         let work_dir = match start.directory.clone() {
             Some(directory) => WorkDir { directory, needs_setup: false },
-            None => workspaces::work_dir(&self.engine, &self.job, &rules.agent)
+            None => workspaces::work_dir(&self.engine, &self.job, &rules.agent, preparation)
                 .await
                 .map_err(CannotStart::Directory)?,
         };
@@ -75,11 +73,12 @@ impl AttemptTask {
         refuse_secret_in_argument(&agent, &self.redactor(rules))?;
         let launch = self.with_channel(&agent, &start.session)?;
         let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
-        let launch = launch.ready().await.map_err(CannotStart::Launch)?;
+        let ready = preparation.stoppable(launch.ready()).await.ok_or(StartError::Stopped)?;
+        let launch = ready.map_err(CannotStart::Launch)?;
         // `setup` gets the agent's environment, which contains the names of these files.
         self.attempt().write_private(&launch.files).map_err(CannotStart::PrivateFiles)?;
         if work_dir.needs_setup {
-            self.set_up(&agent, &launch).await?;
+            self.set_up(&agent, &launch, preparation).await?;
         }
         let prompt = if start.continues_task { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
         let prompt = prompt.unwrap_or_default().to_owned();
@@ -99,26 +98,25 @@ impl AttemptTask {
     }
 
     /// Runs the setup command of a workspace, if there is one, and stops it when the job is stopped.
-    async fn set_up(&mut self, agent: &Agent, launch: &Launch) -> Result<(), StartError> {
+    async fn set_up(
+        &self,
+        agent: &Agent,
+        launch: &Launch,
+        preparation: &Preparation,
+    ) -> Result<(), StartError> {
         let isolation = &agent.isolation;
         let Some(command) = isolation.setup.clone() else { return Ok(()) };
-        let (attempt, stop) = (self.attempt(), Arc::new(AtomicBool::new(false)));
+        let (attempt, stop) = (self.attempt(), preparation.flag());
         let mut environment = launch.environment.clone();
         environment.push(attempt.mark());
-        let (directory, stop_flag) = (agent.directory.clone(), Arc::clone(&stop));
+        let directory = agent.directory.clone();
         let timeout = isolation.setup_timeout.unwrap_or(Timeout::SETUP).duration();
         let timeout = timeout.map(SignedDuration::unsigned_abs);
         let minder = self.engine.program.clone();
-        let mut running = tokio::task::spawn_blocking(move || {
+        let running = tokio::task::spawn_blocking(move || {
             let (command, directory, environment) = (&command, &directory, &environment);
-            let result = set_up(&Setup {
-                minder: &minder,
-                command,
-                directory,
-                environment,
-                timeout,
-                stop: &stop_flag,
-            });
+            let result =
+                set_up(&Setup { minder: &minder, command, directory, environment, timeout, stop: &stop });
             // A process that called `setsid` has left the process group, but still has the mark.
             if let Err(error) = attempt.kill_marked_processes() {
                 warn!(
@@ -128,17 +126,7 @@ impl AttemptTask {
             }
             result
         });
-        let result = loop {
-            tokio::select! {
-                result = &mut running => break result,
-                _ = self.stop_requests.changed() => {}
-            }
-            if *self.stop_requests.borrow_and_update() != StopRequest::Continue {
-                stop.store(true, Ordering::Relaxed);
-                break running.await;
-            }
-        };
-        match result {
+        match running.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(SetupFailure::CannotStart(why))) => Err(CannotStart::SetupNotStarted(why).into()),
             Ok(Err(SetupFailure::Failed(why))) => Err(StartError::SetupFailed(why)),

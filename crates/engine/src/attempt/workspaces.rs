@@ -16,6 +16,7 @@ use tokio::sync::MutexGuard;
 use tracing::{info, warn};
 
 use super::diff;
+use super::preparation::Preparation;
 use super::session::NotContinued;
 use crate::context::Engine;
 use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
@@ -44,6 +45,8 @@ pub(super) enum WorkDirError {
     NotKnown(StoreError),
     #[error("cannot store its workspace: {0}")]
     NotWritten(StoreError),
+    #[error("it was stopped while its workspace was made")]
+    Stopped,
     #[error(transparent)]
     Workspaces(#[from] WorkspacesError),
 }
@@ -53,14 +56,15 @@ pub(super) async fn work_dir(
     engine: &Arc<Engine>,
     job: &Job,
     agent: &Agent,
+    preparation: &Preparation,
 ) -> Result<WorkDir, WorkDirError> {
     let rules = &agent.isolation;
     if rules.kind == IsolationKind::Shared {
         return Ok(WorkDir { directory: agent.directory.clone(), needs_setup: false });
     }
     let ground = {
-        let (directory, rules) = (agent.directory.clone(), rules.clone());
-        run_git(move || WorkspaceBase::of(&directory, &rules)).await?
+        let (directory, rules, stop) = (agent.directory.clone(), rules.clone(), preparation.flag());
+        run_git(move || WorkspaceBase::of(&directory, &rules, &stop)).await?
     };
     let node = engine.home.node.clone();
     let earlier = engine.store.workspace_of(node.clone(), job.id().clone()).await;
@@ -77,7 +81,7 @@ pub(super) async fn work_dir(
             // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
-                let _guard = git_guard(engine, stored.workspace.kind).await;
+                let _guard = git_guard(engine, stored.workspace.kind, preparation).await?;
                 let minder = engine.git_minder();
                 run_git(move || workspace::remove(&stored.workspace, &folder, Some(&minder))).await?;
             }
@@ -85,8 +89,9 @@ pub(super) async fn work_dir(
     }
     let below = ground.below.clone();
     let names = branches(&rules.branch(&agent.name, job.id()), job.attempts());
+    let stop = preparation.flag();
     let (ground, branch) = run_git(move || {
-        let branch = ground.first_free(&names)?;
+        let branch = ground.first_free(&names, &stop)?;
         Ok::<_, WorkspaceError>((ground, branch))
     })
     .await?;
@@ -100,7 +105,7 @@ pub(super) async fn work_dir(
         branch,
         base: ground.base,
     };
-    make(engine, workspace, below, folder).await
+    make(engine, workspace, below, folder, preparation).await
 }
 
 /// Waits until no git of an earlier daemon still makes a workspace, at most for [`EARLIER_GIT_TIMEOUT`]. The minder of
@@ -131,16 +136,17 @@ async fn make(
     workspace: Workspace,
     below: PathBuf,
     folder: PathBuf,
+    preparation: &Preparation,
 ) -> Result<WorkDir, WorkDirError> {
     let (store, now) = (&engine.store, engine.clock.now());
     let not_written = WorkDirError::NotWritten;
     store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::point("workspace-noted");
     let stored = workspace.clone();
-    let guard = git_guard(engine, workspace.kind).await;
-    let minder = engine.git_minder();
+    let guard = git_guard(engine, workspace.kind, preparation).await?;
+    let (minder, stop) = (engine.git_minder(), preparation.flag());
     let make_directory = run_git(move || {
-        workspace::make(&workspace, &below, &minder).inspect_err(|_| {
+        workspace::make(&workspace, &below, &minder, &stop).inspect_err(|_| {
             // The next sweep removes what is left.
             let _ = workspace::remove(&workspace, &folder, Some(&minder));
         })
@@ -153,10 +159,16 @@ async fn make(
 
 /// Prevents that two worktrees are made or removed at the same time. To make or remove a worktree, git reads the
 /// records of all worktrees, and fails if a record is incomplete.
-async fn git_guard(engine: &Engine, kind: IsolationKind) -> Option<MutexGuard<'_, ()>> {
+async fn git_guard<'a>(
+    engine: &'a Engine,
+    kind: IsolationKind,
+    preparation: &Preparation,
+) -> Result<Option<MutexGuard<'a, ()>>, WorkDirError> {
     match kind {
-        IsolationKind::Worktree => Some(engine.workspaces.lock().await),
-        IsolationKind::Clone | IsolationKind::Shared => None,
+        IsolationKind::Worktree => {
+            preparation.stoppable(engine.workspaces.lock()).await.map(Some).ok_or(WorkDirError::Stopped)
+        }
+        IsolationKind::Clone | IsolationKind::Shared => Ok(None),
     }
 }
 
@@ -246,6 +258,10 @@ async fn enforce_max_kept(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<Sto
 /// kept at least while its session may continue.
 async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_session: bool) {
     let Some(status) = stored.job_status else { return remove(engine, stored).await };
+    // An incomplete workspace has nothing to keep.
+    if stored.state == WorkspaceState::Making {
+        return remove(engine, stored).await;
+    }
     let roster = Arc::clone(&engine.loaded().roster);
     // For an agent that was removed from the config, the workspaces of failed and cancelled jobs are kept.
     let agent = roster.agent(&stored.workspace.agent);

@@ -209,9 +209,9 @@ fn container_plan(input: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError>
     })
 }
 
-/// Returns the paths that the agent must not change: files that cowhand reads, even if they do not exist yet, and a
-/// folder of the shared repository. Creates placeholders for missing files, because a mount protects only an existing
-/// path. Landlock cannot protect a path in a writable folder, so for Landlock no placeholders are created, and
+/// Returns the paths that the agent must not change: files that cowhand reads, even if they do not exist yet, and parts
+/// of the shared repository. Creates placeholders for missing files, because a mount protects only an existing path.
+/// Landlock cannot protect a path in a writable folder, so for Landlock no placeholders are created, and
 /// `refuse_hidden_parts` refuses such a plan.
 fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     refuse_links(input, write)?;
@@ -223,7 +223,7 @@ fn read_only_paths(input: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<Pa
     let worktree = input.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
     // Landlock cannot protect the shared repository. Changes there are detected after the attempt.
     let shared = worktree.filter(|_| input.requested.kind != SandboxKind::Landlock);
-    let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
+    let shared = shared.iter().flat_map(Worktree::kept);
     Ok(sorted_unique(input.files.iter().filter_map(|file| protected::real(file)).chain(shared)))
 }
 

@@ -44,13 +44,21 @@ impl Worktree {
         real.map(|part| self.common.join(part)).collect()
     }
 
-    /// Returns the folder that must not be written, although it is inside a path of [`Self::written`]. Returns none if
-    /// the folder does not exist or is a link.
-    pub(super) fn kept(&self) -> Option<PathBuf> {
-        let root = Root::open(&self.common).ok()?;
-        root.directory(Path::new(ALTERNATES_FOLDER)).is_ok().then(|| self.common.join(ALTERNATES_FOLDER))
+    /// Returns the paths that must not be written, although they are inside paths of [`Self::written`]. A path that does
+    /// not exist, or is a link, is left out.
+    pub(super) fn kept(&self) -> Vec<PathBuf> {
+        let Ok(root) = Root::open(&self.common) else { return Vec::new() };
+        let folder = Path::new(ALTERNATES_FOLDER);
+        let folder = root.directory(folder).is_ok().then(|| self.common.join(folder));
+        let own = self.own.strip_prefix(&self.common).unwrap_or(&self.own);
+        let files = RECORD_FILES.iter().filter(|name| root.file(&own.join(name)).is_ok());
+        folder.into_iter().chain(files.map(|name| self.own.join(name))).collect()
     }
 }
+
+/// Files that name the repository and the worktree of a record. Git writes them once, and reads them for commands in
+/// other worktrees.
+const RECORD_FILES: [&str; 2] = ["commondir", "gitdir"];
 
 /// Folder with the list of other repositories whose objects are visible in this repository.
 const ALTERNATES_FOLDER: &str = "objects/info";

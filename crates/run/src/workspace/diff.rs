@@ -17,6 +17,7 @@ use super::error::WorkspaceError;
 use super::flags;
 use super::git::Git;
 use super::hidden::{self, Attributes};
+use super::record;
 use super::unlisted::{self, UnreadablePaths};
 use crate::minder::LockedMinder;
 use cowhand_system::beneath::Root;
@@ -106,6 +107,7 @@ fn compare_tree(
         }
         _ => return Err(WorkspaceError::Gone(workspace.path.clone())),
     }
+    let restored = record::restore(workspace)?;
     let mut unreadable = UnreadablePaths::find(&workspace.path)?;
     let repository = common(&Git::at(&workspace.repository).with_minder(minder))?;
     let of_repository = Git::after_agent(&workspace.repository, minder)?.with_long_timeout();
@@ -145,7 +147,7 @@ fn compare_tree(
         format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
     });
     let inner = hidden::submodules(&git, &workspace.base, since)?;
-    let notes = note.into_iter().chain(attributes.as_text).chain(unseen).chain(inner);
+    let notes = restored.into_iter().chain(note).chain(attributes.as_text).chain(unseen).chain(inner);
     let notes = notes.chain(unlisted).chain(unreadable.notes());
     Ok(Compared { text, cut, notes: notes.collect() })
 }

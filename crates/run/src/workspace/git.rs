@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(super) struct Git {
     settings: Vec<(String, String)>,
     /// Minder that ends the commands with the daemon.
     minder: Option<LockedMinder>,
+    /// Set to end the commands.
+    stop: Arc<AtomicBool>,
 }
 
 impl Git {
@@ -54,6 +57,7 @@ impl Git {
             repository_and_tree: None,
             settings: Vec::new(),
             minder: None,
+            stop: Arc::default(),
         }
     }
 
@@ -88,6 +92,11 @@ impl Git {
     /// None if no daemon runs.
     pub(super) fn with_minder(self, minder: Option<&LockedMinder>) -> Self {
         Self { minder: minder.cloned(), ..self }
+    }
+
+    /// Ends the commands when the flag is set.
+    pub(super) fn with_stop(self, stop: &Arc<AtomicBool>) -> Self {
+        Self { stop: Arc::clone(stop), ..self }
     }
 
     /// Uses a separate index, so that the index of the repository is not changed.
@@ -155,7 +164,7 @@ impl Git {
     }
 
     fn execute(&self, arguments: &[&str], max_stdout_bytes: usize) -> Result<ChildOutput, WorkspaceError> {
-        let bounds = Bounds { timeout: Some(self.timeout), max_stdout_bytes, stop: &AtomicBool::new(false) };
+        let bounds = Bounds { timeout: Some(self.timeout), max_stdout_bytes, stop: &self.stop };
         let options = GIT_CONFIG_OVERRIDES.iter().flat_map(|setting| ["-c", setting]);
         let all: Vec<String> = options.chain(arguments.iter().copied()).map(str::to_owned).collect();
         let ran = self.run_by(&all, &bounds);

@@ -13,11 +13,14 @@ mod error;
 mod flags;
 mod git;
 mod hidden;
+mod record;
 mod remove;
 mod setup;
 mod unlisted;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use cowhand_core::workspace::{IsolationKind, IsolationRules};
 
@@ -43,8 +46,12 @@ pub struct WorkspaceBase {
 
 impl WorkspaceBase {
     /// Finds the repository and the base commit of the agent's directory.
-    pub fn of(directory: &Path, rules: &IsolationRules) -> Result<Self, WorkspaceError> {
-        let git = Git::at(directory);
+    pub fn of(
+        directory: &Path,
+        rules: &IsolationRules,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, WorkspaceError> {
+        let git = Git::at(directory).with_stop(stop);
         let no = |why: WorkspaceError| WorkspaceError::NoBase {
             kind: rules.kind,
             directory: directory.to_owned(),
@@ -66,10 +73,10 @@ impl WorkspaceBase {
     }
 
     /// Returns the first of these branch names that is valid and not in use, or the error of the first name.
-    pub fn first_free(&self, names: &[String]) -> Result<String, WorkspaceError> {
+    pub fn first_free(&self, names: &[String], stop: &Arc<AtomicBool>) -> Result<String, WorkspaceError> {
         let mut wrong = None;
         for name in names {
-            match self.check_branch(name) {
+            match self.check_branch(name, stop) {
                 Ok(()) => return Ok(name.clone()),
                 Err(why) => _ = wrong.get_or_insert(why),
             }
@@ -77,8 +84,8 @@ impl WorkspaceBase {
         Err(wrong.unwrap_or_else(|| WorkspaceError::Git(String::new())))
     }
 
-    fn check_branch(&self, branch: &str) -> Result<(), WorkspaceError> {
-        let git = Git::at(&self.repository);
+    fn check_branch(&self, branch: &str, stop: &Arc<AtomicBool>) -> Result<(), WorkspaceError> {
+        let git = Git::at(&self.repository).with_stop(stop);
         git.run(&["check-ref-format", "--branch", branch])?;
         if git.succeeds(&["show-ref", "--verify", "--quiet", &branch_ref(branch)])? {
             let (branch, repository) = (branch.to_owned(), self.repository.clone());
@@ -89,16 +96,32 @@ impl WorkspaceBase {
 }
 
 /// Creates the workspace and returns the working directory in it. After an error, the caller has to remove the
-/// incomplete workspace with `remove`. If the daemon ends, the minder ends the git that makes the workspace.
-pub fn make(workspace: &Workspace, below: &Path, minder: &LockedMinder) -> Result<PathBuf, WorkspaceError> {
+/// incomplete workspace with `remove`. If the daemon ends, the minder ends the git that makes the workspace. If `stop`
+/// is set, git is ended too.
+pub fn make(
+    workspace: &Workspace,
+    below: &Path,
+    minder: &LockedMinder,
+    stop: &Arc<AtomicBool>,
+) -> Result<PathBuf, WorkspaceError> {
     let Workspace { path, repository, branch, base, .. } = workspace;
     let place = path.to_str().ok_or_else(|| WorkspaceError::NotUtf8(path.clone()))?;
-    let git = Git::at(repository).with_long_timeout().with_minder(Some(minder));
+    let git_at = |directory: &Path| Git::at(directory).with_minder(Some(minder)).with_stop(stop);
     match workspace.kind {
         IsolationKind::Worktree => {
-            git.run(&["worktree", "add", "--quiet", "--no-track", "-b", branch, "--", place, base])?;
+            // Git would give another name to the record if one of an earlier attempt is left.
+            record::remove(workspace)?;
+            record::restore(workspace)?;
+            // The first command reads the records of all worktrees. It is short, so it has the short timeout.
+            let add = ["worktree", "add", "--quiet", "--no-checkout", "--no-track", "-b", branch];
+            git_at(repository).run(&[add.as_slice(), &["--", place, base]].concat())?;
+            let checkout = ["reset", "--hard", "--quiet", "--no-recurse-submodules"];
+            git_at(path).with_long_timeout().run(&checkout)?;
         }
-        IsolationKind::Clone => clone(&git, workspace, place, minder)?,
+        IsolationKind::Clone => {
+            let (git, clone) = (git_at(repository), git_at(path));
+            make_clone(&git.with_long_timeout(), &clone.with_long_timeout(), workspace, place)?;
+        }
         IsolationKind::Shared => return Err(WorkspaceError::Shared),
     }
     working_directory(workspace, below)
@@ -119,10 +142,9 @@ pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf,
 
 /// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own copy. If the
 /// repository has an `origin`, the clone gets the same one, so that an agent pushes to the same remote as a person.
-fn clone(git: &Git, workspace: &Workspace, place: &str, minder: &LockedMinder) -> Result<(), WorkspaceError> {
+fn make_clone(git: &Git, clone: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;
-    let clone = Git::at(&workspace.path).with_long_timeout().with_minder(Some(minder));
     if let Ok(origin) = git.run(&["remote", "get-url", "origin"]) {
         clone.run(&["remote", "set-url", "origin", &origin])?;
     }

@@ -9,9 +9,9 @@ use rustix::fs::FileType;
 use tracing::warn;
 
 use super::branch_ref;
-use super::diff::common;
 use super::error::WorkspaceError;
 use super::git::Git;
+use super::record;
 use crate::minder::LockedMinder;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
@@ -46,9 +46,11 @@ pub fn remove(
     if is_missing(&workspace.repository) {
         return Ok(RemainingPart::Nothing);
     }
+    // The record is removed first, because the agent may have changed it.
     if workspace.kind == IsolationKind::Worktree {
-        forget_worktree(workspace, minder)?;
+        record::remove(workspace)?;
     }
+    record::restore(workspace)?;
     drop_branch(workspace, minder)
 }
 
@@ -114,6 +116,8 @@ fn store_commits(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result
     if is_missing(&workspace.repository) {
         return Err(WorkspaceError::RepositoryMissing);
     }
+    // A fetch reads the records of all worktrees.
+    record::restore(workspace)?;
     let (source, target) =
         (workspace.path.to_string_lossy(), format!("+HEAD:{}", branch_ref(&workspace.branch)));
     let git = Git::at(&workspace.repository).with_long_timeout().with_minder(minder);
@@ -181,34 +185,6 @@ fn next_in_clone(found: &TreeEntry<'_>, reference: &mut Option<String>) -> Next 
     if is_folder && !is_deeper && !is_read { Next::Skip } else { Next::Continue }
 }
 
-/// Removes git's record of a worktree, even if the worktree is locked or its directory is missing.
-fn forget_worktree(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<(), WorkspaceError> {
-    let git = Git::at(&workspace.repository).with_minder(minder);
-    let place = workspace.path.to_string_lossy();
-    let list = ["worktree", "list", "--porcelain", "-z"];
-    let listed = git.run(&list)?;
-    let is_listed =
-        |listed: &str| listed.split('\0').any(|line| line.strip_prefix("worktree ") == Some(&*place));
-    if is_listed(&listed)
-        && let Err(why) = git.run(&["worktree", "remove", "--force", "--force", "--", &place])
-        // A git that was still making the worktree may have removed the record itself.
-        && is_listed(&git.run(&list)?)
-    {
-        return Err(why);
-    }
-    remove_incomplete_record(workspace, &git)
-}
-
-/// Removes the incomplete record of a worktree, which remains if git is ended while it writes the record. Git does not
-/// list such a record, and does not prune it either, because it is locked.
-fn remove_incomplete_record(workspace: &Workspace, git: &Git) -> Result<(), WorkspaceError> {
-    let Some(name) = workspace.path.file_name() else { return Ok(()) };
-    let record = common(git)?.join("worktrees").join(name);
-    let is_incomplete = fs::read(record.join("gitdir"))
-        .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |place| place.trim_ascii().is_empty());
-    if is_incomplete { remove_folder(&record).map_err(WorkspaceError::file(&record)) } else { Ok(()) }
-}
-
 /// Removes the branch unless it has commits that no other branch, tag or remote has.
 fn drop_branch(
     workspace: &Workspace,
@@ -244,7 +220,7 @@ fn discard(path: &Path) -> io::Result<()> {
 }
 
 /// Returns true if a directory is at this path, without following a link.
-fn is_directory(path: &Path) -> io::Result<bool> {
+pub(super) fn is_directory(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         found => Ok(found?.is_dir()),
