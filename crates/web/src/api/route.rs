@@ -69,6 +69,8 @@ pub(super) enum Streams {
 pub(super) enum Creates {
     Nothing,
     Always,
+    /// Creates a job, unless the request is repeated. If the daemon stops first, the answer is an accepted firing, with
+    /// status 202.
     UnlessRepeated,
 }
 

@@ -89,6 +89,8 @@ pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
 
 /// Reason why a container was not started, written by `cowhand contain`.
 const REFUSAL_FILE: &str = "refusal";
+/// Reason why the exit code of a container is unknown, written by `cowhand contain`.
+const LOSS_FILE: &str = "loss";
 
 impl Attempt {
     /// Ends the container, for synchronous callers. If the engine does not answer, the processes can still be found by
@@ -109,6 +111,15 @@ impl Attempt {
 
     pub fn refusal(&self) -> Option<String> {
         serde_json::from_reader(self.open(REFUSAL_FILE).ok()?).ok()
+    }
+
+    pub(super) fn note_container_loss(&self, why: &str) -> io::Result<()> {
+        self.write(LOSS_FILE, &why)
+    }
+
+    /// Returns why the exit code of the container is unknown; none if it is known or there was no container.
+    pub(crate) fn container_loss(&self) -> Option<String> {
+        serde_json::from_reader(self.open(LOSS_FILE).ok()?).ok()
     }
 }
 
