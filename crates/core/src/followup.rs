@@ -47,6 +47,8 @@ pub enum FollowupRefused {
     NotAllowed,
     #[error("{of} takes no follow-ups from {by}: it is not among `followups.from` of {of}")]
     NotFrom { by: AgentName, of: AgentName },
+    #[error("{of} is not an agent of this fleet")]
+    NoAgent { of: AgentName },
     #[error("{of} does not trust the text of this job: {why}")]
     Distrusted { of: AgentName, why: String },
     #[error("this chain of jobs has {made} follow-ups, and the maximum is {max} (`followups.max`)")]

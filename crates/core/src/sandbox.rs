@@ -163,6 +163,11 @@ impl Caps {
 impl SandboxKind {
     /// Default kind of the strict sandbox, for text of strangers.
     pub(crate) const STRICT: Self = Self::Bubblewrap;
+
+    /// Returns true if another program starts the agent and reports a signal that ended the agent as an exit code.
+    pub const fn reports_signal_as_code(self) -> bool {
+        matches!(self, Self::Bubblewrap | Self::Docker)
+    }
 }
 
 impl Sandbox {
@@ -247,11 +252,10 @@ impl SandboxRules {
         }
     }
 
-    /// Returns the first key that `kind: none` cannot enforce, if there is one. Keys that state that nothing is
-    /// restricted are accepted.
-    pub(crate) fn unenforceable_key(&self) -> Option<&'static str> {
+    /// Returns the keys that `kind: none` cannot enforce. Keys that state that nothing is restricted are accepted.
+    pub(crate) fn unenforceable_keys(&self) -> Vec<&'static str> {
         if self.kind != SandboxKind::None {
-            return None;
+            return Vec::new();
         }
         let closes = |network: &Network| *network != Network::Word(NetworkWord::On);
         [
@@ -261,7 +265,8 @@ impl SandboxRules {
             ("credentials", self.credentials == Some(Credentials::Outside)),
         ]
         .into_iter()
-        .find_map(|(key, is_written)| is_written.then_some(key))
+        .filter_map(|(key, is_written)| is_written.then_some(key))
+        .collect()
     }
 
     pub fn request(self) -> RequestedSandbox {
@@ -358,26 +363,41 @@ impl NetworkAccess {
 impl RequestedSandbox {
     /// Returns a sentence about a combination that no machine can enforce, if there is one.
     pub fn contradiction(&self) -> Option<&'static str> {
-        match (self.kind, &self.network, self.credentials) {
-            (SandboxKind::Landlock, NetworkAccess::Hosts(_), _) => Some(
+        self.contradictions().next()
+    }
+
+    /// Returns a sentence about each combination that no machine can enforce.
+    pub(crate) fn contradictions(&self) -> impl Iterator<Item = &'static str> {
+        let container = if self.kind == SandboxKind::Docker { self.container.contradiction() } else { None };
+        [self.network_contradiction(), self.credentials_contradiction(), container].into_iter().flatten()
+    }
+
+    fn network_contradiction(&self) -> Option<&'static str> {
+        match (self.kind, &self.network) {
+            (SandboxKind::Landlock, NetworkAccess::Hosts(_)) => Some(
                 "`network: {hosts: …}` needs `kind: bubblewrap`: Landlock can restrict ports (`network: {ports: …}`) but not hosts",
             ),
-            (SandboxKind::Bubblewrap, NetworkAccess::Ports(_), _) => Some(
+            (SandboxKind::Bubblewrap, NetworkAccess::Ports(_)) => Some(
                 "`network: {ports: …}` needs `kind: landlock`; with bubblewrap, list the hosts: `network: {hosts: [api.example.com:443]}`",
             ),
-            (SandboxKind::Docker, NetworkAccess::Hosts(_), _) => Some(
+            (SandboxKind::Docker, NetworkAccess::Hosts(_)) => Some(
                 "`network: {hosts: …}` needs the proxy of `kind: bubblewrap`; with docker, `network` is `on` or `off`",
             ),
-            (SandboxKind::Docker, NetworkAccess::Ports(_), _) => {
+            (SandboxKind::Docker, NetworkAccess::Ports(_)) => {
                 Some("`network: {ports: …}` needs `kind: landlock`; with docker, `network` is `on` or `off`")
             }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn credentials_contradiction(&self) -> Option<&'static str> {
+        match (self.kind, &self.network, self.credentials) {
             (SandboxKind::Landlock | SandboxKind::Docker | SandboxKind::None, _, Credentials::Outside) => {
                 Some("`credentials: outside` needs `kind: bubblewrap`, whose proxy adds them")
             }
             (_, NetworkAccess::All, Credentials::Outside) => Some(
                 "`credentials: outside` needs a network that is off or has `hosts`; with `network: on`, requests bypass the proxy",
             ),
-            (SandboxKind::Docker, ..) => self.container.contradiction(),
             _ => None,
         }
     }

@@ -165,7 +165,7 @@ fn start_failures_have_their_message() {
 #[test]
 fn killed_agent_ends_with_signal_status() {
     let scene = Scene::new().sh("kill -9 $$");
-    assert_eq!(scene.ending().status, ExitStatus::Signal { signal: 9 });
+    assert_eq!(scene.ending().status, ExitStatus::signal(9));
 }
 
 #[test]
@@ -184,10 +184,7 @@ fn agent_that_ignores_signal_is_killed_after_grace_period() {
     scene.until_it_says("ready");
     assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
     let ending = scene.ending();
-    assert_eq!(
-        (ending.status, ending.stopped),
-        (ExitStatus::Signal { signal: 9 }, Some(Termination::Forced))
-    );
+    assert_eq!((ending.status, ending.stopped), (ExitStatus::signal(9), Some(Termination::Forced)));
     assert!(scene.alive().is_empty());
 }
 

@@ -80,7 +80,7 @@ pub enum FleetError {
     /// All problems of the config, as text.
     #[error("{0}")]
     Config(String),
-    #[error("cannot use the state folder {folder}: {source}")]
+    #[error("cannot use the state folder {folder}: {source}{}", state_folder_advice(source))]
     State { folder: String, source: io::Error },
     #[error(
         "the state folder {folder} was removed, moved or replaced while the daemon ran, so the daemon can no longer \
@@ -339,5 +339,18 @@ impl From<StoreError> for FleetError {
             StoreError::Closed => Self::Stopping,
             other => Self::Store(other),
         }
+    }
+}
+/// Returns advice about a state folder that cannot be used, to append to a message; empty if there is none.
+pub fn state_folder_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; the state folder is beside the config, so mount the disk of this folder writable, or move the config to \
+             another disk"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; the state folder is beside the config, so this user needs write access to both folders"
+        }
+        _ => "",
     }
 }

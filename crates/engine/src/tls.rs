@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use x509_cert::der::Decode as _;
 
 use cowhand_system::named_file::{self, MAX_KEY_BYTES};
@@ -65,7 +65,7 @@ impl Tls {
                 certificate.log_validity(Timestamp::now());
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = certificate.config;
             }
-            Err(error) => warn!("the certificate stays as it is: {error}"),
+            Err(error) => error!("the certificate stays as it is: {error}"),
         }
     }
 }

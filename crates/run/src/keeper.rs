@@ -131,7 +131,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
         Ok(None) => {
             end_all(&groups).await?;
             groups.remove();
-            return Ok(Ending::now(ExitStatus::Lost, None, 0));
+            return Ok(Ending::now(ExitStatus::LOST, None, 0));
         }
         Err(error) => {
             end_all(&groups).await?;
@@ -176,7 +176,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     let refusal = attempt.refusal().or_else(|| sandbox_failure(attempt, bwrap_status?, &watch));
     match refusal {
         Some(why) => Ok(not_started(why)),
-        None => watch.ending(),
+        None => watch.ending(start, attempt.container_loss()),
     }
 }
 
@@ -411,8 +411,15 @@ impl Watch {
         // An empty group that is left behind does no harm.
     }
 
-    fn ending(self) -> io::Result<Ending> {
+    /// Returns the ending. `loss` states why the exit code of a container is unknown.
+    fn ending(self, start: &StartSpec, loss: Option<String>) -> io::Result<Ending> {
         let status = self.status.ok_or_else(|| io::Error::other("it ended without a status"))?;
+        let reports_codes = start.sandbox.as_ref().is_some_and(|plan| plan.kind.reports_signal_as_code());
+        let status = match loss {
+            Some(why) => ExitStatus::Lost { why: Some(why) },
+            None if reports_codes => status.of_sandboxed_agent(),
+            None => status,
+        };
         Ok(Ending::now(status, self.stopped, self.leftovers))
     }
 }
@@ -437,7 +444,7 @@ fn reap() -> io::Result<Reaped> {
 fn exit_status(status: WaitStatus) -> ExitStatus {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => ExitStatus::Code { code },
-        (None, Some(signal)) => ExitStatus::Signal { signal },
+        (None, Some(signal)) => ExitStatus::signal(signal),
         (None, None) => ExitStatus::Code { code: -1 },
     }
 }

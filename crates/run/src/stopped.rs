@@ -7,7 +7,6 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::attempt::Attempt;
-use super::ending::ExitStatus;
 use super::supervision::AttemptState;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +44,7 @@ impl Attempt {
     /// Returns why the attempt was stopped, or none if it was not stopped or had ended before it could be stopped.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
         let by_itself = match self.state()? {
-            AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,
+            AttemptState::Ended(ending) => ending.stopped.is_none() && !ending.status.is_lost(),
             AttemptState::Kept | AttemptState::Unkept | AttemptState::Gone => false,
         };
         if by_itself { Ok(None) } else { self.read(STOPPED_FILE) }

@@ -187,11 +187,16 @@ impl Store {
 /// Ends the open asks of a job in the transaction that ends its attempt.
 pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     for row in tx.all(ASKS_OF_JOB, args![job.id().as_str()]).await? {
-        let mut ask = read(&row, tx.call_time())?;
+        let ask = read(&row, tx.call_time())?;
+        if ask.state != AskState::Open {
+            continue;
+        }
+        // An ask whose time has passed, for example while no daemon ran, was shown as expired and stays expired.
+        let mut ask = ask.seen_at(now);
         if ask.state == AskState::Open {
             ask.state = AskState::Ended { answered_at: now };
-            close(tx, job, &ask, now).await?;
         }
+        close(tx, job, &ask, now).await?;
     }
     Ok(())
 }

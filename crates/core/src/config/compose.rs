@@ -93,6 +93,15 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
         loader.problems.secret_at(at);
         loader.problems.add(Problem::error(at, message).key(format!("traces.{key}")));
     }
+    if let (Some(traces), Some(written)) = (&loader.traces, node.get("traces"))
+        && traces.endpoint.is_none()
+        && !traces.headers.is_empty()
+        && traces.validate().is_none()
+    {
+        let message = "`headers` have no effect without `endpoint`: nothing is sent, and with `traces` in the config the variables `OTEL_EXPORTER_OTLP_…` do not count";
+        let at = written.get("headers").map_or(written.at, |headers| headers.at);
+        loader.problems.add(Problem::warning(at, message).key("traces.headers".to_owned()));
+    }
     fleet(loader, node, file, above);
     Loader::masked(checked)
 }

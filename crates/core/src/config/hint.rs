@@ -31,6 +31,12 @@ fn word(key: &str, above: &[&str], text: &str) -> Option<&'static str> {
     }
 }
 
+/// Commands and words of the shell that are not programs.
+const SHELL_WORDS: [&str; 22] = [
+    ".", ":", "alias", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "read", "return",
+    "set", "shift", "source", "trap", "type", "ulimit", "umask", "unset", "while",
+];
+
 /// Returns a hint for a text in place of a list.
 pub(super) fn of_text_for_list(key: &str, text: &str) -> String {
     let is_plain =
@@ -40,7 +46,10 @@ pub(super) fn of_text_for_list(key: &str, text: &str) -> String {
         return format!("write a list: `{key}: [{item}]`");
     }
     let words: Vec<&str> = text.split_whitespace().collect();
-    if words.iter().all(|word| is_plain(word, "._/-=+")) {
+    let Some(first) = words.first() else {
+        return format!("name a program: `{key}: [PROGRAM, ARGUMENT, …]`");
+    };
+    if !SHELL_WORDS.contains(first) && words.iter().all(|word| is_plain(word, "._/-=+")) {
         format!("write a list of the program and its arguments: `{key}: [{}]`", words.join(", "))
     } else {
         format!("write a list of the program and its arguments: `{key}: [sh, -c, {}]`", quoted(text))

@@ -1,6 +1,7 @@
 //! Settings that only containers have. Most of them come from herdctl's key `docker`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::SandboxRules;
 
@@ -45,6 +46,12 @@ pub struct Volume {
 }
 
 impl Container {
+    /// Returns the path of a configured socket, `/path` or `unix:///path`; none if it has another form.
+    pub fn socket_path(socket: &str) -> Option<&Path> {
+        let path = Path::new(socket.strip_prefix("unix://").unwrap_or(socket));
+        path.is_absolute().then_some(path)
+    }
+
     /// Returns these settings with the image and the socket of `other`, if it sets them.
     #[must_use]
     pub fn over(&self, other: Self) -> Self {

@@ -31,6 +31,8 @@ fn cases() -> Vec<(&'static str, String)> {
         ("agents as names", "agents: [coder.yaml]\n".to_owned()),
         ("command as a string", command("npm test")),
         ("when_command as a string", schedule("{type: manual, when_command: test -e go, prompt: Go.}")),
+        ("an empty command", command("''")),
+        ("when_command with a word of the shell", schedule("{type: manual, when_command: exit 3, prompt: Go.}")),
         ("an unclosed double quote", "agents:\n  - name: a\n    description: \"Says hello.\n    model: opus\n    system_prompt: Be brief.\n".to_owned()),
         ("an unclosed single quote", "agents:\n  - name: a\n    description: 'It is\n    model: opus\n".to_owned()),
         ("an unclosed quote before others", "agents:\n  - name: a\n    description: \"Says hello.\n    model: \"opus\"\n    system_prompt: \"Be brief.\"\n".to_owned()),

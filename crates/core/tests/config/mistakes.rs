@@ -90,6 +90,20 @@ fn sandboxes() {
         ("sandbox: {kind: docker, image: 'node:22'}".to_owned(), 0, ""),
         ("sandbox: {kind: docker, image: ''}".to_owned(), 1, ""),
         (
+            "sandbox: {kind: docker, image: a, socket: run/engine.sock}".to_owned(),
+            1,
+            "`socket` has to be the absolute path of a Unix socket, not run/engine.sock",
+        ),
+        ("sandbox: {kind: docker, image: a, socket: 'unix:///run/engine.sock'}".to_owned(), 0, ""),
+        // All mistakes of one sandbox are reported at once.
+        (
+            "sandbox: {kind: docker, memory: 1KB, write: [/], network: {hosts: [a.com]}, credentials: outside, socket: x}"
+                .to_owned(),
+            6,
+            "so little memory",
+        ),
+        ("sandbox: {kind: none, network: off, write: [x]}".to_owned(), 2, "enforces only caps"),
+        (
             "sandbox: {kind: docker, image: a, network: {hosts: [a.com]}}".to_owned(),
             1,
             "needs the proxy of `kind: bubblewrap`",

@@ -445,3 +445,19 @@ fn secrets_in_names_paths_and_arguments_are_reported() {
         }
     }
 }
+
+#[test]
+fn paths_of_hooks_and_headers_without_a_collector_are_reported() {
+    let hook =
+        |when: &str| command(&format!("hooks: {{after_run: [{{type: shell, command: x, when: {when}}}]}}"));
+    let traces = |traces: &str| format!("traces: {traces}\n{}", command("description: x"));
+    all(&[
+        (hook("metadata.notify"), Nothing),
+        (hook("metadata.items.0"), Nothing),
+        (hook("a..b"), Warning("is not a path such as `metadata.shouldNotify`")),
+        (hook("'a == b'"), Warning("so this hook never runs")),
+        (traces("{endpoint: 'http://127.0.0.1:4318', headers: {x-key: abc}}"), Nothing),
+        (traces("{}"), Nothing),
+        (traces("{headers: {x-key: abc}}"), Warning("have no effect without `endpoint`")),
+    ]);
+}

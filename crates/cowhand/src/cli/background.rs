@@ -18,6 +18,7 @@ use super::spinner::Spinner;
 use super::start_options::StartOptions;
 use super::{Exit, Failure, interrupt, print};
 use cowhand_engine::config::{self, FromDisk};
+use cowhand_engine::error::state_folder_advice;
 use cowhand_engine::herdctl::HerdctlFolder;
 use cowhand_run::descriptors;
 use cowhand_run::process::ProcessIdentity;
@@ -234,7 +235,8 @@ fn last_error(log: &str) -> String {
 
 /// Builds the failure for a state folder that cannot be used.
 pub(super) fn unusable(location: &FleetLocation, error: &io::Error) -> Failure {
-    cannot(&format!("cannot use the state folder {}", location.state.path().display()), error)
+    let (folder, advice) = (location.state.path().display(), state_folder_advice(error));
+    Failure::new(Exit::CannotRunHere, format!("cannot use the state folder {folder}: {error}{advice}"))
 }
 
 /// Waits until the state folder is not locked and the process, if known, has ended. Returns whether both happened in

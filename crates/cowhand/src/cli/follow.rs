@@ -115,7 +115,7 @@ pub(super) async fn get<T: DeserializeOwned>(connection: &Connection<'_>, path: 
 
 /// Period in which no daemon answers.
 #[derive(Debug, Default)]
-struct Absence {
+pub(super) struct Absence {
     since: Option<Instant>,
     /// True if no daemon answers at all and the user has been notified of that.
     notified: bool,
@@ -130,7 +130,11 @@ impl Absence {
 
     /// Waits before the next request. Fails if the problem is not an absence of the daemon, if the absence takes too
     /// long, or if the client reads the store alone.
-    async fn wait_or_fail(&mut self, client: &Connection<'_>, problem: ApiProblem) -> Result<(), Failure> {
+    pub(super) async fn wait_or_fail(
+        &mut self,
+        client: &Connection<'_>,
+        problem: ApiProblem,
+    ) -> Result<(), Failure> {
         let is_absence = matches!(
             problem.code,
             Code::Unavailable | Code::StoreUnavailable | Code::Busy | Code::NoDaemon | Code::Stopping

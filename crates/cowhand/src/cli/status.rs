@@ -76,6 +76,9 @@ impl StatusArgs {
         if let Some(line) = config_line(&status.daemon, now) {
             print::prose(&line, 2);
         }
+        if let Some(problem) = &status.daemon.certificate_problem {
+            print::prose(&print::styled(print::one_line(problem, 600), print::BAD), 2);
+        }
         for parked in &status.parked {
             let (name, until) = (&parked.provider, duration::until(now, parked.until));
             let (message, used_up) =

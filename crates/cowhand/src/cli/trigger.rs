@@ -9,15 +9,15 @@ use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
 use cowhand_core::shell::shell_word;
 use cowhand_core::trigger::{FiringKey, Occurrence};
-use serde::Serialize;
 use uuid::Uuid;
 
+use super::follow::Absence;
 use super::location::Connection;
 use super::prompt::PromptArgs;
 use super::schedule::{AgentOrSchedule, ScheduleFullName};
 use super::{Exit, Failure, complete, interrupt, job, location, print};
-use cowhand_engine::fleet::{self, ScheduleView};
-use cowhand_web::api::ScheduleWithFirings;
+use cowhand_engine::fleet::{self, PreparingFiring, ScheduleView};
+use cowhand_web::api::{ApiProblem, Code, ScheduleWithFirings, TriggerAnswer};
 
 #[derive(Debug, Args)]
 pub(super) struct TriggerArgs {
@@ -51,7 +51,7 @@ impl TriggerArgs {
         location::ask(config, async |client| match create_job(client, &agent, &request, wait).await? {
             Created::Job(job) => job::print_created(client, *job, wait, json).await,
             Created::Firing(accepted) => {
-                accepted.print(json);
+                print_accepted(&accepted, json);
                 Ok(())
             }
         })
@@ -85,39 +85,22 @@ const MAX_JOB_WAIT: Duration = Duration::from_secs(5);
 enum Created {
     Job(Box<JobRecord>),
     /// The firing is accepted and has no job yet.
-    Firing(AcceptedFiring),
+    Firing(PreparingFiring),
 }
 
-/// Firing that is accepted and has no job yet, as `--json` prints it.
-#[derive(Debug, Serialize)]
-struct AcceptedFiring {
-    agent: AgentName,
-    schedule: ScheduleName,
-    /// Key of the firing.
-    firing: FiringKey,
-    /// Always `preparing`.
-    status: String,
-    /// Reason why the firing waits.
-    waits: Option<String>,
-}
-
-impl AcceptedFiring {
-    fn print(&self, json: bool) {
-        let Self { agent, schedule, firing, waits, .. } = self;
-        print::remember_done(format!("the firing {firing} of {agent}/{schedule} was accepted"));
-        if json {
-            print::json(self);
-            return;
-        }
-        let waits = waits.as_ref().map(|waits| format!(": {waits}")).unwrap_or_default();
-        let advice = firing_advice(agent, schedule);
-        print::prose(
-            &format!(
-                "{agent}/{schedule}: the firing {firing} was accepted, and has no job yet{waits}; {advice}"
-            ),
-            2,
-        );
+fn print_accepted(accepted: &PreparingFiring, json: bool) {
+    let PreparingFiring { agent, schedule, firing, waits, .. } = accepted;
+    print::remember_done(format!("the firing {firing} of {agent}/{schedule} was accepted"));
+    if json {
+        print::json(accepted);
+        return;
     }
+    let waits = waits.as_ref().map(|waits| format!(": {waits}")).unwrap_or_default();
+    let advice = firing_advice(agent, schedule);
+    print::prose(
+        &format!("{agent}/{schedule}: the firing {firing} was accepted, and has no job yet{waits}; {advice}"),
+        2,
+    );
 }
 
 /// Names the commands that show a firing without a job, and that cancel the jobs and firings of its schedule.
@@ -139,19 +122,16 @@ async fn create_job(
     wait: bool,
 ) -> Result<Created, Failure> {
     let address = format!("agents/{agent}/trigger");
-    let created = async {
-        let job = client.post::<JobRecord>(&address, request).await?;
-        Ok(Created::Job(Box::new(job)))
-    };
     let (Some(schedule), Some(key)) = (request.schedule.clone(), &request.idempotency_key) else {
-        return created.await;
+        return Ok(Created::Job(Box::new(client.post(&address, request).await?)));
     };
     let advice = firing_advice(agent, &schedule);
     let name = ScheduleFullName { agent: agent.clone(), schedule };
-    let key = Occurrence::Manual(key).key(0);
+    let firing = RequestedFiring { name: &name, request_key: key, key: Occurrence::Manual(key).key(0) };
+    let key = firing.key.clone();
     let created = async {
         tokio::select! {
-            job = created => job,
+            job = firing.create(client, &address, request, wait) => job,
             never = note_preparation(client, &name), if wait => match never {},
             accepted = accepted_firing(client, &name, key), if !wait => Ok(Created::Firing(accepted)),
         }
@@ -160,20 +140,99 @@ async fn create_job(
     interrupt::unless_interrupted(created, Some(&note)).await
 }
 
+/// Firing that a request creates.
+struct RequestedFiring<'a> {
+    name: &'a ScheduleFullName,
+    /// Key of the request.
+    request_key: &'a str,
+    /// Key of the firing, which follows from the key of the request.
+    key: FiringKey,
+}
+
+impl RequestedFiring<'_> {
+    /// Sends the request. With `wait`, the request is repeated when the daemon ends before the firing has a job: the
+    /// same key gives the same firing.
+    async fn create(
+        &self,
+        client: &Connection<'_>,
+        address: &str,
+        request: &fleet::Trigger,
+        wait: bool,
+    ) -> Result<Created, Failure> {
+        let (mut absence, mut is_stored) = (Absence::default(), false);
+        loop {
+            let problem = match client.post::<TriggerAnswer>(address, request).await {
+                Ok(TriggerAnswer::Job(job)) => return Ok(Created::Job(job)),
+                Ok(TriggerAnswer::Firing(firing)) if !wait => return Ok(Created::Firing(firing)),
+                Ok(TriggerAnswer::Firing(_)) => {
+                    is_stored = true;
+                    ApiProblem::new(Code::NoDaemon, "the daemon stops")
+                }
+                Err(problem) => problem,
+            };
+            // A daemon that ended during the request may have stored the firing.
+            let has_ended = matches!(problem.code, Code::NoDaemon | Code::Unavailable);
+            if !is_stored && (client.is_alone() || !has_ended) {
+                return Err(problem.into());
+            }
+            if !is_stored {
+                let stored = self.stored(client).await;
+                match stored {
+                    Some(firing) if !wait => return Ok(Created::Firing(firing)),
+                    None if !wait => return Err(Failure::from(problem).with_line(&self.repeat_advice())),
+                    stored => is_stored = stored.is_some(),
+                }
+            }
+            let waited = absence.wait_or_fail(client, problem).await;
+            waited.map_err(|failure| failure.with_line(&self.repeat_advice()))?;
+        }
+    }
+
+    /// Returns the firing if the store contains it.
+    async fn stored(&self, client: &Connection<'_>) -> Option<PreparingFiring> {
+        let store = client.open_store().await.ok()?;
+        let read = store.get::<ScheduleWithFirings>(&self.name.address_with_firings()).await.ok()?;
+        let firing = read.firings.into_iter().flatten().find(|firing| firing.key == self.key)?;
+        let (agent, schedule) = (self.name.agent.clone(), self.name.schedule.clone());
+        let waits = Some("no daemon runs; the next daemon prepares the firing".to_owned());
+        Some(PreparingFiring { agent, schedule, firing: firing.key, status: firing.outcome, waits })
+    }
+
+    fn repeat_advice(&self) -> String {
+        let (name, key) = (self.name, shell_word(self.request_key));
+        let advice = firing_advice(&name.agent, &name.schedule);
+        format!(
+            "the firing may have been accepted; {advice}; with `--idempotency-key {key}`, the same command does not fire it twice"
+        )
+    }
+}
+
+impl ScheduleFullName {
+    fn address_with_firings(&self) -> String {
+        format!("{}?firings={MAX_FIRINGS_READ}", self.address())
+    }
+}
+
 /// Returns the firing once [`MAX_JOB_WAIT`] has passed and the firing is accepted and has no job. This function does
 /// not return if the firing has a job: the caller waits at the same time for the request that creates the job.
-async fn accepted_firing(client: &Connection<'_>, name: &ScheduleFullName, key: FiringKey) -> AcceptedFiring {
+async fn accepted_firing(
+    client: &Connection<'_>,
+    name: &ScheduleFullName,
+    key: FiringKey,
+) -> PreparingFiring {
     tokio::time::sleep(MAX_JOB_WAIT).await;
-    let address = format!("{}?firings={MAX_FIRINGS_READ}", name.address());
+    let address = name.address_with_firings();
     loop {
         // If no daemon answers, or the schedule is gone, the request that is under way reports that.
         if let Ok(read) = client.get::<ScheduleWithFirings>(&address).await {
             let mut firings = read.firings.iter().flatten();
-            if let Some(firing) = firings.find(|firing| firing.key == key && firing.outcome == "preparing") {
+            if let Some(firing) =
+                firings.find(|firing| firing.key == key && firing.outcome == PreparingFiring::STATUS)
+            {
                 let waits = awaited(&read.schedule).or_else(|| Some(print::one_line(&firing.why, 600)));
                 let (agent, schedule) = (name.agent.clone(), name.schedule.clone());
                 let status = firing.outcome.clone();
-                return AcceptedFiring { agent, schedule, firing: key, status, waits };
+                return PreparingFiring { agent, schedule, firing: key, status, waits };
             }
         }
         tokio::time::sleep(job::WAIT_POLL_INTERVAL).await;

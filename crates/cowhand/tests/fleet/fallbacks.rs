@@ -152,7 +152,7 @@ fn fallback_account_is_not_told_that_limit_has_ended() {
         said.contains("a usage limit stopped the previous attempt; this attempt continues its session"),
         "{said}"
     );
-    assert!(said.contains("this attempt uses the fallback claude"), "{said}");
+    assert!(said.contains("this attempt uses the fallback claude of the provider second"), "{said}");
     for text in [&asked[1], &said] {
         assert!(!text.contains("has ended") && !text.contains("where it began"), "{text}");
     }

@@ -69,6 +69,17 @@ fn mutual_followups_stop_at_followups_max() {
     assert!(heard.contains("it has no `followups.max` in its config"), "{heard}");
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5);
 
+    // A request for an unknown agent is refused, and shown as every other refusal.
+    scene.write("ask.sh", &ASKS.replace("\"$OTHER\"", "nobody"));
+    let job = scene.json(&["trigger", "ping", "--wait"])["id"].as_str().unwrap().to_owned();
+    let unknown = "nobody is not an agent of this fleet";
+    let shown = scene.run(&["job", &job]).stdout;
+    assert!(shown.contains(&format!("refused      no follow-up: {unknown}\n")), "{shown}");
+    assert!(scene.run(&["why", "ping/poll"]).stdout.contains(unknown));
+    assert!(scene.run(&["events", "--json"]).stdout.contains(unknown));
+    scene.json(&["job", "delete", &job]);
+    scene.write("ask.sh", ASKS);
+
     // An agent accepts follow-ups only from the agents in its `followups.from`.
     let job = scene.json(&["trigger", "pushy", "--wait"]);
     let closed = "ping takes no follow-ups from pushy: it is not among `followups.from` of ping";

@@ -111,13 +111,14 @@ fn schedules_continue_from_state_of_herdctl() {
         (
             "disabled",
             of_minutes(63),
-            json!({"last_run_at": (now - 90.minutes()).to_string(), "status": "disabled"}),
+            json!({"last_run_at": (now - 90.minutes()).to_string(), "status": "disabled", "last_error": format!("boom {CANARY}")}),
         ),
         ("missed", on_the_day(now - 48.hours()), ran(5 * 24 * 60)),
         ("done", on_the_day(now - 48.hours()), ran(24 * 60)),
         ("unknown", on_the_day(now - 48.hours()), json!({"status": "idle"})),
     ]);
     let before = past.untouched();
+    past.scene.write(".env", &format!("API_TOKEN={CANARY}\n"));
     past.scene.start();
     let jobs = wait_until("what is due to run", || {
         let jobs = past.scene.json(&["jobs", "--status", "completed"]);
@@ -137,6 +138,13 @@ fn schedules_continue_from_state_of_herdctl() {
         assert_eq!(herdctls_next(interval, last, now), None, "{name} runs at once");
     }
     assert_eq!((of("disabled")["status"].as_str(), next("disabled")), (Some("disabled"), None));
+    let store = fs::read(past.scene.root.join(".cowhand/store.db")).unwrap();
+    let wal = fs::read(past.scene.root.join(".cowhand/store.db-wal")).unwrap_or_default();
+    let stored = String::from_utf8_lossy(&[store, wal].concat()).into_owned();
+    assert!(
+        stored.contains("boom ***") && !stored.contains(&format!("boom {CANARY}")),
+        "the error of a schedule is stored without its secret"
+    );
     for name in ["done", "unknown"] {
         assert!(next(name).unwrap() > now + SignedDuration::from_hours(24 * 300), "{name}: {:?}", next(name));
     }

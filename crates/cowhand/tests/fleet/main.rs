@@ -21,6 +21,7 @@ mod followups;
 mod gates;
 mod gone;
 mod herdctl;
+mod interrupted_trigger;
 mod job_socket;
 mod jobs;
 mod ledger;

@@ -90,7 +90,7 @@ async fn trigger(fleet: &Fleet) -> Job {
     let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
     match fleet.trigger(&worker, by_hand).await.unwrap() {
         Triggered::New(job) => job,
-        Triggered::Before(job) => panic!("{job:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

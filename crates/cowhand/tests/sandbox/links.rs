@@ -326,3 +326,15 @@ fn a_directory_that_became_a_link(kind: &str, user: User) {
         assert!(!scene.path("outside").join(name).exists(), "{name}: {said}");
     }
 }
+
+/// On many machines `/bin` is a link to `usr/bin`, and `/bin/sh` is a link in it.
+#[test]
+fn program_below_a_link_of_the_system_starts() {
+    for program in ["/bin/sh", "/usr/bin/sh"] {
+        let agent = json!({"sandbox": "bubblewrap", "command": [program, "./agent.sh"]});
+        let mut scene = Scene::new(User::Root, "echo it runs", &agent);
+        scene.start();
+        let (job, said) = scene.run();
+        assert_eq!(job["status"], "completed", "{program}: {job:#}\n{said}");
+    }
+}

@@ -17,6 +17,7 @@ mod podman;
 mod proxy;
 mod refusals;
 mod rights;
+mod signals;
 mod wide;
 
 use std::fs;

@@ -60,8 +60,14 @@ async fn tls_is_served_and_certificate_is_reloaded() {
 
     // An incomplete change leaves the certificate in place, whatever the rest of the config is.
     fs::write(scene.path("tls/cert.pem"), "half").unwrap();
-    assert_eq!(scene.run(&["reload"]).0, 0);
+    let (code, _, notes) = scene.run(&["reload"]);
+    assert!(code == 0 && notes.contains("note: the server keeps its old certificate"), "{notes}");
     scene.until("said so", || scene.log().contains("the certificate stays as it is"));
+    let log = scene.log();
+    let is_error = |entry: &str| entry.contains("ERROR") && entry.contains("the certificate stays as it is");
+    assert!(log.lines().any(is_error), "{log}");
+    let (_, status, _) = scene.run(&["status"]);
+    assert!(status.contains("the server keeps its old certificate"), "{status}");
     assert_eq!(shown(&scene, &first).await.unwrap().1, first);
     let second = certify(&scene, 2091);
     assert_eq!(scene.run(&["reload"]).0, 0);

@@ -15,7 +15,7 @@ use super::rules::Rules;
 use super::stop::StopReason;
 use crate::hook::metadata;
 use cowhand_run::attempt::Attempt;
-use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::ending::Ending;
 use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
 use cowhand_run::tail::Tailer;
@@ -58,7 +58,7 @@ impl AttemptTask {
         }
         let limit = self.limit(rules, &outcome, resets_at);
         let silent = self.reports_usage_at_end() && !matches!(outcome, Outcome::Completed { .. });
-        let is_known = ending.status != ExitStatus::Lost;
+        let is_known = !ending.status.is_lost();
         Some(Settlement {
             outcome,
             usage,
@@ -93,7 +93,7 @@ impl AttemptTask {
             // The attempt had no time to end by itself, so its exit status has no meaning.
             Some(StopReason::OverBudget(breach)) => Some(self.budget_outcome(&breach, finish.usage)),
             // Without a keeper, nobody recorded the end that the daemon caused.
-            Some(StopReason::Cancelled) if ending.status == ExitStatus::Lost => {
+            Some(StopReason::Cancelled) if ending.status.is_lost() => {
                 Some(Outcome::Cancelled { how: Termination::Forced })
             }
             Some(StopReason::Cancelled) | None => Some(finish.outcome),

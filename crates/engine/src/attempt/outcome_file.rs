@@ -54,9 +54,9 @@ impl AttemptTask {
 fn lost_message(ending: &Ending) -> String {
     let how = match &ending.status {
         ExitStatus::Code { code } => format!(" with exit code {code}"),
-        ExitStatus::Signal { signal } => format!(" by signal {signal}"),
+        ExitStatus::Signal { signal, .. } => format!(" by signal {signal}"),
         ExitStatus::StartFailed { message } => format!(" before it began: {message}"),
-        ExitStatus::Lost => String::new(),
+        ExitStatus::Lost { .. } => String::new(),
     };
     format!("lost: the attempt ended{how} after the restored backup was made, so its outcome is not known")
 }

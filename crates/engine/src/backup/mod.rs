@@ -103,12 +103,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_output(name)) else {
         return Ok(());
     };
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let mut output = match opened {
-        Ok(output) if output.metadata()?.is_file() => output,
-        // The file was pruned meanwhile, cannot be opened, or is not a regular file.
-        _ => return Ok(()),
-    };
+    let Some(mut output) = open_output(path)? else { return Ok(()) };
     for part in 0_i64.. {
         let mut bytes = Vec::new();
         output.by_ref().take(BYTES_PER_ROW as u64).read_to_end(&mut bytes)?;
@@ -118,6 +113,22 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
         backup.add_part(name, part, bytes).await?;
     }
     Ok(())
+}
+
+/// Opens a file of a job. Returns none if it is missing or is not a regular file.
+fn open_output(path: &Path) -> anyhow::Result<Option<File>> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    match opened {
+        Ok(output) => Ok(output.metadata()?.is_file().then_some(output)),
+        // The file was pruned meanwhile, or is a link or a socket.
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENXIO)) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
 }
 
 /// Returns whether a name is `<job>.jsonl` or `<job>.diff`. Such a name cannot lead to another folder.
@@ -152,6 +163,23 @@ async fn count_contents(backup: &mut BackupFile) -> anyhow::Result<BackupCounts>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A link is skipped. A file that cannot be opened for another reason is an error, because its output would be
+    /// missing in the backup.
+    #[test]
+    fn only_missing_files_and_links_are_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "x").unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        assert!(open_output(&path("file")).unwrap().is_some());
+        for skipped in ["gone", "link", "folder"] {
+            assert!(open_output(&path(skipped)).unwrap().is_none(), "{skipped}");
+        }
+        let error = format!("{:#}", open_output(&path("file/x")).unwrap_err());
+        assert!(error.contains("cannot read ") && error.contains("file/x: Not a directory"), "{error}");
+    }
 
     #[test]
     fn only_outputs_of_jobs_belong_to_a_backup() {

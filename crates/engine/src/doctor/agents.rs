@@ -10,6 +10,7 @@ use std::time::Duration;
 use cowhand_core::permission::PermissionMode;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::runtime::Runtime;
+use cowhand_core::sandbox::SandboxKind;
 use tokio::process::Command;
 
 use super::Finding;
@@ -76,6 +77,17 @@ pub(super) async fn check(roster: &Roster) -> Vec<Finding> {
 async fn agent_finding(agent: &Agent, versions: &mut HashMap<PathBuf, VersionResult>) -> Finding {
     let what = format!("agent {}", agent.name);
     let runtime = agent.runtime();
+    if let Some(image) = image(agent) {
+        return match program(agent) {
+            Ok(program) => Finding::works(
+                what,
+                format!(
+                    "{program} in a container of {image}; it is looked for in the image when a job starts"
+                ),
+            ),
+            Err(missing) => Finding::of(what, Err(missing)),
+        };
+    }
     let (program, path) =
         match program(agent).and_then(|program| Ok((find_program(agent, &program)?, program))) {
             Ok((path, program)) => (program, path),
@@ -110,9 +122,19 @@ async fn agent_finding(agent: &Agent, versions: &mut HashMap<PathBuf, VersionRes
     }
 }
 
-/// Returns the path of the agent's program.
-pub(super) fn path(agent: &Agent) -> Result<PathBuf, ProgramError> {
-    find_program(agent, &program(agent)?)
+/// Returns the image of an agent that runs only in containers, whose programs are not those of this machine.
+fn image(agent: &Agent) -> Option<String> {
+    let sandbox = agent.sandbox(None, false);
+    (sandbox.kind == SandboxKind::Docker).then(|| sandbox.container.image.unwrap_or_default())
+}
+
+/// Returns true if the agent's program was found, or cannot be looked for on this machine.
+pub(super) fn may_start(agent: &Agent) -> bool {
+    let found = program(agent).and_then(|program| match image(agent) {
+        Some(_) => Ok(()),
+        None => find_program(agent, &program).map(drop),
+    });
+    found.is_ok()
 }
 
 fn program(agent: &Agent) -> Result<String, ProgramError> {

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::roster::Roster;
 use cowhand_core::sandbox::{Container, RequestedSandbox, SandboxKind};
 
 use super::Finding;
@@ -15,11 +15,7 @@ pub(super) fn check(roster: &Roster) -> Vec<Finding> {
         let names = roster.agents.iter().filter(|agent| agent.sandboxes().any(|sandbox| of(&sandbox)));
         names.map(|agent| agent.name.to_string()).collect::<Vec<_>>()
     };
-    let is_docker = |sandbox: &RequestedSandbox| sandbox.kind == SandboxKind::Docker;
-    let containers: Vec<RequestedSandbox> =
-        roster.agents.iter().flat_map(Agent::sandboxes).filter(is_docker).collect();
-    let containers: Vec<&Container> = containers.iter().map(|sandbox| &sandbox.container).collect();
-    vec![
+    let mut findings = vec![
         finding(
             "landlock",
             ability::landlock(),
@@ -31,8 +27,39 @@ pub(super) fn check(roster: &Roster) -> Vec<Finding> {
             &agents_with(|sandbox| sandbox.kind == SandboxKind::Bubblewrap),
         ),
         finding("caps", caps::ability(), &agents_with(|sandbox| !sandbox.caps.is_none())),
-        finding("docker", docker::ability(&containers), &agents_with(is_docker)),
-    ]
+    ];
+    findings.extend(containers(roster));
+    findings
+}
+
+/// Returns a finding for each engine and image that agents name, with these agents; without such agents, one for the
+/// default engine.
+fn containers(roster: &Roster) -> Vec<Finding> {
+    let mut needed: Vec<(Container, Vec<String>)> = Vec::new();
+    for agent in &roster.agents {
+        for sandbox in agent.sandboxes().filter(|sandbox| sandbox.kind == SandboxKind::Docker) {
+            let Container { image, socket, .. } = sandbox.container;
+            let container = Container { image, socket, ..Container::default() };
+            let name = agent.name.to_string();
+            match needed.iter_mut().find(|(same, _)| *same == container) {
+                Some((_, agents)) if agents.contains(&name) => {}
+                Some((_, agents)) => agents.push(name),
+                None => needed.push((container, vec![name])),
+            }
+        }
+    }
+    if needed.is_empty() {
+        needed.push((Container::default(), Vec::new()));
+    }
+    let mut findings: Vec<Finding> = Vec::new();
+    for (container, agents) in needed {
+        let found = finding("docker", docker::ability(&container), &agents);
+        // Several images of one engine give the same line.
+        if !found.ok || !findings.iter().any(|earlier| earlier.detail == found.detail) {
+            findings.push(found);
+        }
+    }
+    findings
 }
 
 fn finding(what: &str, found: Result<String, impl Display>, needed_by: &[String]) -> Finding {

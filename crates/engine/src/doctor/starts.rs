@@ -59,7 +59,7 @@ pub(super) fn check(
     };
     let machine = Machine { state, variables, files, program, folder };
     // A missing program has been reported already.
-    let installed = roster.agents.iter().filter(|agent| agents::path(agent).is_ok());
+    let installed = roster.agents.iter().filter(|agent| agents::may_start(agent));
     installed.flat_map(|agent| machine.findings(agent)).collect()
 }
 

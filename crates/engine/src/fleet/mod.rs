@@ -42,6 +42,7 @@ use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
 use crate::secrets;
 use crate::state::{LockState, StateFolder};
+use crate::tls::Certificate;
 use crate::trigger::Registry as Triggers;
 use cowhand_run::sandbox;
 use cowhand_store::Store;
@@ -62,7 +63,7 @@ pub use known::{known_agent, known_schedule, missing_agent, missing_schedule};
 pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
-pub use trigger::{JobChanges, Trigger, Triggered};
+pub use trigger::{JobChanges, PreparingFiring, Trigger, Triggered};
 
 /// The parameters with which a fleet is started.
 #[derive(Debug, Clone)]
@@ -100,6 +101,8 @@ pub struct Fleet {
     /// Signal of requested reloads of the config.
     reloads: watch::Sender<()>,
     config_refused: watch::Sender<Option<RefusedConfig>>,
+    /// Why the last reload kept the old certificate of the server.
+    certificate_problem: watch::Sender<Option<String>>,
     /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer config.
     config_lock: Arc<Mutex<()>>,
     started_at: Moment,
@@ -142,7 +145,8 @@ pub struct FleetState {
 pub struct Reloaded {
     pub agents: usize,
     pub schedules: usize,
-    /// What only the store can tell about the config: schedules whose `adopt` names one that the store does not know.
+    /// What the config alone does not tell: schedules whose `adopt` names one that the store does not know, and a
+    /// certificate that cannot be used.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -209,6 +213,7 @@ impl Fleet {
             ended,
             reloads,
             config_refused,
+            certificate_problem: watch::Sender::new(None),
             config_lock,
             started_at,
             last_check: ready::LastCheck::default(),
@@ -332,6 +337,7 @@ impl Fleet {
         };
         // The signal is sent even if the config is refused, because the certificate does not depend on the config.
         self.reloads.send_replace(());
+        self.certificate_problem.send_replace(self.check_certificate().await);
         let guard = Arc::clone(&self.config_lock).lock_owned().await;
         let file = config.clone();
         let (contents, is_missing) = run_blocking(move || (load(&file), !file.exists())).await;
@@ -356,13 +362,28 @@ impl Fleet {
         }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
         let agents = roster.agents.len();
-        let reloaded = Reloaded { agents, schedules, notes: self.apply(contents, guard).await? };
+        let mut notes = self.apply(contents, guard).await?;
+        notes.extend(self.certificate_problem());
+        let reloaded = Reloaded { agents, schedules, notes };
         info!(agents = reloaded.agents, schedules, "config loaded again");
         // Changes of schedules have their own events. This event also informs pages that an earlier refusal is over.
         if was_refused || audit::current().is_some() {
             self.note(Fact::FleetReloaded { agents: reloaded.agents, schedules }).await;
         }
         Ok(reloaded)
+    }
+
+    /// Returns why the last reload kept the old certificate of the server; `None` if it did not.
+    pub fn certificate_problem(&self) -> Option<String> {
+        self.certificate_problem.borrow().clone()
+    }
+
+    /// Returns a sentence if the server cannot use the certificate that is in its files now.
+    async fn check_certificate(&self) -> Option<String> {
+        self.engine.listens_at.get()?;
+        let files = self.roster().server.tls.clone()?;
+        let read = run_blocking(move || Certificate::read(&files).map(drop)).await;
+        read.err().map(|error| format!("the server keeps its old certificate: {error}"))
     }
 
     /// Records an event about the whole fleet. A failed write is only logged, so that it does not block the caller.

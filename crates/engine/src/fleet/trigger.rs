@@ -36,6 +36,25 @@ pub enum Triggered {
     New(Job),
     /// The job that an earlier request with this key has made.
     Before(Job),
+    /// The daemon stops before the firing has a job. The next daemon prepares the firing.
+    Accepted(PreparingFiring),
+}
+
+/// Firing that is stored and has no job yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PreparingFiring {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    /// Key of the firing.
+    pub firing: FiringKey,
+    /// Always `preparing`.
+    pub status: String,
+    /// Reason why the firing waits.
+    pub waits: Option<String>,
+}
+
+impl PreparingFiring {
+    pub const STATUS: &'static str = "preparing";
 }
 
 /// Changes for a job that is made from another job.
@@ -55,7 +74,8 @@ impl Trigger {
 
 impl Fleet {
     /// Makes a job now and returns it, or returns the job of an earlier request with the same key. If the firing has to
-    /// be prepared, for example because the schedule has a work source, waits for the end of the preparation.
+    /// be prepared, for example because the schedule has a work source, waits for the end of the preparation. Returns the
+    /// accepted firing if the daemon stops before.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.accept().await?;
         let key_bytes = trigger.idempotency_key.as_ref().map(String::len);
@@ -76,7 +96,7 @@ impl Fleet {
                 Triggered::New(self.store().add_job(firing.job(None, now), now).await?)
             }
         };
-        if matches!(triggered, Triggered::New(_)) {
+        if matches!(triggered, Triggered::New(_) | Triggered::Accepted(_)) {
             self.engine.count_trigger();
             self.nudge();
         }
@@ -101,7 +121,19 @@ impl Fleet {
             Fired::Duplicate => true,
         };
         self.nudge();
-        let job = self.job_of(agent, schedule, key).await?;
+        let job = match self.job_of(agent, schedule, key.clone()).await {
+            // The firing is stored, so a refusal would make the caller repeat it.
+            Err(FleetError::Stopping) => {
+                return Ok(Triggered::Accepted(PreparingFiring {
+                    agent: agent.name.clone(),
+                    schedule: schedule.name.clone(),
+                    firing: key,
+                    status: PreparingFiring::STATUS.to_owned(),
+                    waits: Some("the daemon stops; the next daemon prepares the firing".to_owned()),
+                }));
+            }
+            job => job?,
+        };
         let key_used = || FleetError::KeyUsed { agent: agent.name.clone(), schedule: schedule.name.clone() };
         let job = job.ok_or_else(key_used)?;
         Ok(if is_duplicate { Triggered::Before(job) } else { Triggered::New(job) })

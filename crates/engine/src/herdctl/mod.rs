@@ -86,10 +86,14 @@ impl HerdctlFolder {
         }
     }
 
-    /// Reads the schedules, jobs and sessions that are imported. Secrets in the prompts and summaries of jobs are
+    /// Reads the schedules, jobs and sessions that are imported. Secrets in the errors of schedules and in the prompts and summaries of jobs are
     /// masked.
     pub fn read(&self, redactor: &Redactor) -> Result<History, HerdctlError> {
-        let schedules = state::read(self)?;
+        let mut schedules = state::read(self)?;
+        for schedule in &mut schedules {
+            schedule.last_error =
+                schedule.last_error.take().map(|error| redactor.redact(&error).into_owned());
+        }
         let mut history = History { schedules, ..History::default() };
         jobs::read(self, redactor, &mut history);
         sessions::read(self, &mut history);

@@ -173,12 +173,15 @@ fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) 
     };
     let failed = |reason: String| HookResult::Failed { reason: with_note(reason), output: output.clone() };
     match ending.map(|ending| (&ending.status, ending.stopped)) {
-        None | Some((ExitStatus::Lost, _)) => failed("lost: its exit status is not known".to_owned()),
+        None | Some((ExitStatus::Lost { why: None }, _)) => {
+            failed("lost: its exit status is not known".to_owned())
+        }
+        Some((ExitStatus::Lost { why: Some(why) }, _)) => failed(format!("lost: {why}")),
         Some((ExitStatus::StartFailed { message }, _)) => failed(message.clone()),
         Some((_, Some(_))) => failed(format!("it ran longer than {limit:#} and was ended")),
         Some((ExitStatus::Code { code: 0 }, None)) => HookResult::Done { output, note: leftover_note },
         Some((ExitStatus::Code { code }, None)) => failed(format!("exit code {code}")),
-        Some((ExitStatus::Signal { signal }, None)) => failed(format!("ended by signal {signal}")),
+        Some((ExitStatus::Signal { signal, .. }, None)) => failed(format!("ended by signal {signal}")),
     }
 }
 

@@ -13,6 +13,7 @@ use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::trigger::TriggerKind;
 
+use crate::collector_headers::header_values;
 use crate::loaded::Loaded;
 use crate::state::StateFolder;
 use cowhand_run::redact::Redactor;
@@ -20,7 +21,7 @@ use cowhand_work::SourceContext;
 
 /// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
 /// config names as secrets, or that have a secret name; passwords in addresses; the keys that sign deliveries; and
-/// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is an additional agent, which need
+/// the headers and secrets of MCP servers, hooks and the trace collector, from the config or from variables. `agent` is an additional agent, which need
 /// not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let Loaded { roster, variables, sources, named, earlier_secrets: earlier, .. } = loaded;
@@ -74,10 +75,7 @@ fn own_variables() -> impl Iterator<Item = (String, String)> {
 fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
     let agents = || fleet.roster.agents.iter().chain(agent);
     let variables = own_variables().chain(fleet.variables.clone()).chain(agents().flat_map(variables_of));
-    let variables = variables.flat_map(|(name, value)| {
-        let password = password(&value).map(str::to_owned);
-        password.into_iter().chain(looks_secret(&name).then_some(value))
-    });
+    let variables = variables.flat_map(|(name, value)| in_variable(&name, value));
     let schedules = agents().flat_map(|agent| &agent.schedules);
     let of_schedules = schedules.filter_map(|schedule| match schedule.trigger.kind() {
         TriggerKind::Webhook { secret, .. } => secret.map(str::to_owned),
@@ -90,6 +88,20 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
     let sent = agents().flat_map(secrets_sent_by);
     let configured = variables.chain(sent).chain(of_schedules).chain(named).chain(store).chain(traces);
     Redactor::of(configured.chain(fleet.earlier.iter().cloned()).collect())
+}
+
+/// Returns the secrets in a variable: its whole value if it has a secret name, the password of an address, and the
+/// headers for the trace collector.
+fn in_variable(name: &str, value: String) -> Vec<String> {
+    let headers = header_values(name, &value);
+    let headers = headers.iter().flat_map(|value| value_and_words(value));
+    // The address of a proxy needs no scheme.
+    let is_proxy = name.to_ascii_lowercase().ends_with("_proxy") && !value.contains("://");
+    let proxy = is_proxy.then(|| format!("http://{value}"));
+    let password = password(proxy.as_deref().unwrap_or(&value)).map(str::to_owned);
+    let mut secrets: Vec<String> = headers.chain(password).collect();
+    secrets.extend(looks_secret(name).then_some(value));
+    secrets
 }
 
 /// Returns the variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
@@ -128,6 +140,31 @@ fn password(value: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_found_in_variables_without_a_secret_name() {
+        for (name, value, expected) in [
+            (
+                "OTEL_EXPORTER_OTLP_HEADERS",
+                "x-a=first-one, authorization=Bearer%20the-second",
+                &["first-one", "Bearer the-second", "the-second", "Bearer%20the-second"][..],
+            ),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b=c", &["b=c"]),
+            ("OTEL_RESOURCE_ATTRIBUTES", "a=first-one", &[]),
+            ("HTTPS_PROXY", "me:hunter22@proxy:3128", &["hunter22"]),
+            ("http_proxy", "http://me:hunter22@proxy:3128", &["hunter22"]),
+            ("NO_PROXY", "localhost,.example.org", &[]),
+            ("NOTE", "me:hunter22@proxy:3128", &[]),
+            ("API_TOKEN", "value-1", &["value-1"]),
+        ] {
+            let mut found = in_variable(name, value.to_owned());
+            let mut expected = expected.to_vec();
+            found.sort();
+            found.dedup();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{name}={value}");
+        }
+    }
 
     #[test]
     fn passwords_are_found_in_urls() {

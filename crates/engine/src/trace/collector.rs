@@ -1,11 +1,11 @@
 //! The collector of traces: from the config, or from the standard variables of OpenTelemetry.
 
 use cowhand_core::traces::TracesConfig;
-use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::TraceError;
+use crate::collector_headers::{HEADER_VARIABLES, parse_pairs};
 
 pub(super) struct Collector {
     pub(super) url: Url,
@@ -37,8 +37,7 @@ impl Collector {
             },
         };
         let url = address(name, &endpoint)?;
-        let headers = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-        let headers = headers.into_iter().find_map(|name| Some((name, variable(name)?)));
+        let headers = HEADER_VARIABLES.into_iter().find_map(|name| Some((name, variable(name)?)));
         let headers = headers.map(|(name, text)| header_map(name, parse_pairs(&text))).transpose()?;
         Ok(Some(Self { url, headers: headers.unwrap_or_default() }))
     }
@@ -62,15 +61,6 @@ fn address(setting: &str, text: &str) -> Result<Url, TraceError> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.filter(|url| url.host().is_some());
     url.ok_or_else(|| TraceError::NotAnAddress { setting: setting.to_owned() })
-}
-
-/// Parses `name=value,other=value`, with percent-encoded values.
-fn parse_pairs(text: &str) -> impl Iterator<Item = (String, String)> {
-    text.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = percent_decode_str(value.trim()).decode_utf8_lossy().into_owned();
-        (name.trim().to_owned(), value)
-    })
 }
 
 fn header_map(setting: &str, pairs: impl Iterator<Item = (String, String)>) -> Result<HeaderMap, TraceError> {

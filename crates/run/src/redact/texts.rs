@@ -10,7 +10,8 @@ use super::advice::with_placeholders;
 /// of a variable into a path. Other values are ids, names of agents and schedules, times, states and numbers, which a
 /// mask would make invalid. The name of a queue can be masked, because a request can also name the queue by its masked
 /// name.
-const FREE_TEXT_KEYS: [&str; 26] = [
+const FREE_TEXT_KEYS: [&str; 27] = [
+    "certificate_problem",
     "prompt",
     "title",
     "description",

@@ -263,9 +263,24 @@ mod tests {
             (
                 &[],
                 &[],
-                ExitStatus::Signal { signal: 9 },
+                ExitStatus::signal(9),
                 ErrorKind::Signal,
                 "ended by SIGKILL (out of memory?), which was not sent by cowhand",
+            ),
+            (
+                &["out"],
+                &[],
+                ExitStatus::Signal { signal: 15, code: Some(143) },
+                ErrorKind::Signal,
+                "ended by SIGTERM, which was not sent by cowhand (its sandbox reported exit code 143); last line on \
+                 stdout: out",
+            ),
+            (
+                &["out"],
+                &[],
+                ExitStatus::Lost { why: Some("the engine is gone".to_owned()) },
+                ErrorKind::Lost,
+                "lost: the engine is gone; last line on stdout: out",
             ),
             (
                 &[],
@@ -305,7 +320,7 @@ mod tests {
             "ETIMEDOUT is not in the last line on stderr"
         );
         assert!(!timed_out(&["connect ETIMEDOUT"], &[]), "ETIMEDOUT is not on stderr");
-        let killed = finish(&[], &["connect ETIMEDOUT"], &ExitStatus::Signal { signal: 9 }).outcome;
+        let killed = finish(&[], &["connect ETIMEDOUT"], &ExitStatus::signal(9)).outcome;
         assert!(
             matches!(killed, Outcome::Failed { reason: FailReason::Error, .. }),
             "a killed command did not time out: {killed:?}"

@@ -109,11 +109,16 @@ impl OutputRecord {
                 (ErrorKind::StartFailed, format!("could not be started: {}", one_line(message)))
             }
             ExitStatus::Code { code } => (ErrorKind::Exit, format!("exit code {code}{note}")),
-            ExitStatus::Signal { signal } => (
-                ErrorKind::Signal,
-                format!("ended by {}, which was not sent by cowhand{note}", signal_name(*signal)),
-            ),
-            ExitStatus::Lost => (
+            ExitStatus::Signal { signal, code } => {
+                let name = signal_name(*signal);
+                let seen =
+                    code.map(|code| format!(" (its sandbox reported exit code {code})")).unwrap_or_default();
+                (ErrorKind::Signal, format!("ended by {name}, which was not sent by cowhand{seen}{note}"))
+            }
+            ExitStatus::Lost { why: Some(why) } => {
+                (ErrorKind::Lost, format!("lost: {}{note}", one_line(why)))
+            }
+            ExitStatus::Lost { why: None } => (
                 ErrorKind::Lost,
                 format!("lost: the agent and its keeper ended, and the exit status is unknown{note}"),
             ),
@@ -180,16 +185,21 @@ fn signal_name(signal: i32) -> String {
         2 => "SIGINT",
         3 => "SIGQUIT",
         4 => "SIGILL",
+        5 => "SIGTRAP",
         6 => "SIGABRT",
         7 => "SIGBUS",
         8 => "SIGFPE",
         // A SIGKILL that cowhand did not send usually comes from the kernel.
         9 => "SIGKILL (out of memory?)",
+        10 => "SIGUSR1",
         11 => "SIGSEGV",
+        12 => "SIGUSR2",
         13 => "SIGPIPE",
+        14 => "SIGALRM",
         15 => "SIGTERM",
         24 => "SIGXCPU",
         25 => "SIGXFSZ",
+        31 => "SIGSYS",
         other => return format!("signal {other}"),
     };
     name.to_owned()

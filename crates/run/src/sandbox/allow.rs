@@ -374,8 +374,12 @@ fn resolve_allowed(
     hidden: &[PathBuf],
 ) -> Result<PathBuf, SandboxError> {
     let resolved = resolve(input, path)?;
-    let real =
-        resolved.canonicalize().map_err(|error| SandboxError::NotUsable { path: path.to_owned(), error })?;
+    let real = resolved.canonicalize().map_err(|error| {
+        // A relative path is shown with the path that it leads to.
+        let is_same = Path::new(path) == resolved;
+        let shown = if is_same { path.to_owned() } else { format!("{path} ({})", resolved.display()) };
+        SandboxError::NotUsable { path: shown, error }
+    })?;
     match hidden.iter().find(|hidden| real.starts_with(hidden)) {
         Some(hidden) => Err(SandboxError::LiesInHidden { path: path.to_owned(), hidden: hidden.clone() }),
         None => Ok(real),

@@ -3,6 +3,7 @@
 //!
 //! Paths that are not bound do not exist inside.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -82,11 +83,22 @@ fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> 
     paths
 }
 
-/// Drops paths that lie in another path of the list.
-fn without_nested<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
-    let folders: Vec<_> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
+/// Drops paths that lie in another path of the list. A path below a link of the list is replaced by its real path,
+/// because nothing can be mounted or created below the link.
+fn without_nested(paths: &[&PathBuf]) -> Vec<PathBuf> {
+    let (links, others): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        paths.iter().copied().partition(|path| path.is_symlink());
+    let folders: Vec<_> = others.iter().filter(|path| path.is_dir()).collect();
     let inside = |path: &PathBuf| folders.iter().any(|folder| path != **folder && path.starts_with(folder));
-    sorted(paths.iter().copied()).into_iter().filter(|path| !inside(path)).collect()
+    let real = |path: &PathBuf| {
+        let link = links.iter().find(|link| path != **link && path.starts_with(link));
+        let below = link.and_then(|link| Some(link.canonicalize().ok()?.join(path.strip_prefix(link).ok()?)));
+        below.unwrap_or_else(|| path.clone())
+    };
+    let mut seen = HashSet::new();
+    let real: Vec<PathBuf> =
+        paths.iter().map(|path| real(path)).filter(|path| seen.insert(path.clone())).collect();
+    sorted(&real).into_iter().filter(|path| !inside(path)).cloned().collect()
 }
 
 fn below<'a>(inner: &'a [PathBuf], outer: &[&PathBuf]) -> Vec<&'a PathBuf> {
@@ -115,7 +127,7 @@ impl Arguments {
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
         let write: Vec<_> = sandbox.write.iter().filter(|path| selected(path)).collect();
         for path in without_nested(&missing) {
-            self.read(path);
+            self.read(&path);
         }
         for path in below(&sandbox.hidden, &read) {
             self.hide(path);
@@ -149,5 +161,30 @@ impl Arguments {
         } else {
             self.pair("--ro-bind", Path::new("/dev/null"), path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// `bin` is a link to `usr/bin` on many machines, and the program of an agent can be a link in it.
+    #[test]
+    fn path_below_a_link_is_not_created_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(path("usr/bin")).unwrap();
+        fs::create_dir_all(path("opt/tools")).unwrap();
+        fs::write(path("usr/bin/dash"), "").unwrap();
+        fs::write(path("opt/tools/x"), "").unwrap();
+        symlink("dash", path("usr/bin/sh")).unwrap();
+        symlink("usr/bin", path("bin")).unwrap();
+        symlink("opt/tools", path("tools")).unwrap();
+        let read = ["usr", "bin", "bin/sh", "tools", "tools/x"].map(path);
+        let expected = ["usr", "bin", "tools", "opt/tools/x"].map(path);
+        assert_eq!(without_nested(&read.iter().collect::<Vec<_>>()), expected);
     }
 }

@@ -19,6 +19,7 @@ on_both! {
     an_ask_is_made_once_and_answered_once,
     an_unanswered_ask_expires,
     the_end_of_an_attempt_ends_its_asks,
+    an_ask_that_expired_before_the_end_of_its_attempt_stays_expired,
     only_an_attempt_that_runs_can_ask,
     of_two_answers_one_counts,
     an_agent_cannot_ask_without_end,
@@ -115,6 +116,20 @@ async fn the_end_of_an_attempt_ends_its_asks(db: TestDb) {
     assert_eq!(store.ask(open.id.clone()).await.unwrap(), None);
     let gone = store.answer_ask(open.id, AskAnswer::Allow { message: None }, at(8)).await.unwrap();
     assert_eq!(gone, AskAnswered::NoAsk);
+}
+
+/// No daemon ran when the ask expired, so its expiry is recorded with the end of the attempt.
+async fn an_ask_that_expired_before_the_end_of_its_attempt_stays_expired(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
+    let (job, epoch) = running(&store).await;
+    let made = ask(&store, &job, "k").await;
+    let outcome = Outcome::Completed { summary: None };
+    store.settle(job, epoch, outcome, Retry::default(), at(200)).await.unwrap();
+    let state = store.ask(made.id.clone()).await.unwrap().unwrap().state;
+    assert_eq!(state, AskState::Expired { answered_at: at(100) });
+    let events = store.events_after(0, 100).await.unwrap();
+    let expired = Fact::AskExpired { ask: made.id, status: AskStatus::Expired };
+    assert!(events.iter().any(|event| event.fact == expired && event.by.is_none()), "{events:?}");
 }
 
 async fn only_an_attempt_that_runs_can_ask(db: TestDb) {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::extract::{ByPage, JsonBody, parse_name};
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, Page};
-use cowhand_engine::fleet::{ScheduleView, Trigger, Triggered};
+use cowhand_engine::fleet::{PreparingFiring, ScheduleView, Trigger, Triggered};
 use cowhand_engine::schedule_view::schedules_of;
 
 /// Agent with its current state.
@@ -89,7 +89,7 @@ pub(super) async fn trigger(
     Path(agent): Path<String>,
     by_page: Option<Extension<ByPage>>,
     JsonBody(request): JsonBody<Trigger>,
-) -> Result<(StatusCode, Json<Job>), ApiProblem> {
+) -> Result<(StatusCode, Json<TriggerAnswer>), ApiProblem> {
     let request = Trigger { by_page: by_page.is_some(), ..request };
     trigger_agent(&api, &parse_name(&agent)?, request).await
 }
@@ -102,16 +102,26 @@ pub(super) async fn clear(
     one(State(api), Path(agent)).await
 }
 
-/// Triggers the agent. Returns `CREATED` for a new job, `OK` for the job that an earlier request with the same
-/// idempotency key created.
+/// Answer to a request that triggers an agent: the job or, if the daemon stops before there is one, the accepted firing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TriggerAnswer {
+    Job(Box<JobRecord>),
+    Firing(PreparingFiring),
+}
+
+/// Triggers the agent. Returns `CREATED` for a new job, `OK` for the job that the same key created before, and
+/// `ACCEPTED` for a firing that is stored and has no job yet.
 pub(super) async fn trigger_agent(
     api: &Api,
     agent: &AgentName,
     request: Trigger,
-) -> Result<(StatusCode, Json<Job>), ApiProblem> {
+) -> Result<(StatusCode, Json<TriggerAnswer>), ApiProblem> {
+    let answer = |job: Job| Json(TriggerAnswer::Job(Box::new(job.into())));
     Ok(match api.daemon()?.trigger(agent, request).await? {
-        Triggered::New(job) => (StatusCode::CREATED, Json(job)),
-        Triggered::Before(job) => (StatusCode::OK, Json(job)),
+        Triggered::New(job) => (StatusCode::CREATED, answer(job)),
+        Triggered::Before(job) => (StatusCode::OK, answer(job)),
+        Triggered::Accepted(firing) => (StatusCode::ACCEPTED, Json(TriggerAnswer::Firing(firing))),
     })
 }
 

@@ -20,6 +20,10 @@ use cowhand_store::StoreError;
 use cowhand_store::audit;
 
 pub(super) const BACKUP_MEDIA_TYPE: &str = "application/vnd.sqlite3";
+
+/// Path of the endpoint. Its rule about callers does not depend on the scope of their token.
+pub(crate) const BACKUP_PATH: &str = "/api/v1/backup";
+pub(crate) const ONLY_FOR_OWNER: &str = "a backup contains secrets, so only the owner of the state folder can get it, and no token: run `cowhand backup FILE` on the daemon's machine";
 const CHUNK_BYTES: usize = 1 << 18;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -35,8 +39,7 @@ pub(super) async fn backup(
 ) -> Result<Response, ApiProblem> {
     // The store contains the secrets of the config, and no answer over TCP may contain a secret.
     if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
-        let message = "a backup contains secrets, so only the owner of the state folder can get it: run `cowhand backup FILE` on the daemon's machine";
-        return Err(ApiProblem::new(Code::Forbidden, message));
+        return Err(ApiProblem::new(Code::Forbidden, ONLY_FOR_OWNER));
     }
     if api.store.is_server() {
         return Err(StoreError::NoCopy.into());

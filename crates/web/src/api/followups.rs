@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use cowhand_core::followup::FollowupRefused;
-use cowhand_core::id::AgentName;
+use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{Job, NewJob, TriggerType};
 use cowhand_core::trust::{self, TrustVerdict};
@@ -51,7 +51,20 @@ pub(super) async fn make(
     let (prompt, key) = (redactor.redact(&prompt).into_owned(), redactor.redact(&key).into_owned());
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| asking_job.agent().clone());
-    let Some(target_agent) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };
+    let Some(target_agent) = roster.agent(&agent) else {
+        let missing = api.missing_agent(&agent).await;
+        // The refusal is recorded as every other one.
+        let refused = NewFollowup {
+            by: asking_job.id().clone(),
+            attempt,
+            key,
+            wanted: now,
+            rules: Err(FollowupRefused::NoAgent { of: agent.clone() }),
+            new: new_job(agent, None, prompt, None),
+        };
+        api.store.make_followup(refused, now).await?;
+        return Err(missing);
+    };
     let mut rules = roster.followup_rules(asking_job.agent(), target_agent);
     // A follow-up for the same agent keeps the schedule of the asking job, with its limits, but is not a firing of that
     // schedule.
@@ -67,24 +80,13 @@ pub(super) async fn make(
         Some(TrustVerdict::Trusted) | None => None,
     };
     let earliest_start = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
-    let new_job = NewJob {
-        agent,
-        trigger_type: TriggerType::Manual,
-        schedule,
-        prompt: Some(prompt),
-        origin: None,
-        work_item: None,
-        chat: None,
-        confined,
-        not_before: None,
-    };
     let followup = NewFollowup {
         by: asking_job.id().clone(),
         attempt,
         key,
         wanted: earliest_start,
         rules,
-        new: new_job,
+        new: new_job(agent, schedule, prompt, confined),
     };
     let result = api.store.make_followup(followup, now).await?;
     fleet.nudge();
@@ -94,5 +96,24 @@ pub(super) async fn make(
         FollowupOutcome::NotRunning => {
             Err(ApiProblem::conflict(format!("attempt {attempt} of {} is not running", asking_job.id())))
         }
+    }
+}
+
+fn new_job(
+    agent: AgentName,
+    schedule: Option<ScheduleName>,
+    prompt: String,
+    confined: Option<String>,
+) -> NewJob {
+    NewJob {
+        agent,
+        trigger_type: TriggerType::Manual,
+        schedule,
+        prompt: Some(prompt),
+        origin: None,
+        work_item: None,
+        chat: None,
+        confined,
+        not_before: None,
     }
 }

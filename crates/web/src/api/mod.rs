@@ -66,8 +66,9 @@ use cowhand_run::redact::Redactor;
 use cowhand_store::{Store, StoreError};
 use cowhand_work::WorkSources;
 
-pub use agents::{AgentNextFiring, AgentView, LastJob};
+pub use agents::{AgentNextFiring, AgentView, LastJob, TriggerAnswer};
 pub use asks::{AnswerKind, AnswerRequest, AskRequest, AskVerdict, JobAskReply};
+pub(crate) use backup::{BACKUP_PATH, ONLY_FOR_OWNER};
 use caller::Refusals;
 pub use client::{Client, Lines, segment};
 pub use cowhand_store::Cancellation;

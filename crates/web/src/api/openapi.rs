@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::problem::Details;
 use super::route::{Creates, JobAccess, Route, RouteAnswer, Streams};
 use super::{Code, routes};
+use cowhand_engine::fleet::PreparingFiring;
 
 pub(super) async fn document() -> Json<Value> {
     Json(describe(&routes::all()))
@@ -157,6 +158,11 @@ fn responses(route: &Route, answer_schemas: &mut SchemaGenerator) -> Map<String,
                     response("An earlier request with the same key created the object."),
                 );
             }
+        }
+        if answer.creates == Creates::UnlessRepeated {
+            let content = json!({ "application/json": { "schema": answer_schemas.subschema_for::<PreparingFiring>() } });
+            let description = "The firing is stored and has no job yet, because the daemon stops. The next daemon prepares it.";
+            responses.insert("202".into(), json!({ "description": description, "content": content }));
         }
     }
     let problem = answer_schemas.subschema_for::<Details>();

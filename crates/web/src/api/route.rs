@@ -70,7 +70,8 @@ pub(super) enum Streams {
 pub(super) enum Creates {
     Nothing,
     Always,
-    /// A repeated request with the same key returns the existing object with status 200.
+    /// Creates a job, unless the request is repeated. If the daemon stops first, the answer is an accepted firing, with
+    /// status 202.
     UnlessRepeated,
 }
 

@@ -58,7 +58,7 @@ fn daemon_routes() -> Vec<Route> {
             .about("Requests the stop of the daemon, and does not wait for it.")
             .takes::<DaemonStopRequest>()
             .answers::<DaemonView>(),
-        Route::get("/api/v1/backup", backup::backup)
+        Route::get(backup::BACKUP_PATH, backup::backup)
             .needs(Scope::Admin)
             .about(
                 "Returns a backup of the store and of the output of jobs, as one SQLite file; only on the socket, and for a fleet on SQLite.",

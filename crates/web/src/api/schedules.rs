@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
-use cowhand_core::job::{ExitReason, Job, JobStatus};
+use cowhand_core::job::{ExitReason, JobStatus};
 use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::agents::trigger_agent;
+use super::agents::{TriggerAnswer, trigger_agent};
 use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
 use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings, missing_schedule};
@@ -235,7 +235,7 @@ pub(super) async fn fire(
     Path((agent, schedule)): Path<(String, String)>,
     by_page: Option<Extension<ByPage>>,
     JsonBody(request): JsonBody<Trigger>,
-) -> Result<(StatusCode, Json<Job>), ApiProblem> {
+) -> Result<(StatusCode, Json<TriggerAnswer>), ApiProblem> {
     let request = Trigger { schedule: Some(parse_name(&schedule)?), by_page: by_page.is_some(), ..request };
     trigger_agent(&api, &parse_name(&agent)?, request).await
 }

@@ -6,6 +6,7 @@
 
 mod job;
 mod person;
+mod stdio;
 mod tool;
 
 use std::sync::Arc;
@@ -44,9 +45,15 @@ pub async fn serve_person(connection: PersonTools, scope: Scope) -> anyhow::Resu
 
 async fn serve<V: Send + Sync + 'static>(tools: Vec<Tool<V>>, connection: V) -> anyhow::Result<()> {
     let server = McpServer { tools, connection: Arc::new(connection) };
-    let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client is connected")?;
-    running.waiting().await.context("the MCP server has ended")?;
-    Ok(())
+    let (stream, writer) = stdio::connect(tokio::io::stdin(), tokio::io::stdout());
+    let running = server.serve(stream).await.context("no MCP client is connected");
+    let ended = match running {
+        Ok(running) => running.waiting().await.map(drop).context("the MCP server has ended"),
+        Err(error) => Err(error),
+    };
+    // The last answers are written before the process ends.
+    writer.await.context("the output of the MCP server")?;
+    ended
 }
 
 #[derive(Debug)]

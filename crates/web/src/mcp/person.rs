@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::ToolResult;
 use super::tool::Tool;
 use crate::api::{
-    AgentView, Client, JobView, ListedJob, Page, ScheduleWithFirings, StatusView, UsageView, WorkView,
-    segment,
+    AgentView, Client, JobView, ListedJob, Page, ScheduleWithFirings, StatusView, TriggerAnswer, UsageView,
+    WorkView, segment,
 };
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::state::StateFolder;
@@ -248,5 +248,5 @@ async fn trigger(
 ) -> ToolResult {
     let request = Trigger { schedule, prompt, ..Trigger::default() };
     let request = serde_json::to_value(request).map_err(|error| error.to_string())?;
-    connection.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &request).await
+    connection.post::<TriggerAnswer>(&format!("agents/{}/trigger", segment(agent.as_str())), &request).await
 }

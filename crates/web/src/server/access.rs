@@ -140,10 +140,12 @@ pub(super) async fn check(
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let needed = needed_scope(request.method(), route.unwrap_or_default());
     if token.scope < needed {
-        let message = format!(
-            "the request needs the scope {needed}; the token {} has the scope {}",
-            token.name, token.scope
-        );
+        let message = if route == Some(api::BACKUP_PATH) {
+            api::ONLY_FOR_OWNER.to_owned()
+        } else {
+            let (name, scope) = (&token.name, token.scope);
+            format!("the request needs the scope {needed}; the token {name} has the scope {scope}")
+        };
         return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
     // A body whose announced length is too large is refused here. A body without an announced length is limited to the

@@ -10,7 +10,7 @@ use crate::config::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Schedule};
 use crate::runtime::Runtime;
 use crate::sandbox::{
-    Credentials, Network, NetworkAccess, Reach, RequestedSandbox, SandboxKind, SandboxRules,
+    Container, Credentials, Network, NetworkAccess, Reach, RequestedSandbox, SandboxKind, SandboxRules,
 };
 use crate::workspace::IsolationKind;
 
@@ -60,14 +60,16 @@ fn check_one(
     let own = schedule.map_or(&agent.sandbox_rules, |schedule| &schedule.sandbox_rules);
     let rules = own.clone().unwrap_or_default();
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
-    let wrong = wrong_rules(&rules)
-        .or_else(|| Some(("", asked.contradiction()?.to_owned())))
-        .or_else(|| wrong_for(agent, &asked));
-    if let Some((below, message)) = wrong {
+    let contradictions = asked.contradictions().map(|message| ("", message.to_owned()));
+    let wrong: Vec<_> =
+        wrong_rules(&rules).into_iter().chain(contradictions).chain(wrong_for(agent, &asked)).collect();
+    for (below, message) in &wrong {
         let found = node.and_then(|node| node.get(below));
         let key = if below.is_empty() { key.to_owned() } else { format!("{key}.{below}") };
         let at = found.map_or(at, |node| node.at);
-        loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
+        loader.problems.add(Problem::error(at, message.clone()).key(draft.key_of(&key)));
+    }
+    if !wrong.is_empty() {
         return;
     }
     if let Some(message) = config_in_directory(loader, agent, schedule, &asked) {
@@ -104,46 +106,55 @@ fn config_in_directory(
     ))
 }
 
-/// Returns an error that the rules cause for every agent: the key below `sandbox` (empty for the section as a whole)
+/// Returns the errors that the rules cause for every agent: the key below `sandbox` (empty for the section as a whole)
 /// and the message.
-fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
+fn wrong_rules(rules: &SandboxRules) -> Vec<(&'static str, String)> {
+    let mut wrong = Vec::new();
     if let Some(Network::Reach(Reach { ports, hosts })) = &rules.network
         && ports.is_some() == hosts.is_some()
     {
         let message = "`network` names either `ports` (for Landlock) or `hosts` (for bubblewrap)";
-        return Some(("", message.to_owned()));
+        wrong.push(("", message.to_owned()));
     }
-    if let Some(key) = rules.unenforceable_key() {
+    for key in rules.unenforceable_keys() {
         let message = format!(
             "`{key}` needs a `kind` that can enforce it (`landlock`, `bubblewrap` or `docker`): `kind: none` enforces only caps"
         );
-        return Some((key, message));
+        wrong.push((key, message));
     }
     if rules.memory.is_some_and(|memory| memory.bytes() < MIN_MEMORY) {
         let message =
             "no program can start with so little memory; the minimum is 4MB, and most programs need far more";
-        return Some(("memory", message.to_owned()));
+        wrong.push(("memory", message.to_owned()));
     }
     let is_all = |path: &&String| matches!(path.trim_end_matches('/'), "" | "~");
-    let all = rules.write.iter().flatten().find(is_all)?;
-    let message = format!(
-        "`{all}` contains the whole home directory of the user who runs cowhand, so the sandbox would protect nothing in it; list folders below it"
-    );
-    Some(("write", message))
+    if let Some(all) = rules.write.iter().flatten().find(is_all) {
+        let message = format!(
+            "`{all}` contains the whole home directory of the user who runs cowhand, so the sandbox would protect nothing in it; list folders below it"
+        );
+        wrong.push(("write", message));
+    }
+    if let Some(socket) = rules.socket.as_ref().filter(|socket| Container::socket_path(socket).is_none()) {
+        let message = format!("`socket` has to be the absolute path of a Unix socket, not {socket}");
+        wrong.push(("socket", message));
+    }
+    wrong
 }
 
-/// Returns an error if this agent cannot run with the requested sandbox: the key below `sandbox` and the message.
-fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, String)> {
-    if let Some(why) = unsupported_reason(agent, asked) {
-        return Some(("kind", why));
-    }
-    let outside = asked.credentials == Credentials::Outside;
-    let (_, unable) = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
-    let runtime = unable.runtime().name();
-    let message = format!(
-        "`credentials: outside` is not supported for `runtime: {runtime}`: cowhand does not know how to set the address of its provider"
-    );
-    Some(("credentials", message))
+/// Returns the errors because of which this agent cannot run with the requested sandbox: the key below `sandbox` and the
+/// message. A contradiction about the same key is reported elsewhere.
+fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Vec<(&'static str, String)> {
+    let mut wrong: Vec<_> = unsupported_reason(agent, asked).map(|why| ("kind", why)).into_iter().collect();
+    let outside = asked.credentials == Credentials::Outside && asked.credentials_contradiction().is_none();
+    let unable = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside());
+    wrong.extend(unable.map(|(_, unable)| {
+        let runtime = unable.runtime().name();
+        let message = format!(
+            "`credentials: outside` is not supported for `runtime: {runtime}`: cowhand does not know how to set the address of its provider"
+        );
+        ("credentials", message)
+    }));
+    wrong
 }
 
 /// Returns the reason if this kind of sandbox denies something that the agent needs.

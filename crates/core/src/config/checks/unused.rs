@@ -180,6 +180,19 @@ fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     for (list, hooks) in [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)] {
         let written = draft.node.get("hooks").and_then(|hooks| hooks.get(list)).map(Node::list);
         for (number, (hook, written)) in hooks.iter().zip(written.unwrap_or_default()).enumerate() {
+            if let (Some(path), Some(entry)) = (&hook.when, written.entry("when")) {
+                let is_bad =
+                    path.split('.').any(|part| part.is_empty() || part.contains(char::is_whitespace));
+                let message = format!(
+                    "`when: {path}` is not a path such as `metadata.shouldNotify`, so this hook never runs"
+                );
+                unused.note(
+                    entry.key_at,
+                    message,
+                    draft.key_of(&format!("hooks.{list}[{number}].when")),
+                    is_bad,
+                );
+            }
             let Some(events) = written.entry("on_events") else { continue };
             let is_unused = hook.on_events.as_ref().is_some_and(Vec::is_empty);
             let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));

@@ -152,7 +152,12 @@ fn container_is_ended_when_engine_is_killed() {
     running.scene.podman.as_mut().unwrap().kill();
     let (job, said) = running.scene.ended(&running.id);
     assert_eq!(job["status"], "failed", "{job:#}\n{said}");
-    assert!(said.contains("the connection to the container's output was lost"), "{said}");
+    let socket = running.scene.engine().socket();
+    let lost = format!("the connection to the container engine at {} ", socket.display());
+    assert!(said.contains(&lost), "{said}");
+    // The end of the agent is not its own failure.
+    assert_eq!(job["error"]["kind"], "lost", "{job:#}");
+    assert!(job["error"]["message"].as_str().unwrap().contains(&lost), "{job:#}");
     wait_until("no process to be left", || {
         super::super::processes_naming(&running.scene.path("desk")).is_empty().then_some(())
     });

@@ -40,6 +40,38 @@ fn missing_image_is_refused() {
     assert!(said.contains("these agents cannot start: wild") && !doctor.status.success(), "{said}");
 }
 
+/// A wrong image or socket concerns only the agents that name it, and programs of an image are not looked for on this
+/// machine.
+#[test]
+fn doctor_names_only_the_agents_of_a_wrong_image_or_socket() {
+    let podman = Podman::new(User::Root);
+    let scene = at(&podman.socket(), IMAGE);
+    let agent = |name: &str, socket: &std::path::Path, image: &str| {
+        let sandbox = json!({"kind": "docker", "image": image, "socket": socket});
+        json!({"name": name, "runtime": "command", "command": ["/only/in/the/image"], "sandbox": sandbox})
+    };
+    let nowhere = scene.path("nowhere.sock");
+    let agents = [
+        agent("good", &podman.socket(), IMAGE),
+        agent("no-image", &podman.socket(), "registry.example/not-there:7"),
+        agent("no-engine", &nowhere, IMAGE),
+    ];
+    scene.write("fleet/cowhand.yaml", &json!({"agents": agents, "server": {"enabled": false}}).to_string());
+    let doctor = scene.command(&["doctor"]).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(!doctor.status.success(), "{said}");
+    for (words, agents) in [
+        ("registry.example/not-there:7 does not exist", "these agents cannot start: no-image"),
+        ("no engine listens at", "these agents cannot start: no-engine"),
+    ] {
+        let line = said.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{said}"));
+        assert!(line.trim_end().ends_with(agents), "{line}");
+    }
+    let line = said.lines().find(|line| line.contains("agent good")).unwrap();
+    assert!(line.contains("ok") && line.contains("in a container of"), "{line}");
+    assert!(!said.contains("/only/in/the/image does not exist"), "{said}");
+}
+
 #[test]
 fn doctor_shows_engine_and_its_version() {
     let podman = Podman::new(User::Root);

@@ -98,7 +98,7 @@ fn usage_is_counted_once_for_each_message() {
     let usages = [line("a"), line("a"), line("b"), line("a"), line("b")];
     assert_eq!(usages, [Some(5), None, Some(5), None, None]);
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
-    let status = ExitStatus::Signal { signal: 15 };
+    let status = ExitStatus::signal(15);
     let finish = reader.finish(&Ending { at, boot: None, status, stopped: None, leftovers: 0 });
     let usage = finish.usage.unwrap();
     assert_eq!((usage.per_model["opus"].input_tokens, usage.total_cost_usd), (10, None));
@@ -198,7 +198,7 @@ fn the_exit_status_counts_only_without_a_result_line() {
         Outcome::Failed { error, summary, .. } => (error.kind, error.message, summary),
         other => panic!("{other:?}"),
     };
-    let killed = ExitStatus::Signal { signal: 15 };
+    let killed = ExitStatus::signal(15);
     assert_eq!(
         finish(&[done], killed.clone(), None).outcome,
         Outcome::Completed { summary: Some("done".to_owned()) }

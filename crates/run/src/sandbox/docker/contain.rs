@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::DockerError;
 use super::container_spec::ContainerSpec;
 use super::engine::{AttachedStream, ContainerEngine, EngineError};
+use super::frames::FrameError;
 use super::leftover::{self, Record};
 use super::limits::LimitWatch;
 use super::{filter, frames};
@@ -64,7 +65,12 @@ impl Failure {
                     .map_err(|error| format!("{why}; and the refusal cannot be written: {error}"))?;
                 Ok(EXIT_CANNOT_START)
             }
-            Self::Lost(why) => Err(why),
+            Self::Lost(why) => {
+                attempt
+                    .note_container_loss(&why)
+                    .map_err(|error| format!("{why}; and the reason cannot be written: {error}"))?;
+                Err(why)
+            }
         }
     }
 }
@@ -215,11 +221,15 @@ async fn follow(
     mut stop_signals: StopSignals,
 ) -> Result<u8, Failure> {
     let lost = |why: String| {
+        let engine = engine.location();
         Failure::Lost(format!(
-            "the connection to the container's output was lost, so the agent was ended: {why}"
+            "the connection to the container engine {engine} was lost, so the agent was ended: {why}"
         ))
     };
-    let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
+    let unwritten = |error: io::Error| {
+        Failure::Lost(format!("the container's output cannot be written, so the agent was ended: {error}"))
+    };
+    let open = |name: &str| attempt.append(name).map_err(unwritten);
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
     let mut limits = LimitWatch::new(engine, name, attempt, caps).await;
     let forward_signals = async {
@@ -237,7 +247,12 @@ async fn follow(
         never = limits.watch() => match never {},
     };
     limits.check();
-    copied.map_err(|broken| lost(broken.to_string()))?;
+    copied.map_err(|broken| match broken {
+        FrameError::Write(error) => unwritten(error),
+        FrameError::Cut | FrameError::NoFrame | FrameError::Read(_) => {
+            lost(format!("the container's output: {broken}"))
+        }
+    })?;
     let code = engine.wait(name).await.map_err(|error| lost(error.to_string()))?;
     limits.check_after_end(engine, name).await;
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))

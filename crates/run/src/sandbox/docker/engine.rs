@@ -81,6 +81,11 @@ impl ContainerEngine {
         &self.description
     }
 
+    /// Returns the name of the engine and its socket, for people.
+    pub(super) fn location(&self) -> String {
+        format!("at {} ({})", self.socket.display(), self.description)
+    }
+
     /// Returns true for Podman, whose seccomp filter and init program differ from those of Docker.
     pub(super) fn is_podman(&self) -> bool {
         self.description.starts_with("Libpod")

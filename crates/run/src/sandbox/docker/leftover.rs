@@ -90,6 +90,8 @@ pub async fn end_container_of(attempt: &Attempt) -> Result<(), DockerError> {
 
 /// Reason why a container was not started, written by `cowhand contain`.
 const REFUSAL_FILE: &str = "refusal";
+/// Reason why the exit code of a container is unknown, written by `cowhand contain`.
+const LOSS_FILE: &str = "loss";
 
 impl Attempt {
     /// Ends the container, for synchronous callers. An error is only logged, because the processes can still be found
@@ -110,6 +112,15 @@ impl Attempt {
 
     pub fn refusal(&self) -> Option<String> {
         serde_json::from_reader(self.open(REFUSAL_FILE).ok()?).ok()
+    }
+
+    pub(super) fn note_container_loss(&self, why: &str) -> io::Result<()> {
+        self.write(LOSS_FILE, &why)
+    }
+
+    /// Returns why the exit code of the container is unknown; none if it is known or there was no container.
+    pub(crate) fn container_loss(&self) -> Option<String> {
+        serde_json::from_reader(self.open(LOSS_FILE).ok()?).ok()
     }
 }
 

@@ -31,11 +31,8 @@ const USER_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 /// exists, returns the default socket of Docker.
 pub fn socket(requested: &Container) -> Result<PathBuf, DockerError> {
     if let Some(socket) = &requested.socket {
-        let path = Path::new(socket.strip_prefix("unix://").unwrap_or(socket));
-        return path
-            .is_absolute()
-            .then(|| path.to_owned())
-            .ok_or_else(|| DockerError::NotAPath(socket.clone()));
+        let path = Container::socket_path(socket).map(Path::to_owned);
+        return path.ok_or_else(|| DockerError::NotAPath(socket.clone()));
     }
     if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
         return host.strip_prefix("unix://").map(PathBuf::from).ok_or(DockerError::NotLocal);
@@ -72,25 +69,17 @@ async fn has_image(socket: &Path, image: &str) -> Result<String, DockerError> {
     }
 }
 
-/// Checks that each of these containers could be created, and describes the engine of the last one for people. Without
-/// containers, checks and describes the default engine.
-pub fn ability(requested: &[&Container]) -> Result<String, DockerError> {
-    let describe = async |container: &Container| -> Result<String, DockerError> {
+/// Describes the engine for people, after a check that it has the image of the container.
+pub fn ability(container: &Container) -> Result<String, DockerError> {
+    let describe = async {
         let socket = socket(container)?;
         let description = match &container.image {
             Some(image) => has_image(&socket, image).await?,
             None => ContainerEngine::find(&socket).await?.description().to_owned(),
         };
-        Ok(format!("{description} at {}", socket.display()))
+        Ok::<_, DockerError>(format!("{description} at {}", socket.display()))
     };
-    let describe_all = async {
-        let mut description = describe(&Container::default()).await;
-        for container in requested {
-            description = Ok(describe(container).await?);
-        }
-        description
-    };
-    engine::block_on_new_thread(describe_all)?
+    engine::block_on_new_thread(describe)?
 }
 
 #[cfg(test)]
