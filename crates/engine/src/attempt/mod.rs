@@ -10,7 +10,6 @@ mod follow;
 pub(crate) mod orphans;
 mod outcome;
 mod outcome_file;
-mod preparation;
 mod prepare;
 mod rules;
 mod sandbox;
@@ -19,6 +18,7 @@ mod settle;
 mod spending;
 mod start_error;
 mod stop;
+mod stoppable;
 mod supervise;
 pub(crate) mod unwritten;
 pub(crate) mod workspaces;
@@ -39,12 +39,12 @@ use cowhand_run::shortage;
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
-use preparation::Preparation;
 use prepare::LaunchSpec;
 use rules::Rules;
 use session::SessionStart;
 use start_error::{CannotStart, StartError};
 use stop::StopReason;
+use stoppable::Stoppable;
 
 /// The task that supervises one attempt of a job.
 #[derive(Clone)]
@@ -126,9 +126,9 @@ impl AttemptTask {
 
     async fn start(&mut self, rules: &Rules) -> Result<(), StartError> {
         self.clear_folder().await?;
-        let preparation = self.preparation();
+        let stoppable = self.stoppable();
         let session =
-            preparation.stoppable(self.choose_session(rules)).await.ok_or(StartError::Stopped)??;
+            stoppable.unless_stopped(self.choose_session(rules)).await.ok_or(StartError::Stopped)??;
         self.start_with(rules, session).await
     }
 
@@ -138,13 +138,13 @@ impl AttemptTask {
     }
 
     async fn start_with(&mut self, rules: &Rules, session: SessionStart) -> Result<(), StartError> {
-        let preparation = self.preparation();
-        let spec = preparation.to_end(self.prepare(rules, session, &preparation)).await?;
+        let stoppable = self.stoppable();
+        let spec = stoppable.to_end(Box::pin(self.prepare(rules, session, &stoppable))).await?;
         self.launch(&spec).await
     }
 
-    fn preparation(&self) -> Preparation {
-        Preparation::new(self.stop_requests.clone())
+    fn stoppable(&self) -> Stoppable {
+        Stoppable::new(self.stop_requests.clone())
     }
 
     /// Starts the keeper, which starts the agent.

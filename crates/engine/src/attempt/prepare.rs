@@ -8,10 +8,10 @@ use tracing::warn;
 
 use super::AttemptTask;
 use super::orphans;
-use super::preparation::Preparation;
 use super::rules::Rules;
 use super::session::SessionStart;
 use super::start_error::{CannotStart, StartError};
+use super::stoppable::Stoppable;
 use super::workspaces::{self, WorkDir};
 use cowhand_run::attempt::{Attempt, BeforeOutput};
 use cowhand_run::launch::{self, Launch};
@@ -55,14 +55,14 @@ impl AttemptTask {
         &self,
         rules: &Rules,
         start: SessionStart,
-        preparation: &Preparation,
+        stoppable: &Stoppable,
     ) -> Result<LaunchSpec, StartError> {
         if let JobRestrictions::Removed(schedule) = rules.agent.restrictions(&self.job) {
             return Err(CannotStart::ScheduleRemoved(schedule).into());
         }
         let work_dir = match start.directory.clone() {
             Some(directory) => WorkDir { directory, needs_setup: false },
-            None => workspaces::work_dir(&self.engine, &self.job, &rules.agent, preparation)
+            None => workspaces::work_dir(&self.engine, &self.job, &rules.agent, stoppable)
                 .await
                 .map_err(CannotStart::Directory)?,
         };
@@ -73,12 +73,12 @@ impl AttemptTask {
         refuse_secret_in_argument(&agent, &self.redactor(rules))?;
         let launch = self.with_channel(&agent, &start.session)?;
         let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
-        let ready = preparation.stoppable(launch.ready()).await.ok_or(StartError::Stopped)?;
+        let ready = stoppable.unless_stopped(launch.ready()).await.ok_or(StartError::Stopped)?;
         let launch = ready.map_err(CannotStart::Launch)?;
         // `setup` gets the agent's environment, which contains the names of these files.
         self.attempt().write_private(&launch.files).map_err(CannotStart::PrivateFiles)?;
         if work_dir.needs_setup {
-            self.set_up(&agent, &launch, preparation).await?;
+            self.set_up(&agent, &launch, stoppable).await?;
         }
         let prompt = if start.continues_task { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
         let prompt = prompt.unwrap_or_default().to_owned();
@@ -98,15 +98,10 @@ impl AttemptTask {
     }
 
     /// Runs the setup command of a workspace, if there is one, and stops it when the job is stopped.
-    async fn set_up(
-        &self,
-        agent: &Agent,
-        launch: &Launch,
-        preparation: &Preparation,
-    ) -> Result<(), StartError> {
+    async fn set_up(&self, agent: &Agent, launch: &Launch, stoppable: &Stoppable) -> Result<(), StartError> {
         let isolation = &agent.isolation;
         let Some(command) = isolation.setup.clone() else { return Ok(()) };
-        let (attempt, stop) = (self.attempt(), preparation.flag());
+        let (attempt, stop) = (self.attempt(), stoppable.flag());
         let mut environment = launch.environment.clone();
         environment.push(attempt.mark());
         let directory = agent.directory.clone();

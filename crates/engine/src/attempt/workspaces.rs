@@ -16,8 +16,8 @@ use tokio::sync::MutexGuard;
 use tracing::{info, warn};
 
 use super::diff;
-use super::preparation::Preparation;
 use super::session::NotContinued;
+use super::stoppable::Stoppable;
 use crate::context::Engine;
 use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
 use crate::secrets::redactor_over;
@@ -56,14 +56,14 @@ pub(super) async fn work_dir(
     engine: &Arc<Engine>,
     job: &Job,
     agent: &Agent,
-    preparation: &Preparation,
+    stoppable: &Stoppable,
 ) -> Result<WorkDir, WorkDirError> {
     let rules = &agent.isolation;
     if rules.kind == IsolationKind::Shared {
         return Ok(WorkDir { directory: agent.directory.clone(), needs_setup: false });
     }
     let ground = {
-        let (directory, rules, stop) = (agent.directory.clone(), rules.clone(), preparation.flag());
+        let (directory, rules, stop) = (agent.directory.clone(), rules.clone(), stoppable.flag());
         run_git(move || WorkspaceBase::of(&directory, &rules, &stop)).await?
     };
     let node = engine.home.node.clone();
@@ -81,7 +81,7 @@ pub(super) async fn work_dir(
             // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
-                let _guard = git_guard(engine, stored.workspace.kind, preparation).await?;
+                let _guard = git_guard(engine, stored.workspace.kind, stoppable).await?;
                 let minder = engine.git_minder();
                 run_git(move || workspace::remove(&stored.workspace, &folder, Some(&minder))).await?;
             }
@@ -89,7 +89,7 @@ pub(super) async fn work_dir(
     }
     let below = ground.below.clone();
     let names = branches(&rules.branch(&agent.name, job.id()), job.attempts());
-    let stop = preparation.flag();
+    let stop = stoppable.flag();
     let (ground, branch) = run_git(move || {
         let branch = ground.first_free(&names, &stop)?;
         Ok::<_, WorkspaceError>((ground, branch))
@@ -105,7 +105,7 @@ pub(super) async fn work_dir(
         branch,
         base: ground.base,
     };
-    make(engine, workspace, below, folder, preparation).await
+    make(engine, workspace, below, folder, stoppable).await
 }
 
 /// Waits until no git of an earlier daemon still makes a workspace, at most for [`EARLIER_GIT_TIMEOUT`]. The minder of
@@ -136,15 +136,15 @@ async fn make(
     workspace: Workspace,
     below: PathBuf,
     folder: PathBuf,
-    preparation: &Preparation,
+    stoppable: &Stoppable,
 ) -> Result<WorkDir, WorkDirError> {
     let (store, now) = (&engine.store, engine.clock.now());
     let not_written = WorkDirError::NotWritten;
     store.note_workspace(workspace.clone(), now).await.map_err(not_written)?;
     fault::point("workspace-noted");
     let stored = workspace.clone();
-    let guard = git_guard(engine, workspace.kind, preparation).await?;
-    let (minder, stop) = (engine.git_minder(), preparation.flag());
+    let guard = git_guard(engine, workspace.kind, stoppable).await?;
+    let (minder, stop) = (engine.git_minder(), stoppable.flag());
     let make_directory = run_git(move || {
         workspace::make(&workspace, &below, &minder, &stop).inspect_err(|_| {
             // The next sweep removes what is left.
@@ -162,11 +162,11 @@ async fn make(
 async fn git_guard<'a>(
     engine: &'a Engine,
     kind: IsolationKind,
-    preparation: &Preparation,
+    stoppable: &Stoppable,
 ) -> Result<Option<MutexGuard<'a, ()>>, WorkDirError> {
     match kind {
         IsolationKind::Worktree => {
-            preparation.stoppable(engine.workspaces.lock()).await.map(Some).ok_or(WorkDirError::Stopped)
+            stoppable.unless_stopped(engine.workspaces.lock()).await.map(Some).ok_or(WorkDirError::Stopped)
         }
         IsolationKind::Clone | IsolationKind::Shared => Ok(None),
     }

@@ -304,8 +304,18 @@ mod tests {
                 other => panic!("{stdout:?} {status:?}: {other:?}"),
             }
         }
-        // A timeout of the network is recognised by the message, by the code, and by the last line on stderr, where
-        // most commands state why they failed.
+        let usage = finish(&[reported_failure], &[], &code(0)).usage.unwrap();
+        assert_eq!(usage.total_cost_usd, Some(0.5));
+        let tool_failed = r#"{"type":"tool_result","tool_use_id":"t","is_error":true}"#;
+        let outcome = finish(&[tool_failed], &[], &code(0)).outcome;
+        assert!(matches!(outcome, Outcome::Completed { .. }), "{outcome:?}");
+    }
+
+    /// A timeout of the network is recognised by the message, by the code, and by the last line on stderr, where most
+    /// commands state why they failed.
+    #[test]
+    fn timeouts_of_the_network_are_recognised() {
+        let code = |code| ExitStatus::Code { code };
         let timed_out = |stdout: &[&str], stderr: &[&str]| {
             let Outcome::Failed { reason, .. } = finish(stdout, stderr, &code(1)).outcome else { panic!() };
             reason == FailReason::Timeout
@@ -327,10 +337,5 @@ mod tests {
         );
         let well = finish(&[], &["connect ETIMEDOUT, trying again"], &code(0)).outcome;
         assert!(matches!(well, Outcome::Completed { .. }), "{well:?}");
-        let usage = finish(&[reported_failure], &[], &code(0)).usage.unwrap();
-        assert_eq!(usage.total_cost_usd, Some(0.5));
-        let tool_failed = r#"{"type":"tool_result","tool_use_id":"t","is_error":true}"#;
-        let outcome = finish(&[tool_failed], &[], &code(0)).outcome;
-        assert!(matches!(outcome, Outcome::Completed { .. }), "{outcome:?}");
     }
 }

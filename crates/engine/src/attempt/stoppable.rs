@@ -9,13 +9,13 @@ use crate::context::StopRequest;
 
 /// Tells the steps of a preparation that the attempt is stopped.
 #[derive(Debug, Clone)]
-pub(super) struct Preparation {
+pub(super) struct Stoppable {
     stop_requests: watch::Receiver<StopRequest>,
     /// Set when the attempt is stopped. Commands that run on a blocking thread check it.
     flag: Arc<AtomicBool>,
 }
 
-impl Preparation {
+impl Stoppable {
     pub(super) fn new(stop_requests: watch::Receiver<StopRequest>) -> Self {
         Self { stop_requests, flag: Arc::default() }
     }
@@ -38,7 +38,7 @@ impl Preparation {
     }
 
     /// Runs a step that can be dropped. Returns none if the attempt is stopped first.
-    pub(super) async fn stoppable<T>(&self, step: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn unless_stopped<T>(&self, step: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             () = self.stopped() => None,
@@ -60,11 +60,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_stop_sets_the_flag_and_drops_only_stoppable_steps() {
+    async fn a_stop_sets_the_flag_and_drops_only_some_steps() {
         let (requests, received) = watch::channel(StopRequest::Continue);
-        let preparation = Preparation::new(received);
-        assert_eq!(preparation.stoppable(async { 1 }).await, Some(1));
-        let flag = preparation.flag();
+        let stoppable = Stoppable::new(received);
+        assert_eq!(stoppable.unless_stopped(async { 1 }).await, Some(1));
+        let flag = stoppable.flag();
         let step = async {
             requests.send_replace(StopRequest::Cancel);
             while !flag.load(Ordering::Relaxed) {
@@ -72,7 +72,7 @@ mod tests {
             }
             2
         };
-        assert_eq!(preparation.to_end(step).await, 2);
-        assert_eq!(preparation.stoppable(async { 3 }).await, None);
+        assert_eq!(stoppable.to_end(step).await, 2);
+        assert_eq!(stoppable.unless_stopped(async { 3 }).await, None);
     }
 }
