@@ -95,11 +95,11 @@ impl Firing<'_> {
         PromptAuthor { name: of_item.or_else(of_task), trust: self.trust(item) }
     }
 
-    /// Returns the trust in the author, as the prompt states it. The author was checked before, so if the firing is not
-    /// confined, the author has passed the check.
+    /// Returns the trust in the author, as the prompt states it. Authors were checked before: if a rule checked the
+    /// author and the firing is not confined, the author is trusted.
     fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
-        // The source `files` is a folder on this machine, which belongs to the owner.
+        // The items of the source `files` are files in a folder of the fleet's owner.
         let is_own = item.is_some_and(|item| item.id.source() == "files");
         if self.firing_context.confined.is_some() {
             AuthorTrust::Stranger

@@ -20,7 +20,7 @@ pub struct Retention {
     pub max_jobs_per_agent: Option<u32>,
     /// Maximum time since the end of a job.
     pub max_age: Option<Interval>,
-    /// Maximum size of the jobs' output, views and raw output together; the newest jobs are kept.
+    /// Maximum size of the files of the jobs together (output, views, diff); the newest jobs are kept.
     pub max_bytes: Option<Size>,
 }
 

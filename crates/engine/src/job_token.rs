@@ -8,15 +8,13 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
 use ring::hmac;
 
+use cowhand_run::redact::JOB_TOKEN_PREFIX;
 use cowhand_store::{Store, StoreError};
 
 /// Environment variable of an attempt with the token.
 pub const TOKEN_VARIABLE: &str = "COWHAND_JOB_TOKEN";
 /// Environment variable of an attempt with the path of the job socket.
 pub const SOCKET_VARIABLE: &str = "COWHAND_SOCKET";
-
-/// Prefix that distinguishes job tokens from the tokens of people and programs.
-const PREFIX: &str = "cowjob_";
 
 #[derive(Debug, Clone)]
 pub struct JobKey(hmac::Key);
@@ -28,7 +26,7 @@ impl JobKey {
 
     pub fn token(&self, job: &JobId, attempt: u32) -> String {
         let tag = hmac::sign(&self.0, signed_text(job, attempt).as_bytes());
-        format!("{PREFIX}{job}.{attempt}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
+        format!("{JOB_TOKEN_PREFIX}{job}.{attempt}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
     }
 
     /// Returns the job and the attempt of a token, if it was made with this key.
@@ -46,7 +44,7 @@ pub fn claimed(token: &str) -> Option<(JobId, u32)> {
 }
 
 fn parts(token: &str) -> Option<(JobId, u32, &str)> {
-    let mut parts = token.strip_prefix(PREFIX)?.splitn(3, '.');
+    let mut parts = token.strip_prefix(JOB_TOKEN_PREFIX)?.splitn(3, '.');
     let (job, attempt, tag) = (parts.next()?, parts.next()?, parts.next()?);
     Some((job.parse().ok()?, attempt.parse().ok()?, tag))
 }
@@ -67,7 +65,7 @@ pub async fn job_of(key: &JobKey, store: &Store, token: &str) -> Result<Option<J
 
 /// Returns whether a text has the form of a job token.
 pub fn is_job_token(text: &str) -> bool {
-    text.starts_with(PREFIX)
+    text.starts_with(JOB_TOKEN_PREFIX)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use serde_json::Value;
 pub use advice::with_placeholders;
 use lines::Following;
 pub use lines::OpenSecret;
+pub use token::{JOB_TOKEN_PREFIX, TOKEN_PREFIX};
 use unescaped::Unescaped;
 use visible::Visible;
 

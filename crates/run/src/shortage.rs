@@ -1,5 +1,5 @@
-//! Shortages of the machine. A start that fails because of a shortage is not a failure of the job or its config. It
-//! succeeds when the resource is available again.
+//! Shortages of the machine. A start that fails because of a shortage is not a failure of the job or its config. The
+//! start is tried again, and succeeds when the resource is available again.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use std::path::Path;
 /// keeper restores the mode or waits.
 pub(super) const FOLDER_NOT_ACCESSIBLE: &str = "the folder of the attempt is not accessible";
 
-/// Messages that report a shortage: of the system for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT, of SQLite, and
-/// of cowhand. An error may contain them as a part of a longer message.
+/// Messages that report a shortage. They come from the system (for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT),
+/// from SQLite and from cowhand itself. An error may contain them as a part of a longer message.
 const SHORTAGE_ERRORS: [&str; 10] = [
     FOLDER_NOT_ACCESSIBLE,
     "Too many open files",
@@ -18,9 +18,9 @@ const SHORTAGE_ERRORS: [&str; 10] = [
     "Disk quota exceeded",
     "unable to open database file",
     "database or disk is full",
+    "out of memory",
     // cowhand's own words for a disk that is full or read-only.
     ", so nothing can be written; ",
-    "out of memory",
 ];
 
 /// Returns true if a message of cowhand reports a shortage. Callers must not pass messages of agents or of commands of

@@ -5,7 +5,7 @@ import { base, cowhand, story } from './story.mjs';
 await story(async ({ page }) => {
   await page.goto(`${base}/work`);
   await page.getByText('Repair the login').waitFor();
-  await page.locator('#trouble').getByText('does not answer').waitFor();
+  await page.locator('#trouble').getByText('cannot be read').waitFor();
   assert.match(await page.textContent('#head'), /1 available/);
   cowhand('work', 'claim', 'files-login');
   await page.reload();

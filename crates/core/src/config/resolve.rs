@@ -30,11 +30,12 @@ pub(super) enum Resolved {
     Broken(Option<Box<Agent>>),
 }
 
-/// Types and checks an agent. `places` contains the location of each name that is already used.
+/// Converts an agent to its typed form and checks it. `locations` contains the location of each name that is already
+/// used.
 pub(super) fn agent(
     loader: &mut Loader<'_>,
     draft: &mut Draft,
-    places: &mut HashMap<AgentName, Location>,
+    locations: &mut HashMap<AgentName, Location>,
 ) -> Resolved {
     let before = loader.problems.errors();
     checks::work_source::inherit_repo(draft);
@@ -51,7 +52,7 @@ pub(super) fn agent(
     checks::visible_secret::check(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
-    let named = name(loader, draft, places);
+    let named = name(loader, draft, locations);
     let Some(name) = named.clone().or_else(|| placeholder_name(draft)) else { return Resolved::Broken(None) };
     let directory = working_directory(loader, draft);
     let Some(Typed { config, partial, wrong_keys }) = typed(&checked) else {
@@ -100,8 +101,8 @@ fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wr
 /// The readable part of an agent.
 struct Typed {
     config: shape::AgentConfig,
-    /// Schedules with errors, without their wrong keys. `check_keys_together` does not see these schedules, because its
-    /// checks would miss the wrong keys.
+    /// Schedules with errors, without their wrong keys. `check_keys_together` does not get these schedules: without the
+    /// removed keys, its checks could report problems that do not exist.
     partial: IndexMap<String, shape::ScheduleConfig>,
     /// Wrong keys of the agent, except `FREE_KEYS`. `config` does not contain them. None if only the schedules of the
     /// agent can be read.
@@ -253,7 +254,7 @@ fn schedule(
     }
     let pointers = schedule.filter.iter().flat_map(|filter| filter.payload.keys());
     for pointer in pointers.filter(|pointer| !pointer.is_empty() && !pointer.starts_with('/')) {
-        let message = format!("{pointer:?} is no JSON pointer; for example /sender/login");
+        let message = format!("{pointer:?} is not a JSON pointer; a valid one is /sender/login");
         let key = draft.key_of(&format!("schedules.{name}.filter.payload"));
         loader.problems.add(Problem::error(schedule_at(draft, name.as_str()), message).key(key));
     }
@@ -261,7 +262,8 @@ fn schedule(
         && end <= start
     {
         let at = schedule_at(draft, name.as_str());
-        let message = format!("`end_at` ({end}) is not after `start_at` ({start}), so it can never fire");
+        let message =
+            format!("`end_at` ({end}) is not after `start_at` ({start}), so the schedule can never fire");
         loader
             .problems
             .add(Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.end_at"))));
@@ -363,7 +365,7 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-/// Checks that no MCP server has the name of the fleet's own server, if the agent uses that server.
+/// Checks that no MCP server of the agent has the name of the fleet's own MCP server, if the agent uses the latter.
 fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let word = |key: &str| draft.node.get(key).and_then(Node::text);
     let needed = if word("permission_mode") == Some("ask") {
@@ -419,7 +421,7 @@ fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
 fn name(
     loader: &mut Loader<'_>,
     draft: &Draft,
-    places: &mut HashMap<AgentName, Location>,
+    locations: &mut HashMap<AgentName, Location>,
 ) -> Option<AgentName> {
     let written = draft.node.get("name");
     if matches!(written, Some(Node { value: Value::Scalar(scalar), .. }) if scalar.undefined) {
@@ -439,13 +441,13 @@ fn name(
             return None;
         }
     };
-    if let Some(first) = places.get(&name) {
+    if let Some(first) = locations.get(&name) {
         let (path, line) = (loader.sources.path(first.file).display(), first.line);
         let message = format!("the agent `{name}` is defined twice; the first is in {path}, line {line}");
         loader.problems.add(Problem::error(at, message).key(draft.key_of("name")));
         return Some(name);
     }
-    places.insert(name.clone(), at);
+    locations.insert(name.clone(), at);
     Some(name)
 }
 

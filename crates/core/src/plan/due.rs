@@ -160,6 +160,13 @@ impl DueCheck<'_> {
             verdict.wake_at = Some(opens);
             return verdict;
         }
+        // Without a work source, the job is created at once and waits for a place itself.
+        if self.live.takes_work
+            && let Some(full) = places.full(self.live)
+        {
+            verdict.wait(self, due, full);
+            return verdict;
+        }
         verdict.fire(self, Occurrence::Delay(run_at).key(self.record.generation), due, FiringOutcome::Ran);
         places.take(self.live);
         verdict

@@ -56,7 +56,7 @@ pub struct SlackOptions {
     pub output: Option<ChatOutput>,
 }
 
-/// Parts of a run that are shown in the chat.
+/// Parts of a job's output that are shown in the chat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "Output")]
@@ -80,6 +80,7 @@ pub struct DiscordOutput {
     pub progress_indicator: Option<bool>,
 }
 
+/// Status that Discord shows for the bot.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Presence {

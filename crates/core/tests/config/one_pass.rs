@@ -41,8 +41,8 @@ cowhand.yaml:8:7 warning: the environment variable NOT_SET with the secret of th
 cowhand.yaml:9:48 there is no schedule `coder/chek`
 cowhand.yaml:10:47 there is no schedule `builder/nightly`
 cowhand.yaml:11:33 invalid minute \"99\" in cron expression; expected 0-59, lists (1,2), ranges (1-5) or steps (*/5)
-cowhand.yaml:13:7 \"sender.login\" is no JSON pointer; for example /sender/login
-cowhand.yaml:14:7 `end_at` (2026-01-01T00:00:00Z) is not after `start_at` (2026-01-02T00:00:00Z), so it can never fire
+cowhand.yaml:13:7 \"sender.login\" is not a JSON pointer; a valid one is /sender/login
+cowhand.yaml:14:7 `end_at` (2026-01-01T00:00:00Z) is not after `start_at` (2026-01-02T00:00:00Z), so the schedule can never fire
 cowhand.yaml:16:17 the environment variable `NO_SUCH_VARIABLE` is not set
 cowhand.yaml:18:65 there is no agent `codr`
 cowhand.yaml:20:5 unknown key `descripton`

@@ -162,9 +162,11 @@ impl WorkVerb {
 }
 
 fn query(agent: Option<&AgentName>, queue: Option<&str>, all: bool) -> String {
-    let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
-    let queue = queue.map(|queue| format!("&queue={}", segment(queue))).unwrap_or_default();
-    format!("?all={}{agent}{queue}", u8::from(all))
+    let agent = agent.map(|agent| format!("agent={agent}"));
+    let queue = queue.map(|queue| format!("queue={}", segment(queue)));
+    let all = all.then(|| "all=1".to_owned());
+    let parameters: Vec<String> = [all, agent, queue].into_iter().flatten().collect();
+    format!("?{}", parameters.join("&"))
 }
 
 impl WorkItemArgs {

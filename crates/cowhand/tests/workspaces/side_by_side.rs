@@ -174,7 +174,7 @@ fn workspace_is_removed_with_its_job() {
 #[test]
 fn commits_of_clone_are_fetched_into_repository() {
     let script = "git add -A; echo own > own; git add own; git commit --quiet -m own; \
-        git config user.mark clone; git rev-parse --git-dir";
+        git tag only-in-clone; git config user.mark clone; git rev-parse --git-dir";
     let scene = Scene::started(script, &json!({"isolation": "clone"}));
     let job = scene.run();
     let id = job["id"].as_str().unwrap();

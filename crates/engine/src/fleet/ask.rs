@@ -90,7 +90,7 @@ impl Fleet {
             }
             AskMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
             AskMade::TooMany => {
-                let message = "this job waits for too many answers already".to_owned();
+                let message = "this job has made too many asks".to_owned();
                 Ok(AskDecision::Denied { message })
             }
         }

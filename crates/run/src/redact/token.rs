@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
-/// Prefixes of tokens of people and programs, and of jobs.
-const TOKEN_PREFIXES: [&str; 2] = ["cow_", "cowjob_"];
+/// Prefix of the tokens of people and programs.
+pub const TOKEN_PREFIX: &str = "cow_";
+/// Prefix of the tokens of jobs.
+pub const JOB_TOKEN_PREFIX: &str = "cowjob_";
+const TOKEN_PREFIXES: [&str; 2] = [TOKEN_PREFIX, JOB_TOKEN_PREFIX];
 /// Minimum length of a token after its prefix. Both kinds end with 256 bits in base64, so a shorter word is not a
 /// token.
 const MIN_TOKEN_BYTES: usize = 43;

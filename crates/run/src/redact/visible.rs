@@ -1,5 +1,7 @@
-//! A text without invisible bytes, and the position of each remaining byte. A terminal or a page shows a secret with a
-//! colour code or a NUL inside like the secret itself, so redaction has to find such a secret.
+//! A text without invisible bytes, and the position of each remaining byte.
+//!
+//! A secret may have a colour code or a NUL between its characters. A terminal or a page does not show these bytes, so a
+//! reader sees the secret. Therefore redaction has to find it.
 
 use std::ops::Range;
 
@@ -60,7 +62,8 @@ fn invisible_len(rest: &[u8]) -> usize {
     }
 }
 
-/// Returns the first character if it has more than one byte.
+/// Returns the first character of a text that begins with a character of several bytes. Returns none if these bytes are
+/// not UTF-8.
 fn first(rest: &[u8]) -> Option<char> {
     let part = (2..=4).filter_map(|length| rest.get(..length));
     part.filter_map(|part| std::str::from_utf8(part).ok()).find_map(|text| text.chars().next())

@@ -105,8 +105,9 @@ fn has_commits(workspace: &Workspace, minder: Option<&LockedMinder>) -> Result<b
     let Some(tip) = clone.find(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])? else {
         return Ok(false);
     };
+    // The agent may have created tags, which exist only in the clone, so they are not excluded.
     let own = ["rev-list", "--ignore-missing", "--count", "-n", "1", &tip];
-    let own = [own.as_slice(), &["--not", &workspace.base, "--remotes", "--tags"]].concat();
+    let own = [own.as_slice(), &["--not", &workspace.base, "--remotes"]].concat();
     // If git cannot count the commits, for example because the agent removed the base commit, the clone may have some.
     // The fetch then copies them or fails.
     Ok(!clone.run(&own).is_ok_and(|own| own == "0"))

@@ -136,7 +136,8 @@ pub(super) async fn require_empty_body(request: Request) -> Result<(), ApiProble
 /// Returns the number of the attempt that makes a request. Refuses 0, which means that the field is missing.
 pub(super) fn require_attempt(number: u32) -> Result<u32, ApiProblem> {
     if number == 0 {
-        let message = "the field `attempt` is missing: it is the number of the attempt that asks, from 1 on";
+        let message =
+            "the field `attempt` is missing: the number of the attempt that sends the request, from 1";
         return Err(ApiProblem::bad_request(message));
     }
     Ok(number)

@@ -17,7 +17,7 @@ use super::{Api, ApiProblem};
 
 /// Time for which a link works.
 const LINK_VALID_FOR: Duration = Duration::from_mins(10);
-/// Maximum number of open links; the oldest is removed for a new one.
+/// Maximum number of links that nobody has opened yet. For a further link, the first of the list is removed.
 const MAX_OPEN_LINKS: usize = 20;
 
 /// Login links that are not opened yet. They are in memory, so they end with the daemon. Only the hashes of their codes
@@ -144,7 +144,10 @@ mod tests {
         assert!(logins.take_at(&code, start).is_none(), "a taken code cannot be taken again");
         drop(taken);
         assert!(logins.take_at(&code, start).is_some(), "a code is valid again after its login has failed");
-        assert!(logins.take_at(&code, start + LINK_VALID_FOR).is_none(), "the code expires at the same time");
+        assert!(
+            logins.take_at(&code, start + LINK_VALID_FOR).is_none(),
+            "a failed login does not extend the time of its code"
+        );
     }
 
     #[test]

@@ -14,11 +14,9 @@ use tracing::info;
 
 use super::extract::{JsonBody, parse_name};
 use super::{Api, ApiProblem, Page};
+use cowhand_run::redact::TOKEN_PREFIX;
 use cowhand_store::{NewToken, TokenRecord};
 use cowhand_system::digest::sha256;
-
-/// Prefix by which people and scanners for leaked secrets recognise a token.
-const TOKEN_PREFIX: &str = "cow_";
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -1,7 +1,7 @@
 //! The parts of GitHub's answers that are read.
 //!
-//! Every field that may be missing is optional, for example because an account was deleted, or because an older
-//! Enterprise server does not have the field. An entry of a list that still cannot be read is left out and logged.
+//! Every field that may be missing is optional. A field is missing, for example, if an account was deleted, or if an
+//! older Enterprise server does not have the field. An entry of a list that still cannot be read is left out and logged.
 
 use std::fmt;
 

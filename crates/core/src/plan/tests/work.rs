@@ -34,6 +34,10 @@ fn polling() -> Scene {
     Scene::new(EVERY).takes_work().polled("10:00").job("clock", RUNNING)
 }
 
+fn delayed_poll() -> Scene {
+    Scene::new(r#"{"type":"delay","run_at":"2026-01-05T10:00:00Z"}"#).takes_work().job("clock", RUNNING)
+}
+
 fn hourly_polling(policies: &str) -> Scene {
     hourly(policies).takes_work().job("clock", RUNNING)
 }
@@ -44,6 +48,13 @@ fn polls_continue_while_jobs_run() {
         ("not due", polling().max(3), "10:04", "wake 10:05"),
         ("due, with a free place", polling().max(3), "10:05", "ran interval:2 10:05"),
         ("due, without a free place", polling(), "10:05", "Skipping a/s: at max capacity (1/1), due 10:05"),
+        (
+            "a delay without a free place",
+            delayed_poll(),
+            "10:05",
+            "Skipping a/s: at max capacity (1/1), due 10:00",
+        ),
+        ("a delay with a free place", delayed_poll().max(3), "10:05", "ran delay:2026-01-05T10:00:00Z 10:00"),
         ("counts from the end of a job, too", polling().last_run("10:02").max(3), "10:05", "wake 10:07"),
         ("no second poll while one is prepared", polling().max(3).preparing(), "10:05", "prepare interval:1"),
         (
