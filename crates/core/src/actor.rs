@@ -29,7 +29,7 @@ pub enum Actor {
     },
     /// The sender of a webhook.
     Sender { from: IpAddr },
-    /// The opener of a login link that `cowhand dashboard` printed.
+    /// The opener of a login link that `cowhand start` or `cowhand dashboard` printed.
     Link { from: IpAddr },
     /// An agent, from inside its running job.
     Job { job: JobId },

@@ -96,7 +96,7 @@ pub struct Answered {
     pub message: Option<String>,
 }
 
-/// Status of an ask, without its data.
+/// State of an ask, without the data of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AskStatus {

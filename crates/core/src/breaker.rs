@@ -21,7 +21,7 @@ pub struct Breaker {
     /// Number of jobs in a row with the same failure after which the schedule pauses; 0 means never.
     #[schemars(range(max = 1000))]
     pub failures: u32,
-    /// Length of the first pause. Each further pause is twice as long, up to a day.
+    /// Length of the first pause. Each further pause is twice as long, up to a day, or up to `pause` if that is longer.
     pub pause: Interval,
     /// Number of jobs in a row without use of a tool after which the schedule pauses; unset or 0 means never.
     #[schemars(range(max = 1000))]
@@ -111,7 +111,7 @@ impl Breaker {
         }
         let times = state.failures;
         let what = if probe && times < self.failures {
-            "the run after its pause failed".to_owned()
+            "the first job after the pause failed".to_owned()
         } else {
             format!("{} failed the same way", jobs_in_a_row(times))
         };
@@ -184,7 +184,7 @@ mod tests {
     /// f, l: is lost, c: is cancelled, o: completes, e: completes without using a tool. Each job costs one cent. At a
     /// blank, an hour passes. Returns the answer of the breaker to each job: `-`, or the length of the pause in
     /// minutes.
-    fn story(breaker: Breaker, runs: &str) -> String {
+    fn answers_to(breaker: Breaker, runs: &str) -> String {
         let mut state = BreakerState::default();
         let (mut answers, mut now) = (String::new(), at(0));
         for run in runs.chars() {
@@ -214,7 +214,7 @@ mod tests {
         let off = Breaker { failures: 0, ..usual };
         let empty = Breaker { failures: 0, empty_runs: 2, ..usual };
         let both = Breaker { failures: 3, ..empty };
-        let dear = Breaker { empty_usd: 0.035, ..empty };
+        let with_min_cost = Breaker { empty_usd: 0.035, ..empty };
         let hour = Breaker { empty_runs: 3, empty_within: Interval::seconds(60 * 60), ..empty };
         for (name, breaker, runs, expected) in [
             ("by default, five equal failures cause a pause", usual, "fffff", "----[15m]"),
@@ -237,14 +237,14 @@ mod tests {
             ("with `failures: 0`, failures cause no pause", off, "ffffffff", "--------"),
             ("by default, jobs without tools cause no pause", usual, "eeeeeeee", "--------"),
             ("`empty_runs` jobs without tools cause a pause", empty, "eefoee", "-[15m]---[15m]"),
-            ("jobs that cost less than `empty_usd` cause no pause", dear, "eee", "---"),
-            ("jobs that cost more than `empty_usd` cause a pause", dear, "eeee", "---[15m]"),
+            ("jobs that cost less than `empty_usd` cause no pause", with_min_cost, "eee", "---"),
+            ("jobs that cost more than `empty_usd` cause a pause", with_min_cost, "eeee", "---[15m]"),
             ("jobs within `empty_within` count together", hour, "ee e", "--[15m]"),
             ("jobs beyond `empty_within` do not count together", hour, "ee  eee", "----[15m]"),
             ("a probe that completes ends a pause for failures", both, "fffee", "--[15m]-[15m]"),
             ("`empty_within` does not apply to the probe", hour, "eee    e", "--[15m][30m]"),
         ] {
-            assert_eq!(story(breaker, runs), expected, "{name}");
+            assert_eq!(answers_to(breaker, runs), expected, "{name}");
         }
     }
 }

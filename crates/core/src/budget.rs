@@ -434,7 +434,7 @@ impl SpendLimits {
 
     /// Returns the allowance of an attempt in millionths of a dollar, as known at its start, for programs that enforce
     /// a limit themselves; none if no budget in dollars applies.
-    pub fn max_dollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
+    pub fn allowance_microdollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
         let windows = self.windows(Unit::Usd, own, fleet);
         let left = windows.map(|window| window.limit.saturating_sub(window.spent).max(1));
         left.chain(self.left_for_job(Unit::Usd, spent)).min()

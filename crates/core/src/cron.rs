@@ -204,7 +204,7 @@ fn blame_a_field(fields: &[&str], error: &croner::errors::CronError) -> CronErro
 pub enum CronError {
     #[error("cron expression is empty; for example \"0 9 * * MON-FRI\" is 9:00 on weekdays")]
     Empty,
-    #[error("cron expression is longer than {MAX_EXPRESSION} characters")]
+    #[error("cron expression is longer than {MAX_EXPRESSION} bytes")]
     TooLong,
     #[error(
         "cron expression has {0} fields; expected 5 (minute hour day month weekday) or 6 (with leading seconds)"

@@ -104,7 +104,7 @@ impl Firing<'_> {
         if self.firing_context.confined.is_some() {
             AuthorTrust::Stranger
         } else if trusts.is_empty() || self.key.is_by_hand() {
-            AuthorTrust::NotAsked
+            AuthorTrust::NotChecked
         } else if !is_own && trusts.iter().all(|trust| trust.for_strangers() == Treatment::Allow) {
             AuthorTrust::Allowed
         } else {

@@ -45,7 +45,7 @@ pub struct Chain {
 pub enum FollowupRefused {
     #[error("this agent may not ask for follow-ups: it has no `followups.max` in its config")]
     NotAllowed,
-    #[error("{of} takes no follow-ups from {by}: it is not among `followups.from` of {of}")]
+    #[error("{of} takes no follow-ups from {by}: {by} is not among `followups.from` of {of}")]
     NotFrom { by: AgentName, of: AgentName },
     #[error("{of} is not an agent of this fleet")]
     NoAgent { of: AgentName },
@@ -61,12 +61,12 @@ pub enum FollowupRefused {
         "the next follow-up could begin at {begins} at the earliest (`followups.min_interval`), but this chain of jobs \
          began at {began} and may last {expires} at most (`followups.expires`)"
     )]
-    TooSoon { begins: Timestamp, began: Timestamp, expires: Interval },
+    StartsTooLate { begins: Timestamp, began: Timestamp, expires: Interval },
 }
 
 /// The last refused follow-up of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FollowupRefusal {
+pub struct RefusedFollowup {
     pub job: JobId,
     pub at: Timestamp,
     pub message: String,
@@ -94,7 +94,7 @@ impl Followups {
             return Err(if requested > end || now > end {
                 FollowupRefused::TooLong { began, expires }
             } else {
-                FollowupRefused::TooSoon { begins, began, expires }
+                FollowupRefused::StartsTooLate { begins, began, expires }
             });
         }
         Ok(begins)
@@ -119,7 +119,7 @@ mod tests {
         let of_others = &rules(None, None, None);
         let too_many = "this chain of jobs has 3 follow-ups, and the maximum is 3 (`followups.max`)";
         let too_long = "this chain of jobs began at 1970-01-01T00:00:00Z, and its maximum duration is 1h (`followups.expires`)";
-        let too_soon = "the next follow-up could begin at 1970-01-01T01:00:01Z at the earliest \
+        let starts_too_late = "the next follow-up could begin at 1970-01-01T01:00:01Z at the earliest \
             (`followups.min_interval`), but this chain of jobs began at 1970-01-01T00:00:00Z and may last 1h at most \
             (`followups.expires`)";
         for (rules, made, requested, now, expected) in [
@@ -130,7 +130,7 @@ mod tests {
             (quick, 0, 100, 100, Ok(105)),
             (quick, 0, 3600, 100, Ok(3600)),
             (quick, 0, 3601, 100, Err(too_long)),
-            (quick, 0, 0, 3596, Err(too_soon)),
+            (quick, 0, 0, 3596, Err(starts_too_late)),
             (quick, 0, 0, 3601, Err(too_long)),
             (
                 quick,

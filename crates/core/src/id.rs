@@ -248,7 +248,7 @@ pub enum IdError {
     )]
     Ask(String),
     #[error(
-        "{0:?} is not a valid name; use the letters a-z and A-Z, digits, '_' and '-', starting with a letter or digit, at most {MAX_NAME}"
+        "{0:?} is not a valid name; use the letters a-z and A-Z, digits, '_' and '-', starting with a letter or digit, at most {MAX_NAME} characters"
     )]
     Name(String),
     #[error(

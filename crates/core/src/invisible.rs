@@ -2,9 +2,9 @@
 
 /// Checks whether a character is default-ignorable in Unicode, that is, displayed as nothing: zero-width marks, marks
 /// that change the direction of text, variation selectors, fillers and tags.
-pub const fn is_invisible(letter: char) -> bool {
+pub const fn is_invisible(character: char) -> bool {
     matches!(
-        letter,
+        character,
         '\u{ad}'
             | '\u{34f}'
             | '\u{61c}'

@@ -354,7 +354,7 @@ impl Job {
 
     /// Replaces the earliest start of a waiting job with `until`, because the wall clock was set. Does nothing if the
     /// job has no earliest start.
-    pub fn move_backoff_end(&mut self, until: Timestamp) {
+    pub fn move_earliest_start(&mut self, until: Timestamp) {
         if let JobState::Pending { not_before: not_before @ Some(_) } = &mut self.state {
             *not_before = Some(until);
         }

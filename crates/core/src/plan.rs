@@ -272,7 +272,7 @@ impl Hold {
         let why = match self {
             Self::AtCapacity { running, max } => format!("at max capacity ({running}/{max})"),
             Self::AlreadyRunning => "already running".to_owned(),
-            Self::OutsideHours { opens } => format!("outside active hours until {opens}"),
+            Self::OutsideHours { opens } => format!("its calendar allows no firing until {opens}"),
             Self::OverBudget(over) => over.sentence(agent, &TimeZone::UTC),
         };
         format!("Skipping {agent}/{}: {why}", schedule.name)

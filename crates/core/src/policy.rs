@@ -166,11 +166,13 @@ impl TryFrom<String> for Timeout {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Timing {
-    /// Maximum shift in percent of the interval, 0 to 10; unset means a small spread for intervals and none for cron.
+    /// Maximum shift in percent of the interval, 0 to 10; unset means 1 for intervals that several schedules share, and 0
+    /// for others and for cron.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
     pub misfire: Misfire,
-    /// Maximum lateness at which a missed firing still runs; unset means 24 h for `run_all` and no limit otherwise.
+    /// Maximum lateness at which a missed firing still runs; unset means 24 h for `run_all` and no limit for `run_once`.
+    /// With `skip`, no missed firing runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_lateness: Option<Interval>,
     pub overlap: Overlap,

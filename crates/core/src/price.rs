@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{JobUsage, ModelUsage};
 
-/// Prices by model name, as the runtime or the agent's `model` writes it.
+/// Prices by the name of the model, in the form that the runtime reports or that `model` of the agent has.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Prices(BTreeMap<String, Price>);

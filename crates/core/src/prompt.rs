@@ -20,7 +20,7 @@ mod variables;
 pub use author::{AuthorTrust, PromptAuthor};
 pub use context::{Context, PromptFiring, Upstream};
 pub use outside::one_line;
-use outside::{OutsideText, PromptPart};
+use outside::{PromptPart, PromptValue};
 pub use template::Template;
 pub use variables::Variables;
 
@@ -58,10 +58,10 @@ pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String
 
 fn item_parts(item: &WorkItem, label: &str) -> Vec<PromptPart> {
     let own = |text: &str| PromptPart::Own(text.to_owned());
-    let line = |text: &str| PromptPart::Outside(OutsideText::line(text));
+    let line = |text: &str| PromptPart::Value(PromptValue::line(text));
     let mut parts = vec![own("\n\n## Work Item: "), line(&item.title), own("\n\n")];
     if !item.description.trim().is_empty() {
-        parts.extend([PromptPart::Outside(OutsideText::block(&item.description, label)), own("\n\n")]);
+        parts.extend([PromptPart::Value(PromptValue::block(&item.description, label)), own("\n\n")]);
     }
     let facts = [
         ("Source", item.id.source()),

@@ -65,7 +65,7 @@ impl ProviderState {
 
 /// Provider of a job with the limits for its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderSlot {
+pub struct LimitedProvider {
     pub provider: String,
     pub limits: Provider,
 }
@@ -79,7 +79,7 @@ pub enum ProviderWait {
     Full,
 }
 
-impl ProviderSlot {
+impl LimitedProvider {
     /// Returns the reason why the provider takes no job now, if there is one. `running` is the number of jobs that run
     /// at the provider.
     pub fn wait(&self, state: &ProviderState, running: u32, now: Timestamp) -> Option<ProviderWait> {
@@ -174,7 +174,7 @@ mod tests {
         ] {
             let start_every = every.map(|every| every.parse().unwrap());
             let limits = Provider { start_every, ..Provider::default() };
-            let slot = ProviderSlot { provider: "p".into(), limits };
+            let slot = LimitedProvider { provider: "p".into(), limits };
             let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
             assert_eq!(slot.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_clock_set_back_does_not_keep_a_provider_closed() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
-        let slot = ProviderSlot {
+        let slot = LimitedProvider {
             provider: "p".into(),
             limits: Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() },
         };

@@ -27,7 +27,7 @@ use crate::mcp::McpServer;
 use crate::permission::{PermissionMode, Permissions, ToolAccess};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
-use crate::provider::{Provider, ProviderSlot};
+use crate::provider::{LimitedProvider, Provider};
 use crate::retention::Retention;
 use crate::runtime::{ClaudeSettings, Runtime};
 use crate::sandbox::{ContainerSandbox, RequestedSandbox, SandboxRules};
@@ -443,14 +443,14 @@ impl Roster {
         Self { agents, ..Self::default() }
     }
 
-    /// Returns the provider slot that a job of the agent needs; none if the agent has no provider.
-    pub fn slot(&self, agent: &Agent) -> Option<ProviderSlot> {
+    /// Returns the provider of the agent with its limits; none if the agent has no provider.
+    pub fn slot(&self, agent: &Agent) -> Option<LimitedProvider> {
         agent.provider().map(|provider| self.slot_at(provider))
     }
 
-    pub fn slot_at(&self, provider: &str) -> ProviderSlot {
+    pub fn slot_at(&self, provider: &str) -> LimitedProvider {
         let limits = self.providers.get(provider).cloned().unwrap_or_default();
-        ProviderSlot { provider: provider.to_owned(), limits }
+        LimitedProvider { provider: provider.to_owned(), limits }
     }
 
     pub fn zone(&self) -> &TimeZone {

@@ -89,8 +89,8 @@ impl Runtime {
 }
 
 const UNUSED_BY_CODEX: [(&str, &str); 6] = [
-    ("max_turns", "Codex has no limit of turns; `timeout` ends it"),
-    ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
+    ("max_turns", "Codex has no limit of turns; `timeout` ends the job"),
+    ("session.max_turns", "Codex has no limit of turns; `timeout` ends the job"),
     ("allowed_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
     ("setting_sources", "Codex always reads its own config"),
     ("partial_messages", "Codex reports only whole messages"),
@@ -98,8 +98,8 @@ const UNUSED_BY_CODEX: [(&str, &str); 6] = [
 ];
 
 const UNUSED_BY_GEMINI: [(&str, &str); 6] = [
-    ("max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
-    ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
+    ("max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends the job"),
+    ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends the job"),
     ("mcp_servers", "the Gemini CLI takes them only from its own settings"),
     ("setting_sources", "the Gemini CLI always reads its own settings"),
     ("partial_messages", "the Gemini CLI always reports them"),
@@ -116,8 +116,8 @@ const NOT_IN_PROTOCOL: &str =
     "the Agent Client Protocol does not contain it; set it in the agent's own settings, if they have it";
 
 const UNUSED_BY_ACP: [(&str, &str); 6] = [
-    ("max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
-    ("session.max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
+    ("max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends the job"),
+    ("session.max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends the job"),
     ("partial_messages", "the chunks of a message are joined, and reported as a whole"),
     ("system_prompt", NOT_IN_PROTOCOL),
     ("setting_sources", NOT_IN_PROTOCOL),

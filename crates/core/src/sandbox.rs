@@ -294,7 +294,7 @@ fn both<T>(own: Option<T>, more: Option<T>, and: impl FnOnce(T, T) -> T) -> Opti
 }
 
 /// Returns the paths that both lists allow.
-#[expect(clippy::needless_pass_by_value, reason = "what is put together is taken apart")]
+#[expect(clippy::needless_pass_by_value, reason = "`both` calls it with owned lists")]
 fn in_both(own: Vec<String>, more: Vec<String>) -> Vec<String> {
     // A path with `..` may lead anywhere.
     let lies_in = |path: &String, above: &String| {
@@ -393,7 +393,7 @@ impl RequestedSandbox {
     pub(crate) fn credentials_contradiction(&self) -> Option<&'static str> {
         match (self.kind, &self.network, self.credentials) {
             (SandboxKind::Landlock | SandboxKind::Docker | SandboxKind::None, _, Credentials::Outside) => {
-                Some("`credentials: outside` needs `kind: bubblewrap`, whose proxy adds them")
+                Some("`credentials: outside` needs `kind: bubblewrap`, whose proxy adds the provider's key")
             }
             (_, NetworkAccess::All, Credentials::Outside) => Some(
                 "`credentials: outside` needs a network that is off or has `hosts`; with `network: on`, requests bypass the proxy",

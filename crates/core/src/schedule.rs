@@ -254,19 +254,19 @@ impl ScheduleRecord {
     /// disabled, and the jobs that it has accepted wait for the end of the pause.
     pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
         let on = self.state == ScheduleState::Active;
-        if on || self.is_off_by_person() {
+        if on || self.is_disabled_by_person() {
             self.pause_boot = now.boot.map(|boot| boot.plus(pause.until.duration_since(now.wall)));
         }
         if on {
             self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
             self.waiting = None;
-        } else if self.is_off_by_person() {
+        } else if self.is_disabled_by_person() {
             self.pause_while_disabled = Some(pause.until);
         }
         on
     }
 
-    pub const fn is_off_by_person(&self) -> bool {
+    pub const fn is_disabled_by_person(&self) -> bool {
         matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
     }
 
@@ -275,7 +275,7 @@ impl ScheduleRecord {
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
         let until = match self.state {
             ScheduleState::Paused { until, .. } => until,
-            _ => self.pause_while_disabled.filter(|_| self.is_off_by_person())?,
+            _ => self.pause_while_disabled.filter(|_| self.is_disabled_by_person())?,
         };
         Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
     }
@@ -285,7 +285,7 @@ impl ScheduleRecord {
     pub fn resume(&mut self, now: Moment) -> bool {
         let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
         if over {
-            if !self.is_off_by_person() {
+            if !self.is_disabled_by_person() {
                 self.state = ScheduleState::Active;
             }
             (self.armed_at, self.pause_while_disabled) = (now.wall, None);
@@ -314,7 +314,7 @@ impl ScheduleRecord {
 
     /// Checks whether a person disabled it during a pause that has not ended.
     pub fn is_paused_while_disabled(&self) -> bool {
-        self.is_off_by_person() && self.pause_while_disabled.is_some()
+        self.is_disabled_by_person() && self.pause_while_disabled.is_some()
     }
 
     /// Reopens the schedule because its `end_at` is in the future again. Due times while it was finished do not fire.
@@ -370,12 +370,12 @@ impl ScheduleRecord {
     }
 
     /// Returns the error that prevents the schedule from firing now; none if `last_error` is the error of its last run.
-    pub fn delay_error(&self) -> Option<&str> {
+    pub fn firing_error(&self) -> Option<&str> {
         self.last_error.as_deref().filter(|_| self.last_error != self.run_error)
     }
 
     /// Records that a later firing covers a due time. The start of a wait does not change.
-    pub fn coalesced(&mut self, due: Timestamp) {
+    pub fn record_coalesced(&mut self, due: Timestamp) {
         self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));
     }
 
@@ -399,8 +399,8 @@ impl ScheduleRecord {
         (self.polled_at, self.fill) = (Some(now), false);
     }
 
-    /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from then.
-    pub fn record_look(&mut self, at: Moment) {
+    /// Records the end of a run, or of a poll that found no work: the interval counts from then.
+    pub fn record_run_or_poll(&mut self, at: Moment) {
         if self
             .interval_from
             .is_some_and(|from| at.by_boot_clock(from).is_some_and(|after| after.is_negative()))
@@ -420,13 +420,13 @@ impl ScheduleRecord {
 
     /// Records that a job that it fired succeeded.
     pub fn record_success(&mut self, at: Moment) {
-        self.record_look(at);
+        self.record_run_or_poll(at);
         (self.last_error, self.run_error) = (None, None);
     }
 
     /// Records that a job that it fired failed.
     pub fn record_failure(&mut self, at: Moment, error: String) {
-        self.record_look(at);
+        self.record_run_or_poll(at);
         (self.last_error, self.run_error) = (Some(error.clone()), Some(error));
     }
 
@@ -491,7 +491,7 @@ mod tests {
     fn last_error_stays_until_a_run_succeeds() {
         let mut schedule = record();
         schedule.record_failure(at(1).into(), "boom".into());
-        schedule.record_look(at(2).into());
+        schedule.record_run_or_poll(at(2).into());
         assert_eq!((schedule.last_error.as_deref(), schedule.last_run_at), (Some("boom"), Some(at(2))));
         schedule.record_failure(at(3).into(), "bang".into());
         assert_eq!(schedule.last_error.as_deref(), Some("bang"));

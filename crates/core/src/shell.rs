@@ -9,7 +9,7 @@ pub fn schedule_word(agent: &AgentName, schedule: &ScheduleName) -> String {
 
 /// Quotes a text so that a shell reads it as one word.
 pub fn shell_word(word: &str) -> String {
-    let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+,:@%=".contains(sign);
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-+,:@%=".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grammar() {
+    fn sizes_are_parsed_and_written() {
         for (text, bytes, written) in [
             ("1", 1, "1"),
             ("1000000", 1_000_000, "1000000"),

@@ -284,7 +284,6 @@ words! {
     /// State of a pull request on GitHub, or all states.
     PullState { Open, Closed, Merged, All }
     /// Event of a pull request on which a trigger fires.
-    #[schemars(rename = "PullOccasion")]
     PullEvent { Opened, Push }
     /// Change of a session.
     LifecycleEvent { SessionStart, SessionEnd, ContextClear }

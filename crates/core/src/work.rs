@@ -19,7 +19,11 @@ pub use rules::{ItemRules, OnFailure};
 /// name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String", extend("pattern" = r"^[a-zA-Z][a-zA-Z0-9_]*-[a-zA-Z0-9][a-zA-Z0-9_-]*([.][a-zA-Z0-9_-]+)*$"))]
+// Not every regex dialect has `\p`, so the pattern allows all characters outside of ASCII; the parser checks them.
+#[schemars(
+    with = "String",
+    extend("pattern" = r"^[a-zA-Z][a-zA-Z0-9_]*-[^\x00-/:-@\[-`{-\x7f][^\x00-,.-/:-@\[-\^`{-\x7f]*([.][^\x00-,.-/:-@\[-\^`{-\x7f]+)*[.]?$")
+)]
 pub struct WorkItemId {
     source: String,
     external_id: String,
@@ -322,8 +326,8 @@ pub struct ReleaseOptions {
     pub add_comment: bool,
     /// True if the claim failed, or if its result is not known. The release then undoes only what the claim changed in
     /// the item.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub unfinished: bool,
+    #[serde(rename = "unfinished", skip_serializing_if = "std::ops::Not::not")]
+    pub undoes_claim: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

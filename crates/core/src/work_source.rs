@@ -30,7 +30,7 @@ pub enum ConfiguredSource {
     },
     /// A folder of Markdown files with YAML front matter, one for each item.
     Files {
-        /// Path of the folder; a relative path begins at the folder of the root file.
+        /// Path of the folder, which the loader has resolved relative to the file that names it.
         path: String,
         rules: ItemRules,
     },

@@ -118,7 +118,7 @@ impl BranchName {
 pub enum BranchError {
     #[error("{0:?} has no {{{{job}}}} in it, so all jobs would have the same branch")]
     NoJob(String),
-    #[error("{0:?} is no name for a branch; for example cowhand/{{{{agent}}}}/{{{{job}}}}")]
+    #[error("{0:?} is not a valid branch name; for example cowhand/{{{{agent}}}}/{{{{job}}}}")]
     NoName(String),
 }
 
@@ -195,18 +195,21 @@ mod tests {
             ("cowhand/{{agent}}/{{job}}", Ok("cowhand/web.coder/job-2026-01-05-aaaaaa")),
             ("x-{{job}}", Ok("x-job-2026-01-05-aaaaaa")),
             ("x", Err("\"x\" has no {{job}} in it, so all jobs would have the same branch")),
-            ("-{{job}}", Err("\"-{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}")),
+            (
+                "-{{job}}",
+                Err("\"-{{job}}\" is not a valid branch name; for example cowhand/{{agent}}/{{job}}"),
+            ),
             (
                 "a/../{{job}}",
-                Err("\"a/../{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}"),
+                Err("\"a/../{{job}}\" is not a valid branch name; for example cowhand/{{agent}}/{{job}}"),
             ),
             (
                 "{{when}}/{{job}}",
-                Err("\"{{when}}/{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}"),
+                Err("\"{{when}}/{{job}}\" is not a valid branch name; for example cowhand/{{agent}}/{{job}}"),
             ),
             (
                 "a b{{job}}",
-                Err("\"a b{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}"),
+                Err("\"a b{{job}}\" is not a valid branch name; for example cowhand/{{agent}}/{{job}}"),
             ),
         ] {
             let name = template.parse::<BranchName>().map(|name| name.of(&agent, &job));

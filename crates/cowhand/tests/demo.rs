@@ -27,7 +27,7 @@ fn the_demo_runs_a_fleet() {
         "high priority",
         "files-fix-login: available → claimed",
         "done: Fix the login with SSO: https://git.example.com/shop/pull/",
-        "files-fix-login: claimed → completed",
+        "files-fix-login: claimed → done",
     ];
     let mut said = String::new();
     for line in BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap) {

@@ -320,7 +320,7 @@ fn attempt_is_kept_from_launch_and_has_one_keeper() {
     assert_eq!(scene.attempt.state().unwrap(), AttemptState::Kept, "from the first moment on");
     let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let second = scene.attempt.launch(program, &scene.start(&["true"]), "", &[]).unwrap_err();
-    assert_eq!(second.to_string(), "another keeper is at work");
+    assert_eq!(second.to_string(), "another keeper runs this attempt");
     std::fs::write(scene.state.path().join("go"), "").unwrap();
     scene.ending();
 }
@@ -399,14 +399,14 @@ mod gates {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use cowhand::run::gate::ask;
+    use cowhand::run::gate::run_command;
 
     const PATIENCE: Duration = Duration::from_mins(1);
 
     fn answer(script: &str, patience: Duration) -> Result<bool, String> {
         let command = ["sh", "-c", script].map(str::to_owned);
         let (minder, stop) = (Path::new(env!("CARGO_BIN_EXE_cowhand")), AtomicBool::new(false));
-        let heard = ask(minder, &command, Path::new("/"), patience, &stop, &str::to_owned);
+        let heard = run_command(minder, &command, Path::new("/"), patience, &stop, &str::to_owned);
         heard.map(|heard| heard.allows).map_err(|error| format!("{error:#}"))
     }
 
@@ -427,7 +427,7 @@ mod gates {
         let (minder, stop) = (Path::new(env!("CARGO_BIN_EXE_cowhand")), AtomicBool::new(false));
         let said = |command: &[&str], directory: &str| {
             let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-            let asked = ask(minder, &command, Path::new(directory), PATIENCE, &stop, &str::to_owned);
+            let asked = run_command(minder, &command, Path::new(directory), PATIENCE, &stop, &str::to_owned);
             asked.map_err(|error| format!("{error:#}"))
         };
         for (command, directory, why) in [

@@ -254,7 +254,7 @@ async fn stuck_job_does_not_delay_cancellation_of_others() {
 #[tokio::test]
 async fn fleet_wakes_only_for_due_times_and_events() {
     let folder = TempDir::new().unwrap();
-    let clock = Clock::by_hand("2026-01-01T00:00:00Z".parse().unwrap());
+    let clock = Clock::test("2026-01-01T00:00:00Z".parse().unwrap());
     let every_day = r#"{"type":"interval","interval":"1d"}"#;
     let worker = with_schedule(agent(folder.path(), "worker", "true"), "daily", every_day);
     let fleet =
@@ -449,9 +449,9 @@ async fn refused_requests_name_their_object() {
     let running = fleet.retry(job.id(), JobChanges::default()).await.unwrap_err();
     assert_eq!(running.to_string(), format!("{} is running; cancel it first, or fork it", job.id()));
     let mut events = fleet.subscribe().await.unwrap();
-    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::Asked(_)));
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::Requested(_)));
     ended(&mut events, job.id()).await;
-    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::AlreadyStopped(_)));
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::AlreadyEnded(_)));
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 
@@ -493,7 +493,7 @@ async fn a_job_that_never_begins_fails_after_five_requeues() {
     let program = folder.path().join("no-keeper");
     fs::write(&program, "#!/bin/sh\necho no keeper here >&2\nexit 3\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let clock = Clock::by_hand("2026-01-05T12:00:00Z".parse().unwrap());
+    let clock = Clock::test("2026-01-05T12:00:00Z".parse().unwrap());
     let options = Options {
         program,
         clock: clock.clone(),

@@ -117,7 +117,7 @@ pub struct Home {
     /// Key from which the tokens of jobs are made.
     pub(crate) job_key: JobKey,
     /// Number of the last event before this daemon started.
-    pub first_event: i64,
+    pub event_before_start: i64,
     /// Lock of the state folder, held until the process ends.
     pub(crate) lock: Mutex<StateLock>,
 }

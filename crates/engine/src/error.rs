@@ -102,7 +102,7 @@ pub enum FleetError {
     #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]
     NoAgent { agent: AgentName, nearest: Option<String> },
     #[error("{}; `cowhand why {agent}` shows its jobs and what waits for it", agent_left(.agent))]
-    AgentLeft { agent: AgentName },
+    AgentRemoved { agent: AgentName },
     #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
     #[error("{}; `cowhand why {}` shows its jobs", schedule_left(.agent, .schedule.as_str()), schedule_word(.agent, .schedule))]
@@ -113,7 +113,7 @@ pub enum FleetError {
          back, and `cowhand why {}` shows it",
         schedule_word(.agent, .schedule)
     )]
-    ScheduleLeft { agent: AgentName, schedule: ScheduleName },
+    ScheduleRemovedWhilePreparing { agent: AgentName, schedule: ScheduleName },
     #[error("no agent has a schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoScheduleAnywhere { schedule: String, nearest: Option<String> },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
@@ -185,7 +185,7 @@ pub enum FleetError {
     #[error("{agent}/{schedule} is {}", off_in_file_advice(.agent, .schedule, .location, *.off_by_person))]
     OffInFile { agent: AgentName, schedule: ScheduleName, location: String, off_by_person: bool },
     #[error(
-        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; with a later one in its file it fires again"
+        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; it fires again with a later `end_at` in its file"
     )]
     Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp },
     #[error(

@@ -39,7 +39,7 @@ impl JobKey {
 }
 
 /// Returns the job and the attempt that a token names. The signature is not checked.
-pub fn claimed(token: &str) -> Option<(JobId, u32)> {
+pub fn unverified_parts(token: &str) -> Option<(JobId, u32)> {
     parts(token).map(|(job, attempt, _)| (job, attempt))
 }
 
@@ -93,6 +93,6 @@ mod tests {
         ] {
             assert_eq!(key.read(&forged), None, "{forged}");
         }
-        assert_eq!(claimed(&token), Some((job, 1)));
+        assert_eq!(unverified_parts(&token), Some((job, 1)));
     }
 }

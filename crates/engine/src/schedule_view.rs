@@ -31,8 +31,8 @@ pub struct ScheduleView {
     /// by hand do not count: they do not move an interval.
     pub last_run_at: Option<Timestamp>,
     /// Next firing by the clock, never in the past. Absent if the clock does not fire the schedule, if the schedule is
-    /// off, paused or over, if its interval starts at the end of a job that still runs, and if the end of its wait is
-    /// not known.
+    /// disabled, paused or finished, if its interval starts at the end of a job that still runs, and if the end of its
+    /// wait is not known.
     pub next_run_at: Option<Timestamp>,
     /// True if the schedule has fired and the firing is being prepared.
     pub preparing: bool,
@@ -77,7 +77,7 @@ pub struct ScheduleView {
     /// Reason why its `adopt` has had no effect: the store does not know the schedule that it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_note: Option<String>,
-    /// Due times that were missed because no daemon runs.
+    /// Due times that have passed since no daemon runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<MissedTimes>,
     /// Number of waiting jobs of the schedule.
@@ -300,14 +300,14 @@ impl ScheduleView {
             preparing_since,
             preparing_by: notes::prepared_by(agent, schedule).filter(|_| preparing),
             prepare_error: record
-                .and_then(ScheduleRecord::delay_error)
+                .and_then(ScheduleRecord::firing_error)
                 .filter(|_| preparing)
                 .map(ToOwned::to_owned),
             last_error: trigger_error.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,
             off_in_file: schedule.disabled_in_file(),
-            off_by_person: record.is_some_and(ScheduleRecord::is_off_by_person),
+            off_by_person: record.is_some_and(ScheduleRecord::is_disabled_by_person),
             skip_note: None,
             skip_note_reason: None,
             failed_attempt: None,

@@ -24,13 +24,13 @@ impl UnfinishedWorkspace {
         let (Self { job, reason, .. }, others) = all.split_first()?;
         Some(if others.is_empty() {
             format!(
-                "the workspace of {job} is kept, and tried again; to end that, copy what you need from its folder and \
-                 delete it: {reason}"
+                "the workspace of {job} is kept, and the daemon tries again to finish it; to end that, copy what you need \
+                 from its folder and delete it: {reason}"
             )
         } else {
             format!(
-                "{} workspaces of ended jobs are kept, and tried again; to end that, copy what you need from their folders \
-                 and delete them. That of {job}: {reason}",
+                "{} workspaces of ended jobs are kept, and the daemon tries again to finish them; to end that, copy what you \
+                 need from their folders and delete them. That of {job}: {reason}",
                 all.len()
             )
         })

@@ -18,7 +18,7 @@ use super::process::{self, ProcessIdentity};
 use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::lock_file;
-use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
+use cowhand_system::remove::{is_missing, missing_is_ok, remove_folder};
 
 /// An attempt of a job, or a hook that is a command: not started, running or ended.
 #[derive(Debug, Clone)]
@@ -161,7 +161,7 @@ impl Attempt {
 
     /// Removes the private files and the credentials after the end of the attempt, because they may contain secrets.
     pub fn remove_private_files(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS_FILE)))?;
+        missing_is_ok(fs::remove_file(self.folder.join(CREDENTIALS_FILE)))?;
         remove_folder(&self.private())
     }
 
@@ -187,12 +187,12 @@ impl Attempt {
     /// yet; `start.json`, because the config can put a secret into an argument. The file of secrets is removed last,
     /// because it is needed as long as there is output.
     pub fn remove_output(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
-        absent_is_ok(fs::remove_file(self.folder.join("index")))?;
-        absent_is_ok(fs::remove_file(self.stdout()))?;
-        absent_is_ok(fs::remove_file(self.stderr()))?;
-        absent_is_ok(fs::remove_file(self.folder.join(START_FILE)))?;
-        absent_is_ok(fs::remove_file(self.folder.join(SECRETS_FILE)))
+        missing_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
+        missing_is_ok(fs::remove_file(self.folder.join("index")))?;
+        missing_is_ok(fs::remove_file(self.stdout()))?;
+        missing_is_ok(fs::remove_file(self.stderr()))?;
+        missing_is_ok(fs::remove_file(self.folder.join(START_FILE)))?;
+        missing_is_ok(fs::remove_file(self.folder.join(SECRETS_FILE)))
     }
 
     /// Creates the folder and starts the keeper.
@@ -210,23 +210,23 @@ impl Attempt {
     /// continues.
     pub fn launch_with_notes(
         &self,
-        prelude: &BeforeOutput,
+        before_output: &BeforeOutput,
         program: &Path,
         start: &StartSpec,
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper is at work"))?;
+        let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper runs this attempt"))?;
         self.create(PROMPT_FILE)?.write_all(prompt.as_bytes())?;
         self.create("stdout")?;
         let mut stderr = self.create("stderr")?;
-        for note in &prelude.notes {
+        for note in &before_output.notes {
             writeln!(stderr, "cowhand: {note}")?;
         }
-        match &prelude.resumed {
+        match &before_output.resumed {
             Some(session) => self.create(RESUMED_FILE)?.write_all(session.as_bytes())?,
-            None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED_FILE)))?,
+            None => missing_is_ok(fs::remove_file(self.folder.join(RESUMED_FILE)))?,
         }
         self.write(START_FILE, &start.with_program(program))?;
         let mark = self.mark();
@@ -263,7 +263,7 @@ impl Attempt {
 
     /// Removes the record of a keeper that did not start the agent, so that the agent can be started again.
     pub(super) fn remove_keeper_record(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(KEEPER_FILE)))
+        missing_is_ok(fs::remove_file(self.folder.join(KEEPER_FILE)))
     }
 
     /// Returns the session that the agent continues.

@@ -47,7 +47,7 @@ pub(super) struct Groups {
 #[derive(Debug, Clone)]
 struct Group {
     path: PathBuf,
-    home: PathBuf,
+    own_group: PathBuf,
 }
 
 impl Groups {
@@ -95,15 +95,20 @@ impl Groups {
             let groups = fs::read_to_string("/proc/self/cgroup")?;
             Ok(needed.iter().map(|controller| v1_group(&mounts, &groups, *controller)).collect::<Vec<_>>())
         });
-        let homes = own.map_err(|error| refusal(error.into()))?;
+        let own_groups = own.map_err(|error| refusal(error.into()))?;
         let mut made = Self { caps: *caps, ..Self::default() };
-        let v2_controllers: Vec<Controller> =
-            needed.iter().zip(&homes).filter(|(_, home)| home.is_none()).map(|(own, _)| *own).collect();
+        let v2_controllers: Vec<Controller> = needed
+            .iter()
+            .zip(&own_groups)
+            .filter(|(_, own_group)| own_group.is_none())
+            .map(|(own, _)| *own)
+            .collect();
         let result = made.make_tree(name, &v2_controllers).and_then(|()| {
-            let v1_controllers = needed.iter().zip(homes).filter_map(|(own, home)| Some((*own, home?)));
+            let v1_controllers =
+                needed.iter().zip(own_groups).filter_map(|(own, own_group)| Some((*own, own_group?)));
             v1_controllers
                 .into_iter()
-                .try_for_each(|(controller, home)| made.make_limit(name, controller, home))
+                .try_for_each(|(controller, own_group)| made.make_limit(name, controller, own_group))
         });
         match result {
             Ok(()) => Ok(made),
@@ -121,10 +126,10 @@ impl Groups {
             self.tree = Cgroup::make(name).ok();
             return Ok(());
         }
-        let home = cgroup::own_group_folder()?;
+        let own_group = cgroup::own_group_folder()?;
         let words: Vec<&str> = controllers.iter().map(|controller| controller.name()).collect();
-        let parent = with_controllers(&home, &words)?;
-        let tree = Cgroup::make_in(&parent, name, home)
+        let parent = with_controllers(&own_group, &words)?;
+        let tree = Cgroup::make_in(&parent, name, own_group)
             .map_err(|error| CapsError::NoGroup { parent: parent.clone(), error })?;
         let path = tree.path().to_owned();
         self.tree = Some(tree);
@@ -136,11 +141,16 @@ impl Groups {
     }
 
     /// Creates the group of version 1 for one controller.
-    fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), CapsError> {
-        let path = home.join(format!("{}{name}", super::process::CGROUP_PREFIX));
-        fs::create_dir(&path).map_err(|error| CapsError::NoGroup { parent: home.clone(), error })?;
+    fn make_limit(
+        &mut self,
+        name: &str,
+        controller: Controller,
+        own_group: PathBuf,
+    ) -> Result<(), CapsError> {
+        let path = own_group.join(format!("{}{name}", super::process::CGROUP_PREFIX));
+        fs::create_dir(&path).map_err(|error| CapsError::NoGroup { parent: own_group.clone(), error })?;
         // The group is added before its limit is set, so that it is removed if that fails.
-        self.limits.push(Group { path: path.clone(), home });
+        self.limits.push(Group { path: path.clone(), own_group });
         set_limit_v1(&path, controller, &self.caps)
     }
 
@@ -159,7 +169,7 @@ impl Groups {
         }
         for group in &self.limits {
             // If this fails, the limits also apply to the keeper; the attempt can still run.
-            cgroup::move_self(&group.home).ok();
+            cgroup::move_self(&group.own_group).ok();
         }
     }
 
@@ -224,9 +234,9 @@ pub enum CapsError {
     NoGroup { parent: PathBuf, error: io::Error },
     #[error(
         "the control group {} cannot delegate {controllers}; under systemd, set Delegate=yes and DelegateSubgroup=daemon in the service",
-        home.display()
+        own_group.display()
     )]
-    NotDelegated { home: PathBuf, controllers: String },
+    NotDelegated { own_group: PathBuf, controllers: String },
     #[error("{} says {shown:?} after {limit} was written", file.display())]
     NotInForce { file: PathBuf, shown: String, limit: u64 },
     #[error("{} cannot be set to {text}: {error}", file.display())]
@@ -289,9 +299,9 @@ fn v1_group(mounts: &str, groups: &str, controller: Controller) -> Option<PathBu
     Some(Path::new(mount).join(below.trim_start_matches('/')))
 }
 
-/// Returns a group whose children can have these controllers: `home` or, since a group with processes cannot delegate
-/// controllers, the parent of `home`.
-fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
+/// Returns a group whose children can have these controllers: `own_group` or, since a group with processes cannot
+/// delegate controllers, the parent of `own_group`.
+fn with_controllers(own_group: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
     let enable = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
     let delegates = |group: &Path| {
         let file = group.join("cgroup.subtree_control");
@@ -300,13 +310,16 @@ fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
         let enabled = fs::read_to_string(&file).unwrap_or_default();
         words.iter().all(|word| enabled.split_whitespace().any(|enabled| enabled == *word))
     };
-    let above = home.parent().filter(|above| above.join("cgroup.subtree_control").exists());
-    [Some(home), above]
+    let above = own_group.parent().filter(|above| above.join("cgroup.subtree_control").exists());
+    [Some(own_group), above]
         .into_iter()
         .flatten()
         .find(|group| delegates(group))
         .map(Path::to_owned)
-        .ok_or_else(|| CapsError::NotDelegated { home: home.to_owned(), controllers: words.join(", ") })
+        .ok_or_else(|| CapsError::NotDelegated {
+            own_group: own_group.to_owned(),
+            controllers: words.join(", "),
+        })
 }
 
 fn set_limit_v1(group: &Path, controller: Controller, caps: &Caps) -> Result<(), CapsError> {

@@ -9,23 +9,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) struct Cgroup {
     path: PathBuf,
     /// Group to which [`Self::leave`] returns.
-    home: PathBuf,
+    own_group: PathBuf,
 }
 
 impl Cgroup {
     /// Creates a group below the group of this process, on the mount of version 2: `/sys/fs/cgroup` or, on machines
     /// with both versions, another path.
     pub(super) fn make(name: &str) -> io::Result<Self> {
-        let home = own_group_folder()?;
-        Self::make_in(&home.clone(), name, home)
+        let own_group = own_group_folder()?;
+        Self::make_in(&own_group.clone(), name, own_group)
     }
 
-    /// Creates a group in `parent`. [`Self::leave`] returns to `home`.
-    pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
+    /// Creates a group in `parent`. [`Self::leave`] returns to `own_group`.
+    pub(super) fn make_in(parent: &Path, name: &str, own_group: PathBuf) -> io::Result<Self> {
         let path = parent.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path)?;
         if path.join("cgroup.kill").exists() {
-            return Ok(Self { path, home });
+            return Ok(Self { path, own_group });
         }
         fs::remove_dir(&path)?;
         Err(io::Error::other("this kernel has no cgroup.kill"))
@@ -33,8 +33,8 @@ impl Cgroup {
 
     /// Returns an existing group; `None` if it does not exist.
     pub(super) fn at(path: PathBuf) -> Option<Self> {
-        let home = path.parent()?.to_owned();
-        path.join("cgroup.procs").exists().then_some(Self { path, home })
+        let own_group = path.parent()?.to_owned();
+        path.join("cgroup.procs").exists().then_some(Self { path, own_group })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -47,7 +47,7 @@ impl Cgroup {
     }
 
     pub(super) fn leave(&self) -> io::Result<()> {
-        move_self(&self.home)
+        move_self(&self.own_group)
     }
 
     pub(super) fn has_processes(&self) -> io::Result<bool> {
@@ -73,11 +73,11 @@ impl Cgroup {
 /// kernel waits about ten milliseconds for all processors, unless it has just done so. (The kernel calls this wait an
 /// RCU grace period; it is not the grace period of an attempt.) The daemon calls this function when a keeper is about
 /// to start, so that the wait overlaps other work. This process moves to its own group, which changes nothing.
-pub fn trigger_grace_period() {
+pub fn prewarm_group_change() {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if !WAITING.swap(true, Ordering::AcqRel) {
         // Without control groups there is nothing to wait for.
-        own_group_folder().and_then(|home| move_self(&home)).ok();
+        own_group_folder().and_then(|own_group| move_self(&own_group)).ok();
         WAITING.store(false, Ordering::Release);
     }
 }

@@ -17,7 +17,7 @@ const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Timeout for remaining output after the program has ended, if other processes hold its pipes open.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum size of the kept end of stderr, and of the kept end of stdout.
-const MAX_STDERR_BYTES: usize = 4 << 10;
+const MAX_END_BYTES: usize = 4 << 10;
 
 pub(crate) struct ChildOutput {
     pub status: ExitStatus,
@@ -34,6 +34,8 @@ pub(crate) struct ChildOutput {
 
 pub(crate) enum ChildError {
     CannotStart(std::io::Error),
+    /// The program was started, and it is not known how it ended.
+    Io(std::io::Error),
     TimedOut(Duration),
     /// The caller asked to end the program.
     Stopped,
@@ -80,7 +82,7 @@ fn run_by(
                 end_group(&child);
             }
             drop(connection);
-            child.wait().map_err(ChildError::CannotStart)?;
+            child.wait().map_err(ChildError::Io)?;
             return Err(why);
         }
     };
@@ -96,7 +98,7 @@ fn run_by(
 fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, ChildError> {
     let started = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().map_err(ChildError::CannotStart)? {
+        if let Some(status) = child.try_wait().map_err(ChildError::Io)? {
             return Ok(status);
         }
         if bounds.stop.load(Ordering::Relaxed) {
@@ -151,7 +153,7 @@ struct LastBytes {
 impl LastBytes {
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
-        let excess = self.bytes.len().saturating_sub(MAX_STDERR_BYTES);
+        let excess = self.bytes.len().saturating_sub(MAX_END_BYTES);
         self.bytes.drain(..excess);
         self.cut |= excess > 0;
     }
@@ -162,7 +164,7 @@ impl LastBytes {
         let begin = match self.bytes.iter().position(|byte| *byte == b'\n') {
             _ if !self.cut => 0,
             Some(line_end) => line_end,
-            None => return format!("(its last line has more than {MAX_STDERR_BYTES} bytes)"),
+            None => return format!("(its last line has more than {MAX_END_BYTES} bytes)"),
         };
         String::from_utf8_lossy(&self.bytes[begin..]).trim().to_owned()
     }
@@ -201,7 +203,7 @@ mod tests {
             kept.add(output.as_bytes());
             kept.text()
         };
-        let long = "s".repeat(MAX_STDERR_BYTES);
+        let long = "s".repeat(MAX_END_BYTES);
         assert_eq!(text("one\ntwo\n"), "one\ntwo");
         assert_eq!(text(&format!("{long}\nlast\n")), "last");
         assert_eq!(text(&format!("secret{long}")), "(its last line has more than 4096 bytes)");

@@ -42,7 +42,7 @@ pub async fn allows(
     let stop = Arc::clone(&stop_on_drop.0);
     let answer = tokio::task::spawn_blocking(move || {
         let redact = |text: &str| redactor.redact(text).into_owned();
-        ask(&minder, &command, &directory, GATE_TIMEOUT, &stop, &redact)
+        run_command(&minder, &command, &directory, GATE_TIMEOUT, &stop, &redact)
     })
     .await;
     drop(stop_on_drop);
@@ -60,7 +60,7 @@ impl Drop for StopOnDrop {
 }
 
 /// Runs the command in the caller's thread, for a limited time or until `stop` is set. `redact` redacts a text.
-pub fn ask(
+pub fn run_command(
     minder: &Path,
     command: &[String],
     directory: &Path,
@@ -79,6 +79,9 @@ pub fn ask(
             bail!("cannot start {program:?}: its directory {} does not exist", directory.display())
         }
         Err(ChildError::CannotStart(error)) => return Err(error).with_context(cannot_start),
+        Err(ChildError::Io(error)) => {
+            return Err(error).with_context(|| format!("cannot wait for {program:?}"));
+        }
         Err(ChildError::TimedOut(timeout)) => bail!("no answer within {}s", timeout.as_secs()),
         Err(ChildError::Stopped) => bail!("the command was stopped"),
     };

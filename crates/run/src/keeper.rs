@@ -69,7 +69,7 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     }
     if attempt.began()? {
         // The former keeper died. The agent may have run or may still run, so it is not started again.
-        return Err(io::Error::other("another keeper was at work here before"));
+        return Err(io::Error::other("a keeper has already run this attempt"));
     }
     // The keeper gets its own process session, so that it receives no signals of the daemon's terminal and outlives the
     // daemon. This fails only for the leader of a process group.
@@ -157,13 +157,13 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
                 }
                 orphaned = is_missing(attempt.folder());
                 if orphaned {
-                    watch.ask(start.stop_signal.signal());
+                    watch.request_stop(start.stop_signal.signal());
                 }
             }
-            _ = asked.recv() => watch.ask(start.stop_signal.signal()),
+            _ = asked.recv() => watch.request_stop(start.stop_signal.signal()),
             () = at(deadline) => {
                 deadline = None;
-                watch.ask(start.stop_signal.signal());
+                watch.request_stop(start.stop_signal.signal());
             }
             () = watch.next_check() => watch.force_if_due(),
         }
@@ -356,7 +356,7 @@ impl Watch {
         Ok(false)
     }
 
-    fn ask(&mut self, stop: Signal) {
+    fn request_stop(&mut self, stop: Signal) {
         // After a second request, or if only leftover processes remain, there is no further grace period.
         if self.stopped.is_some() || self.status.is_some() {
             self.kill_at = Some(Instant::now());
@@ -413,7 +413,7 @@ impl Watch {
 
     /// Returns the ending. `loss` states why the exit code of a container is unknown.
     fn ending(self, start: &StartSpec, loss: Option<String>) -> io::Result<Ending> {
-        let status = self.status.ok_or_else(|| io::Error::other("it ended without a status"))?;
+        let status = self.status.ok_or_else(|| io::Error::other("the command ended without a status"))?;
         let reports_codes = start.sandbox.as_ref().is_some_and(|plan| plan.kind.reports_signal_as_code());
         let status = match loss {
             Some(why) => ExitStatus::Lost { why: Some(why) },

@@ -63,9 +63,9 @@ impl Launch {
         let mut environment = environment(agent, job, own, dotenv);
         let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
         environment.extend(item.iter().flat_map(|item| item.variables.clone()));
-        let order = LaunchRequest { agent, session, folder, environment: &environment };
+        let request = LaunchRequest { agent, session, folder, environment: &environment };
         let CommandLine { argv, defaults, environment: own, mut files, stop_signal, reader } =
-            (description::description(runtime).plan)(&order);
+            (description::description(runtime).plan)(&request);
         files.extend(item.map(|item| item.file));
         for (name, value) in defaults {
             environment.entry(name.to_owned()).or_insert(value);

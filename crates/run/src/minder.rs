@@ -55,10 +55,9 @@ pub(super) struct DaemonConnection(UnixStream);
 enum MinderReport {
     /// Wait status of the command.
     Ended(i32),
-    NotStarted {
-        code: Option<i32>,
-        message: String,
-    },
+    /// The command could not be started or waited for.
+    #[serde(rename = "NotStarted")]
+    Failed { code: Option<i32>, message: String },
 }
 
 /// How to start a minder with a lock, for a command that a new daemon waits for.
@@ -120,8 +119,8 @@ impl DaemonConnection {
         }
         match serde_json::from_slice(&report) {
             Ok(MinderReport::Ended(status)) => Ok(ExitStatus::from_raw(status)),
-            Ok(MinderReport::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
-            Ok(MinderReport::NotStarted { code: None, message }) => Err(io::Error::other(message)),
+            Ok(MinderReport::Failed { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
+            Ok(MinderReport::Failed { code: None, message }) => Err(io::Error::other(message)),
             Err(_) => Err(io::Error::other("the minder of the command was killed")),
         }
     }
@@ -132,7 +131,7 @@ pub fn mind(argv: &[OsString]) -> ExitCode {
     let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut connection| {
         let report = match run(argv, connection.try_clone()?) {
             Ok(status) => MinderReport::Ended(status),
-            Err(error) => MinderReport::NotStarted { code: error.raw_os_error(), message: error.to_string() },
+            Err(error) => MinderReport::Failed { code: error.raw_os_error(), message: error.to_string() },
         };
         connection.write_all(&serde_json::to_vec(&report)?)
     });
@@ -170,7 +169,7 @@ fn run(argv: &[OsString], connection: UnixStream) -> io::Result<i32> {
         }
     }
     drop(lock);
-    status.ok_or_else(|| io::Error::other("it ended without a status"))
+    status.ok_or_else(|| io::Error::other("the command ended without a status"))
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {

@@ -60,7 +60,10 @@ pub(super) async fn wait_until_accessible(attempt: &Attempt) {
         restore(attempt);
         let Some(closed) = closed_folder(&attempt.folder().join(KEEPER_FILE)) else { return };
         if !reported {
-            let message = format!("permission denied, so its end is not written yet: {}", advice(&closed));
+            let message = format!(
+                "permission denied, so the end of the attempt is not written yet: {}",
+                advice(&closed)
+            );
             log_error(attempt.folder(), &message);
         }
         reported = true;

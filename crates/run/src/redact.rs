@@ -109,10 +109,10 @@ impl Redactor {
     /// Returns the ranges to mask, ordered by position and without overlaps.
     fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut ranges = self.find(text);
-        ranges.extend(self.found_bare(text));
+        ranges.extend(self.find_in_visible_text(text));
         let unescaped = Unescaped::of(text);
         for (depth, text) in unescaped.texts() {
-            let found = self.find(text).into_iter().chain(self.found_bare(text));
+            let found = self.find(text).into_iter().chain(self.find_in_visible_text(text));
             ranges.extend(found.map(|part| unescaped.range(depth, part)));
         }
         ranges.sort_by_key(|range| (range.start, range.end));
@@ -126,7 +126,7 @@ impl Redactor {
     }
 
     /// Finds secrets and tokens with colour codes or invisible characters inside.
-    fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
+    fn find_in_visible_text(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(visible) = Visible::of(text) else { return Vec::new() };
         self.find(&visible.text).iter().map(|part| visible.range(part)).collect()
     }

@@ -80,7 +80,7 @@ pub struct SandboxPlan {
     pub container: Option<ContainerSettings>,
     /// Folder of the job socket, if the agent talks to the fleet.
     #[serde(default, rename = "talk")]
-    pub job_socket: Option<PathBuf>,
+    pub job_socket_folder: Option<PathBuf>,
 }
 
 impl SandboxPlan {

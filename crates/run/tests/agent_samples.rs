@@ -28,7 +28,7 @@ fn samples(runtime: &str) -> BTreeMap<String, Sample> {
         let sample = samples.entry(path.file_stem().unwrap().to_str().unwrap().to_owned()).or_default();
         let lines = std::fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect();
         match path.extension().unwrap().to_str().unwrap() {
-            // A `.txt` file is a conversation, see `transcript`.
+            // A `.txt` file is a exchange, see `transcript`.
             "jsonl" | "txt" => sample.stdout = lines,
             "stderr" => sample.stderr = lines,
             other => panic!("what is a sample called .{other}?"),
@@ -174,14 +174,14 @@ fn opencode() {
     check("opencode", Reader::opencode, &failed);
 }
 
-/// Returns the lines of a conversation between a client and an agent, and whether each is from the client.
+/// Returns the lines of a exchange between a client and an agent, and whether each is from the client.
 fn transcript(name: &str) -> Vec<(bool, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/samples/acp");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
     text.lines().map(|line| (line.starts_with('>'), line[2..].to_owned())).collect()
 }
 
-/// Returns the line that cowhand's client writes for a line of the conversation. It does not write parameters.
+/// Returns the line that cowhand's client writes for a line of the exchange. It does not write parameters.
 fn as_our_client_writes((ours, line): &(bool, String)) -> Option<String> {
     let frame: Value = serde_json::from_str(line).unwrap();
     let id = &frame["id"];
@@ -197,7 +197,7 @@ fn as_our_client_writes((ours, line): &(bool, String)) -> Option<String> {
     }
 }
 
-/// Each of these conversations has three turns: an answer, a tool, and a cancelled one. An attempt has one turn, in a
+/// Each of these exchanges has three turns: an answer, a tool, and a cancelled one. An attempt has one turn, in a
 /// session whose agent may state the earlier cost.
 #[test]
 fn acp() {

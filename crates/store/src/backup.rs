@@ -6,7 +6,7 @@ use super::{Database, Store, StoreError};
 
 impl Store {
     /// Returns true if the store is a database server, which has its own backup programs.
-    pub fn is_server(&self) -> bool {
+    pub fn is_postgres(&self) -> bool {
         matches!(self.database, Database::Postgres(_))
     }
 

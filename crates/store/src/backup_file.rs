@@ -90,7 +90,7 @@ impl BackupFile {
         let rows = rows.map_err(damaged)?;
         let problems: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
         if problems != ["ok"] {
-            bail!("it is damaged: {}", problems.join("; "));
+            bail!("the file is damaged: {}", problems.join("; "));
         }
         for table in ["_sqlx_migrations", "jobs", "events"] {
             if !self.has_table(table).await? {
@@ -127,5 +127,5 @@ impl BackupFile {
 
 /// Formats an error. The text of a database error already contains its cause.
 fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow::anyhow!("it is damaged: {error}")
+    anyhow::anyhow!("the file is damaged: {error}")
 }

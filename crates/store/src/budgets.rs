@@ -40,7 +40,7 @@ statements! {
 #[derive(Debug, Clone, PartialEq)]
 pub enum UsageRecorded {
     /// The usage was written. The value is the budget that is now exceeded, if there is one.
-    Noted(Option<OverBudget>),
+    Recorded(Option<OverBudget>),
     /// The epoch is no longer the epoch of a running attempt; nothing was written.
     Fenced,
 }
@@ -88,12 +88,16 @@ impl Store {
                     return Ok(UsageRecorded::Fenced);
                 }
                 save_usage(tx, &job, &usage).await?;
-                let Some(limits) = limits else { return Ok(UsageRecorded::Noted(None)) };
+                let Some(limits) = limits else { return Ok(UsageRecorded::Recorded(None)) };
                 let spending_by_agent =
                     if limits.has_windows() { spending_by_agent(tx, &limits).await? } else { HashMap::new() };
                 let agent_spending = spending_by_agent.get(job.agent()).copied().unwrap_or_default();
                 let spent = job.usage().map(Amount::of).unwrap_or_default().plus(Amount::of(&usage));
-                Ok(UsageRecorded::Noted(limits.used_up(spent, &agent_spending, &total(&spending_by_agent))))
+                Ok(UsageRecorded::Recorded(limits.used_up(
+                    spent,
+                    &agent_spending,
+                    &total(&spending_by_agent),
+                )))
             })
         })
         .await

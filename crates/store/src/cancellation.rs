@@ -21,8 +21,8 @@ pub enum CancelOutcome {
     /// The job was pending and has ended.
     Done(Job),
     /// The job runs; its node was asked to end it.
-    Asked(Job),
-    AlreadyStopped(Job),
+    Requested(Job),
+    AlreadyEnded(Job),
 }
 
 impl Store {
@@ -34,7 +34,7 @@ impl Store {
 
     /// Records that a running job is about to be stopped, and the reason. The caller stops the job. Does nothing if the
     /// job does not run.
-    pub async fn note_cancelling(
+    pub async fn record_cancelling(
         &self,
         id: JobId,
         reason: CancelReason,
@@ -63,12 +63,12 @@ impl Store {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
                 match job.state() {
-                    JobState::Ended { .. } => return Ok(CancelOutcome::AlreadyStopped(job)),
+                    JobState::Ended { .. } => return Ok(CancelOutcome::AlreadyEnded(job)),
                     JobState::Running { .. } => {
                         if tx.execute(ASK_FOR_CANCEL, args![id.as_str(), now]).await? == 1 {
                             jobs::record(tx, &job, Fact::JobCancelling { reason }, now);
                         }
-                        return Ok(CancelOutcome::Asked(job));
+                        return Ok(CancelOutcome::Requested(job));
                     }
                     JobState::Pending { .. } => {}
                 }

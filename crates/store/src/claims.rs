@@ -12,7 +12,7 @@ use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Requeued};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::{Admission, AgentPlaces, StartFacts, admit};
 use cowhand_core::policy::Retry;
-use cowhand_core::provider::{Parked, ProviderSlot};
+use cowhand_core::provider::{LimitedProvider, Parked};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -88,7 +88,7 @@ pub struct Starter {
     /// Budgets that apply.
     pub limits: Option<SpendLimits>,
     /// Slot at the agent's provider.
-    pub slot: Option<ProviderSlot>,
+    pub slot: Option<LimitedProvider>,
 }
 
 /// Node, lease and reservation of an attempt that begins.
@@ -163,7 +163,7 @@ impl Store {
                 let until =
                     columns.map(|row| snapshot::not_before(&row, Some(tx.moment(now)))).transpose()?;
                 if let Some(until) = until.flatten() {
-                    job.move_backoff_end(until);
+                    job.move_earliest_start(until);
                 }
                 if job.start(now).is_err() {
                     return Ok(Claim::Taken);
@@ -527,7 +527,7 @@ async fn update_schedule(
             Outcome::Failed { error, .. } => schedule.record_failure(ended, error.message.clone()),
             Outcome::Completed { .. } => schedule.record_success(ended),
             // A cancelled job proves neither success nor failure.
-            Outcome::Cancelled { .. } => schedule.record_look(ended),
+            Outcome::Cancelled { .. } => schedule.record_run_or_poll(ended),
         }
         schedule.fill |= job.work_item().is_some();
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);

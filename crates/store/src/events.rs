@@ -15,9 +15,9 @@ use super::{Store, StoreError, jobs};
 
 statements! {
     EVENTS_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events where seq > $1 order by seq limit $2";
-    ASKED_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events \
+    AUDIT_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null and seq > $1 order by seq limit $2";
-    LAST_ASKED = same "select seq, at, agent, schedule, job_id, data, actor from events \
+    LAST_AUDIT = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null order by seq desc limit $1";
     CANCELLATION = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq";
@@ -39,13 +39,13 @@ impl Store {
 
     /// Returns the events after `seq` that have an actor.
     pub async fn audit_events_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
-        let rows = self.read(move |tx| Box::pin(async move { tx.all(ASKED_AFTER, args![seq, limit]).await }));
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(AUDIT_AFTER, args![seq, limit]).await }));
         rows.await?.iter().map(read_event).collect()
     }
 
     /// Returns the newest events that have an actor, the oldest first.
     pub async fn last_audit_events(&self, limit: u32) -> Result<Vec<Event>, StoreError> {
-        let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKED, args![limit]).await }));
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_AUDIT, args![limit]).await }));
         rows.await?.iter().rev().map(read_event).collect()
     }
 
@@ -65,8 +65,8 @@ impl Store {
             .cloned())
     }
 
-    /// Returns the last event about the delivery of a job's result to the source of its item. The delivery may have
-    /// failed.
+    /// Returns the last event about the delivery of a job's result, or of the release of its item, to the work source.
+    /// The delivery may be delayed, or dropped.
     pub async fn last_item_report(&self, job: JobId) -> Result<Option<Event>, StoreError> {
         let row =
             self.read(move |tx| Box::pin(async move { tx.one(LAST_ITEM_REPORT, args![job.as_str()]).await }));
@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// Records a fact about the fleet that changes no other table.
-    pub async fn note(&self, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn record_fact(&self, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 tx.record(NewEvent::of_fleet(fact, now));
@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Records a fact about an agent, or about the fleet if `agent` is `None`, that changes no other table.
-    pub async fn note_of_agent(
+    pub async fn record_fact_of_agent(
         &self,
         agent: Option<AgentName>,
         fact: Fact,
@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// Records a fact about a job that changes no other table. Does nothing if the job does not exist.
-    pub async fn note_of_job(&self, job: JobId, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn record_fact_of_job(&self, job: JobId, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 if let Some(job) = jobs::get(tx, &job).await? {

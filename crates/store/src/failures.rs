@@ -35,7 +35,7 @@ pub struct ItemFailures {
     pub id: WorkItemId,
     /// Number of consecutive failures. Jobs that could not be started or were cancelled do not count.
     pub failures: u32,
-    pub state: FailedItem,
+    pub state: FailedItemState,
     /// Reason of the last failure.
     pub reason: Option<String>,
     pub job: Option<JobId>,
@@ -48,7 +48,7 @@ pub struct ItemFailures {
 
 /// Last known state of an item that has failed or was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailedItem {
+pub enum FailedItemState {
     /// The queue offers the item.
     Offered,
     /// The failure was reported to the source. Only a person can offer the item again.
@@ -61,9 +61,9 @@ impl ItemFailures {
     /// Returns true if a person has to act before the item is worked on again.
     pub const fn is_given_up(&self, max_attempts: u32) -> bool {
         match self.state {
-            FailedItem::Offered => self.failures >= max_attempts,
-            FailedItem::GivenUp => true,
-            FailedItem::Withdrawn => false,
+            FailedItemState::Offered => self.failures >= max_attempts,
+            FailedItemState::GivenUp => true,
+            FailedItemState::Withdrawn => false,
         }
     }
 }
@@ -179,9 +179,9 @@ fn read(row: &Row) -> Result<ItemFailures, StoreError> {
         id: row.parse("item")?,
         failures: row.count("failures")?,
         state: match state.as_str() {
-            "offered" => FailedItem::Offered,
-            "given_up" => FailedItem::GivenUp,
-            "withdrawn" => FailedItem::Withdrawn,
+            "offered" => FailedItemState::Offered,
+            "given_up" => FailedItemState::GivenUp,
+            "withdrawn" => FailedItemState::Withdrawn,
             other => return Err(row.unreadable("state", other)),
         },
         reason: row.get("reason")?,

@@ -381,7 +381,7 @@ async fn settle_prepared(
         Some(SkipReason::Cancelled | SkipReason::Disabled | SkipReason::Paused) => {
             record.count_from(tx.moment(now));
         }
-        Some(_) => record.record_look(tx.moment(now)),
+        Some(_) => record.record_run_or_poll(tx.moment(now)),
         None => {}
     }
     record.record_error(None);
@@ -426,7 +426,7 @@ async fn fire_once(
     }
     if key.is_by_clock() {
         match outcome {
-            FiringOutcome::Coalesced => record.coalesced(due),
+            FiringOutcome::Coalesced => record.record_coalesced(due),
             _ => record.record_outcome(&key, due),
         }
         if outcome == FiringOutcome::Preparing && !key.is_fill() {
@@ -434,7 +434,7 @@ async fn fire_once(
         }
         // An interval counts from the end of the last job; after a skip, there is no job, so it counts from now.
         if key.kind() == "interval" && outcome.skip_reason().is_some() {
-            record.record_look(tx.moment(now));
+            record.record_run_or_poll(tx.moment(now));
         }
         schedules::save(tx, &record).await?;
     }

@@ -1,7 +1,7 @@
 //! Follow-ups: the jobs that requested them, and the length of each chain.
 
 use cowhand_core::event::Fact;
-use cowhand_core::followup::{Chain, FollowupRefusal, FollowupRefused, Followups};
+use cowhand_core::followup::{Chain, FollowupRefused, Followups, RefusedFollowup};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobRecord, JobState, NewJob};
 use jiff::Timestamp;
@@ -20,8 +20,8 @@ statements! {
     REFUSAL_OF = same "select id, followup_refused, followup_refused_at from jobs where id = $1 and followup_refused is not null";
     REFUSAL_OF_AGENT = same "select id, followup_refused, followup_refused_at from jobs where agent = $1 \
         and followup_refused is not null order by number desc limit 1";
-    ASKED_BY = same "select asked_by from followups where job_id = $1";
-    ASKED_FOR = same "select job_id from followups where asked_by = $1 order by job_id";
+    REQUESTED_BY = same "select asked_by from followups where job_id = $1";
+    REQUESTED = same "select job_id from followups where asked_by = $1 order by job_id";
     LOCK_CHAIN = locked "select job_id from followups where root_id = $1 order by job_id";
     DROP_CHAIN = same "delete from followups where root_id = $1 \
         and not exists (select 1 from jobs where jobs.id = followups.job_id) \
@@ -48,7 +48,7 @@ pub struct NewFollowup {
     pub attempt: u32,
     pub key: String,
     /// Earliest start.
-    pub wanted: Timestamp,
+    pub earliest: Timestamp,
     /// Rules of the requesting agent and of all other agents involved, or the reason of a refusal.
     pub rules: Result<Vec<Followups>, FollowupRefused>,
     pub new: NewJob,
@@ -59,7 +59,7 @@ pub struct NewFollowup {
 pub struct FollowupsOfJob {
     pub follows: Option<JobId>,
     pub followed_by: Vec<JobId>,
-    pub refused: Option<FollowupRefusal>,
+    pub refused: Option<RefusedFollowup>,
 }
 
 impl Store {
@@ -77,8 +77,9 @@ impl Store {
         self.read(move |tx| {
             Box::pin(async move {
                 let id = || args![job.as_str()];
-                let follows = tx.one(ASKED_BY, id()).await?.map(|row| row.parse("asked_by")).transpose()?;
-                let rows = tx.all(ASKED_FOR, id()).await?;
+                let follows =
+                    tx.one(REQUESTED_BY, id()).await?.map(|row| row.parse("asked_by")).transpose()?;
+                let rows = tx.all(REQUESTED, id()).await?;
                 let followed_by = rows.iter().map(|row| row.parse("job_id")).collect::<Result<_, _>>()?;
                 let refused = tx.one(REFUSAL_OF, id()).await?.as_ref().map(refusal).transpose()?;
                 Ok(FollowupsOfJob { follows, followed_by, refused })
@@ -88,7 +89,7 @@ impl Store {
     }
 
     /// Returns the last refused request of the agent's newest job that has one.
-    pub async fn last_refusal(&self, agent: AgentName) -> Result<Option<FollowupRefusal>, StoreError> {
+    pub async fn last_refusal(&self, agent: AgentName) -> Result<Option<RefusedFollowup>, StoreError> {
         let row = self
             .read(move |tx| Box::pin(async move { tx.one(REFUSAL_OF_AGENT, args![agent.as_str()]).await }));
         row.await?.as_ref().map(refusal).transpose()
@@ -101,7 +102,7 @@ async fn make(
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<FollowupOutcome, StoreError> {
-    let NewFollowup { by, attempt, key, wanted: earliest, rules, mut new } = asked;
+    let NewFollowup { by, attempt, key, earliest, rules, mut new } = asked;
     // Requests are serialised. Otherwise two requests of one chain could both count as the last allowed follow-up.
     tx.one(LOCK_CHAINS, args![]).await?;
     let parent = jobs::lock(tx, &by).await?;
@@ -140,9 +141,9 @@ async fn make(
     Ok(FollowupOutcome::Made(job))
 }
 
-fn refusal(row: &Row) -> Result<FollowupRefusal, StoreError> {
+fn refusal(row: &Row) -> Result<RefusedFollowup, StoreError> {
     let (job, at) = (row.parse("id")?, row.time("followup_refused_at")?);
-    Ok(FollowupRefusal { job, at, message: row.get("followup_refused")? })
+    Ok(RefusedFollowup { job, at, message: row.get("followup_refused")? })
 }
 
 /// Returns the first job of the chain to which a job belongs. That can be the job itself.

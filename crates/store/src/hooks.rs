@@ -76,14 +76,8 @@ const HOOK_TAKEOVER_DELAY: SignedDuration = SignedDuration::from_mins(1);
 impl Store {
     /// Stores the hooks of every agent; writes nothing if they are unchanged.
     pub(super) async fn load_hooks(&self, roster: &Roster) -> Result<(), StoreError> {
-        // Agents are locked in a fixed order.
-        let mut agents: Vec<_> = roster
-            .agents
-            .iter()
-            .map(|agent| (agent.name.clone(), HookOutline::all_of(&agent.hooks)))
-            .collect();
-        agents.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for (agent, hooks) in agents {
+        for agent in &roster.agents {
+            let (agent, hooks) = (agent.name.clone(), HookOutline::all_of(&agent.hooks));
             let stored = {
                 let agent = agent.clone();
                 self.read(move |tx| Box::pin(async move { outlines(tx, &agent).await })).await?

@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::NewEvent;
-use super::failures::{self, FailedItem, ItemFailures};
+use super::failures::{self, FailedItemState, ItemFailures};
 use super::{Store, StoreError, jobs};
 
 statements! {
@@ -80,7 +80,7 @@ pub enum TakeResult {
     /// Work on the item failed too often; a person has to act.
     TooOften { failures: u32 },
     /// The item was given up or withdrawn, and its source offers it again. The caller has to check its queue state.
-    PutBack,
+    OfferedAgain,
     /// A job released the item after [`TakeConditions::released_since`].
     Released,
 }
@@ -179,7 +179,8 @@ impl Store {
                 {
                     return Ok(obstacle);
                 }
-                let resets_failures = failures.is_some_and(|failures| failures.state != FailedItem::Offered);
+                let resets_failures =
+                    failures.is_some_and(|failures| failures.state != FailedItemState::Offered);
                 let holder = JobId::new(TimeZone::UTC.to_datetime(now).date(), random());
                 let holder_text = person.unwrap_or_else(|| holder.to_string());
                 let is_taken = insert(tx, &claim, &holder_text).await?;
@@ -305,11 +306,13 @@ impl TakeConditions {
     /// Returns the reason why the item is not taken; `None` if it may be taken.
     fn obstacle(self, failures: &ItemFailures, max_attempts: u32) -> Option<TakeResult> {
         match failures.state {
-            FailedItem::GivenUp | FailedItem::Withdrawn => self.given_up.then_some(TakeResult::PutBack),
-            FailedItem::Offered if failures.failures >= max_attempts => {
+            FailedItemState::GivenUp | FailedItemState::Withdrawn => {
+                self.given_up.then_some(TakeResult::OfferedAgain)
+            }
+            FailedItemState::Offered if failures.failures >= max_attempts => {
                 Some(TakeResult::TooOften { failures: failures.failures })
             }
-            FailedItem::Offered => {
+            FailedItemState::Offered => {
                 let (since, released) = (self.released_since?, failures.released_at?);
                 (released > since).then_some(TakeResult::Released)
             }

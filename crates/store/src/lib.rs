@@ -81,7 +81,7 @@ pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
 pub use database::{SHUTDOWN_STORE_TIMEOUT, StoreError, file, is_postgres};
-pub use failures::{FailedItem, ItemFailures};
+pub use failures::{FailedItemState, ItemFailures};
 pub use firings::{
     Decision, Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
     TakePreparing,
@@ -92,6 +92,7 @@ pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{FiringRef, HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 pub use jobs::JobFilter;
 pub use nodes::{BusyNode, NodeJoined, NodePresence};
+pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
 pub use retention::{EndedJob, Pruned, RemovedJob};
 pub use sessions::{ProviderAndRuntime, StoredSession};
@@ -221,7 +222,7 @@ impl Store {
     }
 
     /// Returns whether [`Self::limit_waits`] was called.
-    pub fn is_hurried(&self) -> bool {
+    pub fn limits_waits(&self) -> bool {
         self.shutdown_limit.has_begun()
     }
 

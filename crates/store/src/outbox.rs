@@ -242,14 +242,14 @@ impl Store {
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
     let latest = now.checked_add(OUTBOX_LEASE).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_ENTRY_WAITS, args![node, latest]).await?;
-    let renewed = now.checked_add(CLAIM_RENEWAL_WINDOW).unwrap_or(Timestamp::MAX);
+    let renewed = now.checked_add(CLAIM_EXPIRY_AFTER_STEP).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_CLAIMS, args![node, renewed]).await.map(drop)
 }
 
-/// Maximum time that a node holds an outbox entry.
-const OUTBOX_LEASE: SignedDuration = SignedDuration::from_mins(2);
+/// Time that a node has for a delivery of an outbox entry before another node may try it.
+pub const OUTBOX_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// Time to the expiry of a claim after the clock was set back; so short that the claim is renewed next.
-const CLAIM_RENEWAL_WINDOW: SignedDuration = SignedDuration::from_mins(30);
+const CLAIM_EXPIRY_AFTER_STEP: SignedDuration = SignedDuration::from_mins(30);
 
 /// Adds the result of a job to the outbox and updates the count of the item's failures, in the transaction that ends
 /// the job. Does nothing if the job holds no item.

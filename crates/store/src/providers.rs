@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use cowhand_core::attempt::UsageLimit;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::provider::{Parked, ProviderSlot, ProviderState, ProviderWait};
+use cowhand_core::provider::{LimitedProvider, Parked, ProviderState, ProviderWait};
 use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
@@ -61,7 +61,7 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState
 /// a provider wait for each other here.
 pub(super) async fn wait(
     tx: &mut Tx<'_>,
-    slot: Option<&ProviderSlot>,
+    slot: Option<&LimitedProvider>,
     now: Timestamp,
 ) -> Result<Option<ProviderWait>, StoreError> {
     let Some(slot) = slot else { return Ok(None) };
@@ -80,7 +80,7 @@ pub(super) async fn wait(
 pub(super) async fn started(
     tx: &mut Tx<'_>,
     job: &JobId,
-    slot: Option<&ProviderSlot>,
+    slot: Option<&LimitedProvider>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     tx.execute(RUNS_AT, args![job.as_str(), slot.map(|slot| slot.provider.as_str())]).await?;

@@ -30,7 +30,7 @@ statements! {
         where workspaces.job_id = $1 order by workspaces.since desc, workspaces.path";
     WORKSPACES_OF_NODE = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
         where workspaces.node = $1 order by workspaces.since desc, workspaces.path";
-    KEEP_WORKSPACE = same "update workspaces set state = $3, keep_until = $4, since = $5 where node = $1 and path = $2";
+    SET_WORKSPACE_STATE = same "update workspaces set state = $3, keep_until = $4, since = $5 where node = $1 and path = $2";
     DROP_WORKSPACE = same "delete from workspaces where node = $1 and path = $2";
 }
 
@@ -135,7 +135,7 @@ impl Store {
     }
 
     /// Stores the state of a workspace.
-    pub async fn keep_workspace(
+    pub async fn set_workspace_state(
         &self,
         workspace: &Workspace,
         state: WorkspaceState,
@@ -148,7 +148,8 @@ impl Store {
             WorkspaceState::Branch => ("branch", None),
         };
         let args = args![workspace.node.as_str(), text(&workspace.path), state_name, until, now];
-        self.write(move |tx| Box::pin(async move { tx.execute(KEEP_WORKSPACE, args).await.map(drop) })).await
+        self.write(move |tx| Box::pin(async move { tx.execute(SET_WORKSPACE_STATE, args).await.map(drop) }))
+            .await
     }
 
     /// Removes the row of a removed workspace.

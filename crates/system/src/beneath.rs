@@ -309,7 +309,7 @@ mod tests {
             let path = Path::new(path);
             assert_eq!(text_or_error(root.read(path, 100)), expected, "{}", path.display());
             // The result must be the same without `openat2`, as on older kernels.
-            let by_hand = plain(path).and_then(|below| {
+            let without_openat2 = plain(path).and_then(|below| {
                 let file = File::from(root.walk(&below, OFlags::RDONLY | OFlags::NONBLOCK)?);
                 if file.metadata()?.is_file() {
                     Ok(fs::read(path_of(&file))?)
@@ -317,7 +317,7 @@ mod tests {
                     Err(NotOpened::NotRegular)
                 }
             });
-            assert_eq!(text_or_error(by_hand), expected, "{} without openat2", path.display());
+            assert_eq!(text_or_error(without_openat2), expected, "{} without openat2", path.display());
         }
         assert_eq!(text_or_error(root.read(Path::new("file"), 5)), "it is larger than 5 bytes");
     }

@@ -15,17 +15,17 @@ use uuid::Uuid;
 pub enum Clock {
     #[default]
     System,
-    ByHand(Arc<HandClock>),
+    Test(Arc<TestClock>),
 }
 
 #[derive(Debug)]
-pub struct HandClock {
-    time: Mutex<HandTime>,
+pub struct TestClock {
+    time: Mutex<TestTime>,
     moved: Notify,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct HandTime {
+struct TestTime {
     wall: Timestamp,
     boot: BootTime,
     awake: i64,
@@ -41,16 +41,16 @@ static BOOT_ID: LazyLock<Uuid> = LazyLock::new(|| {
 });
 
 impl Clock {
-    pub fn by_hand(now: Timestamp) -> Self {
+    pub fn test(now: Timestamp) -> Self {
         let boot = BootTime::new(Uuid::from_u128(1), 0);
-        let time = Mutex::new(HandTime { wall: now, boot, awake: 0 });
-        Self::ByHand(Arc::new(HandClock { time, moved: Notify::new() }))
+        let time = Mutex::new(TestTime { wall: now, boot, awake: 0 });
+        Self::Test(Arc::new(TestClock { time, moved: Notify::new() }))
     }
 
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => whole(Timestamp::now()),
-            Self::ByHand(hand) => hand.time().wall,
+            Self::Test(test_clock) => test_clock.time().wall,
         }
     }
 
@@ -63,7 +63,7 @@ impl Clock {
     pub fn boot(&self) -> BootTime {
         match self {
             Self::System => BootTime::new(*BOOT_ID, microseconds(ClockId::Boottime)),
-            Self::ByHand(hand) => hand.time().boot,
+            Self::Test(test_clock) => test_clock.time().boot,
         }
     }
 
@@ -71,8 +71,8 @@ impl Clock {
     pub fn reading(&self) -> ClockReading {
         match self {
             Self::System => system_reading(),
-            Self::ByHand(hand) => {
-                let HandTime { wall, boot, awake } = *hand.time();
+            Self::Test(test_clock) => {
+                let TestTime { wall, boot, awake } = *test_clock.time();
                 ClockReading { now: Moment { wall, boot: Some(boot) }, awake }
             }
         }
@@ -100,13 +100,13 @@ impl Clock {
 
     /// Reboots the machine of a test clock at `now`.
     pub fn reboot(&self, now: Timestamp) {
-        self.by(|time| *time = HandTime { wall: now, boot: BootTime::new(Uuid::now_v7(), 0), awake: 0 });
+        self.by(|time| *time = TestTime { wall: now, boot: BootTime::new(Uuid::now_v7(), 0), awake: 0 });
     }
 
-    fn by(&self, change: impl FnOnce(&mut HandTime)) {
-        if let Self::ByHand(hand) = self {
-            change(&mut hand.time());
-            hand.moved.notify_waiters();
+    fn by(&self, change: impl FnOnce(&mut TestTime)) {
+        if let Self::Test(test_clock) = self {
+            change(&mut test_clock.time());
+            test_clock.moved.notify_waiters();
         }
     }
 
@@ -119,8 +119,8 @@ impl Clock {
                 let left = Duration::try_from(left).unwrap_or_default().min(MAX_SLEEP);
                 tokio::time::sleep(left).await;
             }
-            Self::ByHand(hand) => {
-                let moved = hand.moved.notified();
+            Self::Test(test_clock) => {
+                let moved = test_clock.moved.notified();
                 if at.is_none_or(|at| at > self.now()) {
                     moved.await;
                 }
@@ -129,8 +129,8 @@ impl Clock {
     }
 }
 
-impl HandClock {
-    fn time(&self) -> MutexGuard<'_, HandTime> {
+impl TestClock {
+    fn time(&self) -> MutexGuard<'_, TestTime> {
         self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_manual_clock_can_be_set_stepped_and_suspended() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let clock = Clock::by_hand(at(1_000));
+        let clock = Clock::test(at(1_000));
         let start = clock.reading();
         let since = |clock: &Clock| {
             let reading = clock.reading();

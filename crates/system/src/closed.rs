@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reopening_restores_the_mode_for_the_owner() {
+    fn restored_mode_gives_access_only_to_the_owner() {
         let folder = tempfile::tempdir().unwrap();
         let (inner, file) = (folder.path().join("inner"), folder.path().join("file"));
         fs::create_dir(&inner).unwrap();

@@ -15,7 +15,7 @@ pub fn is_missing(path: &Path) -> bool {
 }
 
 /// Ignores the error of a missing file.
-pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
+pub fn missing_is_ok(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -23,7 +23,7 @@ pub const LOGIN: &str = "cowhand-bot";
 
 /// What goes wrong with the next request that matches.
 #[derive(Debug, Clone)]
-pub enum Fault {
+pub enum FakeFault {
     /// Returns this answer, and does not execute the request.
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// Executes the request, then returns this status.
@@ -34,7 +34,7 @@ pub enum Fault {
     NoAnswer,
 }
 
-impl Fault {
+impl FakeFault {
     pub fn status(status: u16) -> Self {
         Self::Answer { status, headers: Vec::new(), body: json!({ "message": "planned" }).to_string() }
     }
@@ -82,14 +82,14 @@ pub struct FakeState {
     pub labels: Vec<&'static str>,
     /// `(method and beginning of the path, fault)`. A request gets the first fault that matches. Each fault is used
     /// once.
-    pub faults: VecDeque<(String, Fault)>,
+    pub faults: VecDeque<(String, FakeFault)>,
     /// Paths that have moved, with their new paths.
     pub moved: BTreeMap<String, String>,
     pub requests: Vec<String>,
     pub tokens: Vec<String>,
     pub user_agents: Vec<String>,
     /// Number of answers that reduce `remaining`. Answers with 304 do not count, nor redirects, refused tokens and
-    /// [`Fault::Answer`].
+    /// [`FakeFault::Answer`].
     pub counted_requests: usize,
     /// Function that is called with each request before it is answered, for simultaneous actions of other users.
     pub on_request: Option<OnRequest>,
@@ -193,7 +193,7 @@ impl Fake {
         fake_state.issues.insert(number, issue);
     }
 
-    pub fn fault(&self, request: &str, fault: Fault) {
+    pub fn fault(&self, request: &str, fault: FakeFault) {
         self.state().faults.push_back((request.to_owned(), fault));
     }
 
@@ -218,11 +218,11 @@ async fn answer(State(fake_state): State<Arc<Mutex<FakeState>>>, request: Reques
             (on_request.0)(&request.line, &mut fake_state);
             fake_state.on_request.get_or_insert(on_request);
         }
-        let matches = |(prefix, _): &(String, Fault)| request.line.starts_with(prefix.as_str());
+        let matches = |(prefix, _): &(String, FakeFault)| request.line.starts_with(prefix.as_str());
         let index = fake_state.faults.iter().position(matches);
         let fault = index.and_then(|index| fake_state.faults.remove(index)).map(|(_, fault)| fault);
         fake_state.record(&request);
-        let response = if let Some(Fault::Answer { status, headers, body }) = &fault {
+        let response = if let Some(FakeFault::Answer { status, headers, body }) = &fault {
             let mut response = plain(*status, Bytes::from(body.clone()));
             for (name, value) in headers {
                 response.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
@@ -235,13 +235,15 @@ async fn answer(State(fake_state): State<Arc<Mutex<FakeState>>>, request: Reques
     };
     let date = { fake_state.lock().unwrap().now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string() };
     let mut response = match fault {
-        None | Some(Fault::Answer { .. }) => response,
-        Some(Fault::DoneWithStatus(status)) => plain(status, Bytes::from_static(b"<html>bad gateway</html>")),
-        Some(Fault::CutAnswer) => {
+        None | Some(FakeFault::Answer { .. }) => response,
+        Some(FakeFault::DoneWithStatus(status)) => {
+            plain(status, Bytes::from_static(b"<html>bad gateway</html>"))
+        }
+        Some(FakeFault::CutAnswer) => {
             let chunks = [Ok(Bytes::from_static(b"{\"id\": ")), Err(std::io::Error::other("cut"))];
             Response::new(Body::from_stream(futures_util::stream::iter(chunks)))
         }
-        Some(Fault::NoAnswer) => {
+        Some(FakeFault::NoAnswer) => {
             tokio::time::sleep(Duration::from_mins(10)).await;
             response
         }

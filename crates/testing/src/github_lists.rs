@@ -14,13 +14,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 #[derive(Debug, Default)]
-pub struct ListsWorld {
+pub struct FakeListsState {
     pub issues: Vec<Value>,
     pub pulls: Vec<Value>,
     /// Number of lists that were returned without 304, and of refused requests.
     pub counted_requests: usize,
     /// Number of all requests.
-    pub asked: usize,
+    pub requests: usize,
     /// Issue that disappears after the next answer with a list.
     pub disappearing_issue: Option<u64>,
     /// Status with which every request is refused.
@@ -33,7 +33,7 @@ pub struct ListsWorld {
 
 #[derive(Debug)]
 pub struct FakeLists {
-    pub fake_state: Arc<Mutex<ListsWorld>>,
+    pub fake_state: Arc<Mutex<FakeListsState>>,
     pub url: String,
     server: JoinHandle<()>,
 }
@@ -46,7 +46,7 @@ impl Drop for FakeLists {
 
 impl FakeLists {
     pub async fn start(issues: Vec<Value>, pulls: Vec<Value>) -> Self {
-        let fake_state = Arc::new(Mutex::new(ListsWorld { issues, pulls, ..ListsWorld::default() }));
+        let fake_state = Arc::new(Mutex::new(FakeListsState { issues, pulls, ..FakeListsState::default() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let app = Router::new().fallback(answer).with_state(Arc::clone(&fake_state));
@@ -60,7 +60,7 @@ impl FakeLists {
     }
 }
 
-impl ListsWorld {
+impl FakeListsState {
     /// Returns the permission of a person, or a single pull request, with the status; `None` for other paths.
     fn about(&mut self, path: &str) -> Option<(u16, Value)> {
         let parts: Vec<&str> = path.split('/').skip(4).collect();
@@ -88,10 +88,10 @@ pub fn issue(number: u64) -> Value {
     json!({"number": number, "title": format!("Issue {number}"), "labels": [{"name": "agent"}], "created_at": created_at})
 }
 
-async fn answer(State(fake_state): State<Arc<Mutex<ListsWorld>>>, request: Request) -> Response {
+async fn answer(State(fake_state): State<Arc<Mutex<FakeListsState>>>, request: Request) -> Response {
     let about = {
         let mut fake_state = fake_state.lock().unwrap();
-        fake_state.asked += 1;
+        fake_state.requests += 1;
         if let Some(status) = fake_state.refuses {
             fake_state.counted_requests += 1;
             return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();

@@ -20,10 +20,10 @@ pub fn get_with_token(address: &str, path: &str, token: &str) -> io::Result<Http
     send(address, "GET", path, &format!("authorization: Bearer {token}\r\n"), "")
 }
 
-/// Sends an unsigned delivery to a webhook. `hook` is `agent/schedule`.
-pub fn deliver(address: &str, hook: &str, id: &str) -> io::Result<HttpAnswer> {
+/// Sends an unsigned delivery to a webhook. `webhook` is `agent/schedule`.
+pub fn deliver(address: &str, webhook: &str, id: &str) -> io::Result<HttpAnswer> {
     let headers = format!("x-github-delivery: {id}\r\ncontent-type: application/json\r\n");
-    send(address, "POST", &format!("/hooks/{hook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))
+    send(address, "POST", &format!("/hooks/{webhook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))
 }
 
 fn send(address: &str, method: &str, path: &str, headers: &str, body: &str) -> io::Result<HttpAnswer> {

@@ -59,7 +59,7 @@ impl SourceContext {
     }
 
     #[must_use]
-    pub fn written_by_agents(self, writable: Vec<PathBuf>) -> Self {
+    pub fn writable(self, writable: Vec<PathBuf>) -> Self {
         Self { writable, ..self }
     }
 

@@ -108,7 +108,7 @@ impl Subject {
 
     async fn one_of_many_wins(&self, handles: &[Arc<dyn WorkSource>], id: &WorkItemId) -> Claimant {
         let claimants: Vec<Claimant> =
-            (0..8).map(|number| self.claimant(&format!("claimer-{number}"))).collect();
+            (0..8).map(|number| self.claimant(&format!("claimant-{number}"))).collect();
         let claims = claimants
             .iter()
             .zip(handles.iter().cycle())
@@ -187,7 +187,7 @@ impl Subject {
         let options = ReleaseOptions {
             reason: Some("The machine is going down.".to_owned()),
             add_comment: true,
-            unfinished: false,
+            undoes_claim: false,
         };
         let released = self.source().release_work(id, &options, &claimant).await;
         let released = released.unwrap_or_else(|error| panic!("releasing {id} fails: {error}"));
@@ -204,8 +204,8 @@ impl Subject {
     async fn only_the_holder_gives_back(&self, id: &WorkItemId) {
         self.must_claim(id, &self.claimant("holder")).await;
         // The source may return an error or a result, as long as the claim remains.
-        let stranger = self.claimant("stranger");
-        _ = self.source().release_work(id, &ReleaseOptions::default(), &stranger).await;
+        let other = self.claimant("other");
+        _ = self.source().release_work(id, &ReleaseOptions::default(), &other).await;
         assert!(!self.available(id).await, "another claimant released {id}");
         self.is_refused(id, &[ClaimFailureReason::AlreadyClaimed]).await;
     }

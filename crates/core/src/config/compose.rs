@@ -35,7 +35,7 @@ const MAX_MERGED: usize = 250_000;
 const ROOT_FILE_KEYS: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
 
 /// Context of a fleet, from the fleets above it and its own reference.
-struct ParentFleet {
+struct FleetContext {
     /// Files from the root file to the file of this fleet, both included.
     files: Vec<PathBuf>,
     /// Names of the sub-fleets from the outermost to this fleet; empty for the root file.
@@ -47,7 +47,7 @@ struct ParentFleet {
 /// Collects the agents of the root file and of all fleets below. Returns the keys of the root file without `agents`,
 /// `fleets` and `defaults`, with secrets masked.
 pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
-    let above = ParentFleet {
+    let above = FleetContext {
         files: vec![path.to_owned()],
         names: Vec::new(),
         defaults: None,
@@ -106,7 +106,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     Loader::masked(checked)
 }
 
-fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: ParentFleet) {
+fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: FleetContext) {
     let retention = take_as_defaults(&mut node, "retention");
     let own = node.remove("defaults").filter(|defaults| !defaults.is_null());
     above.defaults = [above.defaults.take(), retention, own].into_iter().flatten().reduce(merge);
@@ -133,7 +133,7 @@ fn take_as_defaults(fleet: &mut Node, key: &str) -> Option<Node> {
 
 /// Collects an agent. Returns none if the agent cannot be read, or if all agents together have too many nodes; the
 /// reason is reported.
-fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &ParentFleet) -> Option<()> {
+fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &FleetContext) -> Option<()> {
     if loader.merged > MAX_MERGED {
         return None;
     }
@@ -169,7 +169,7 @@ fn written(
     entry: &Node,
     key: &str,
     file: FileId,
-    above: &ParentFleet,
+    above: &FleetContext,
 ) -> Option<(Node, FileId)> {
     let entries = entry.entries()?;
     let Some(path) = entry.get("path") else {
@@ -273,7 +273,7 @@ fn sub_fleet(
     entry: &Node,
     key: &str,
     file: FileId,
-    above: &ParentFleet,
+    above: &FleetContext,
     names: &mut HashMap<String, Location>,
 ) -> Option<()> {
     let (at, path) = entry.get("path").and_then(|path| Some((path.at, path.text()?)))?;
@@ -298,7 +298,7 @@ fn sub_fleet(
         loader.problems.add(Problem::error(name_at, message).key(key).help(help.to_owned()));
         return None;
     }
-    let below = ParentFleet {
+    let below = FleetContext {
         files: above.files.iter().cloned().chain([path]).collect(),
         names: above.names.iter().cloned().chain([name]).collect(),
         defaults: above.defaults.clone(),
@@ -341,7 +341,7 @@ fn take_name(
     }
 }
 
-fn too_many(fleets: usize, path: &Path, above: &ParentFleet) -> Option<String> {
+fn too_many(fleets: usize, path: &Path, above: &FleetContext) -> Option<String> {
     if fleets > MAX_FLEETS {
         return Some(format!("there are more than {MAX_FLEETS} fleets"));
     }

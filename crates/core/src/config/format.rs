@@ -21,7 +21,7 @@ use crate::workspace::BranchName;
 const POSTGRES: &str = "postgres";
 
 /// Checks whether the errors of this format contain no part of the text.
-pub(super) fn is_discreet(format: &str) -> bool {
+pub(super) fn never_quotes_text(format: &str) -> bool {
     format == POSTGRES
 }
 

@@ -18,7 +18,7 @@ pub(super) struct KnownNames<'a> {
     /// Agents with their drafts, including those with errors, as far as they can be read.
     agents: Vec<(&'a Agent, &'a Draft)>,
     /// True if the names of all agents are known.
-    all: bool,
+    knows_all_agents: bool,
     names: Names,
 }
 
@@ -44,14 +44,14 @@ impl<'a> KnownNames<'a> {
     ) -> Self {
         let read = broken.iter().filter_map(|(draft, agent)| Some((agent.as_deref()?, draft)));
         let agents = roster.agents.iter().zip(drafts).chain(read).collect();
-        let mut known = Self { agents, all: complete, names: Names::default() };
+        let mut known = Self { agents, knows_all_agents: complete, names: Names::default() };
         known.names.agents = known.agent_names().collect();
         known.names.schedules = known.places().map(|place| (place.name(), place.schedule.id)).collect();
         known.names.ids = known.names.schedules.values().copied().collect();
         for (draft, _) in broken {
             match written_name(draft) {
                 Some(name) => known.note_broken(name, draft),
-                None => known.all = false,
+                None => known.knows_all_agents = false,
             }
         }
         known
@@ -145,7 +145,7 @@ impl<'a> KnownNames<'a> {
 
     /// Checks whether an agent of this name may exist, as far as the files could be read.
     fn agent_may_exist(&self, name: &str, from: &Draft) -> bool {
-        !self.all || full_names(name, from).iter().any(|name| self.names.agents.contains(name))
+        !self.knows_all_agents || full_names(name, from).iter().any(|name| self.names.agents.contains(name))
     }
 
     /// Finds `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
@@ -164,7 +164,8 @@ impl<'a> KnownNames<'a> {
             return true;
         }
         let Some((agent, _)) = name.split_once('/') else { return false };
-        !self.all || full_names(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
+        !self.knows_all_agents
+            || full_names(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
     /// Finds cycles of schedules that name each other. Each schedule names at most one other, so this function follows
@@ -300,7 +301,8 @@ impl ScheduleRef<'_> {
     ) -> Option<ScheduleId> {
         let id = id?;
         let exists = known.names.ids.contains(&id);
-        if !exists && known.all && known.names.broken.is_empty() && known.names.unread.is_empty() {
+        if !exists && known.knows_all_agents && known.names.broken.is_empty() && known.names.unread.is_empty()
+        {
             let problem =
                 Problem::warning(self.at("source_workflow_id"), format!("no schedule here has the id {id}"));
             problems.add(problem.key(self.key("source_workflow_id")));

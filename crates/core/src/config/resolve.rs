@@ -118,7 +118,7 @@ const FREE_KEYS: [&str; 6] = ["name", "description", "retry", "timeout", "idle_t
 fn typed(checked: &Checked) -> Option<Typed> {
     let mut value = checked.value.clone();
     let mut wrong = Vec::new();
-    for pointer in checked.unsound.iter().map(|pointer| Steps::of(pointer)) {
+    for pointer in checked.wrong.iter().map(|pointer| Steps::of(pointer)) {
         let owner = match pointer.schedule {
             Some(name) => value.pointer_mut(&format!("/schedules/{name}")),
             None => Some(&mut value),
@@ -237,8 +237,8 @@ fn schedule(
     let mut trigger = schedule.trigger;
     if let Err(error) = trigger.check() {
         // herdctl has no webhook secrets. A herdctl fleet without them still loads, and its deliveries are rejected.
-        let bearable = draft.herdctl && error == TriggerError::NoSecret;
-        let severity = if bearable { Severity::Warning } else { Severity::Error };
+        let is_only_warning = draft.herdctl && error == TriggerError::NoSecret;
+        let severity = if is_only_warning { Severity::Warning } else { Severity::Error };
         let problem = Problem::error(schedule_at(draft, name.as_str()), error.to_string());
         let key = draft.key_of(&format!("schedules.{name}"));
         loader.problems.add(Problem { severity, ..problem.key(key) });
@@ -278,7 +278,8 @@ fn schedule(
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
     }
-    let disabled_location = (schedule.enabled == Some(false)).then(|| off_at(loader, draft, name.as_str()));
+    let disabled_location =
+        (schedule.enabled == Some(false)).then(|| disabled_location(loader, draft, name.as_str()));
     let adopts = schedule.adopt.as_deref().and_then(|former| adopted(loader, draft, agent, &name, former));
     Schedule {
         id: ScheduleId::of(agent, &name),
@@ -306,7 +307,7 @@ fn schedule(
 }
 
 /// Returns the location of `enabled: false` of the schedule, as `FILE:LINE`.
-fn off_at(loader: &Loader<'_>, draft: &Draft, name: &str) -> String {
+fn disabled_location(loader: &Loader<'_>, draft: &Draft, name: &str) -> String {
     let written = schedule_node(draft, name).and_then(|schedule| schedule.entry("enabled"));
     let at = written.map_or_else(|| schedule_at(draft, name), |entry| entry.key_at);
     format!("{}:{}", loader.sources.path(at.file).display(), at.line)

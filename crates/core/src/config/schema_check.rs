@@ -39,7 +39,7 @@ pub(super) struct Checker<'a> {
     /// Number of steps in the path that mark everything below as secret.
     secret: usize,
     secrets: Vec<String>,
-    unsound: Vec<String>,
+    wrong: Vec<String>,
 }
 
 enum Step {
@@ -60,7 +60,7 @@ pub(super) struct Checked {
     pub secrets: Vec<String>,
     /// JSON pointers to values that are wrong or contain a variable without a value. They can be missing or incomplete
     /// in `value`.
-    pub unsound: Vec<String>,
+    pub wrong: Vec<String>,
 }
 
 /// Checks a tree. Also renames aliases and marks short forms in the tree, so that layers which use different names or
@@ -78,10 +78,10 @@ pub(super) fn check(
         path: Vec::new(),
         secret: 0,
         secrets: Vec::new(),
-        unsound: Vec::new(),
+        wrong: Vec::new(),
     };
     let value = checker.value(node, node.at, schema).unwrap_or_else(|| Json::Object(JsonMap::new()));
-    Checked { value, secrets: checker.secrets, unsound: checker.unsound }
+    Checked { value, secrets: checker.secrets, wrong: checker.wrong }
 }
 
 impl Checker<'_> {
@@ -100,7 +100,7 @@ impl Checker<'_> {
             scalar.short_for = key.as_str();
         }
         if matches!(&node.value, Value::Scalar(scalar) if scalar.undefined) {
-            self.unsound.push(self.pointer());
+            self.wrong.push(self.pointer());
             return None;
         }
         if is_open(schema) {
@@ -279,7 +279,7 @@ impl Checker<'_> {
         let chosen = written.and_then(|text| variants.iter().find(|variant| word_of(variant) == text));
         if let Some(variant) = chosen {
             sections.chosen.push(variant);
-            sections.others = variants.to_vec();
+            sections.variants = variants.to_vec();
             sections.tag = Some(word_of(variant));
             return sections;
         }
@@ -341,7 +341,7 @@ impl Checker<'_> {
         self.report(severity, entry.key_at, message, help);
         self.path.pop();
         if severity == Severity::Error && !self.is_agent_or_schedule() {
-            self.unsound.push(self.pointer());
+            self.wrong.push(self.pointer());
         }
     }
 
@@ -451,7 +451,7 @@ impl Checker<'_> {
     }
 
     pub(super) fn error(&mut self, at: Location, message: String, help: Option<String>) {
-        self.unsound.push(self.pointer());
+        self.wrong.push(self.pointer());
         self.report(Severity::Error, at, message, help);
     }
 

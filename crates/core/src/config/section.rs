@@ -11,7 +11,7 @@ pub(super) struct AllowedKeys {
     /// Schemas whose properties apply here.
     pub chosen: Vec<&'static Json>,
     /// All variants, including the chosen one, if the value of the tag (for example `type`) chose one; otherwise empty.
-    pub others: Vec<&'static Json>,
+    pub variants: Vec<&'static Json>,
     /// The value of the tag that chose the variant, for example `cron`.
     pub tag: Option<&'static str>,
     /// The key of the tag, if its value names no variant. This error is already reported.
@@ -50,7 +50,7 @@ impl AllowedKeys {
                 .flatten()
                 .any(|(name, property)| name == key || aliases_of(property).any(|(alias, _)| alias == key))
         };
-        let variants = self.others.iter().filter(has);
+        let variants = self.variants.iter().filter(has);
         variants
             .filter_map(|variant| {
                 tag_of(&[variant]).and_then(|tag| variant["properties"][tag]["const"].as_str())

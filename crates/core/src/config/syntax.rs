@@ -27,7 +27,8 @@ pub(super) fn syntax_mistake(text: &str, kind: &ErrorKind, offset: usize) -> Opt
             let rest = text.get(offset..)?;
             let first = rest.chars().next().filter(|first| matches!(first, '*' | '&' | '@' | '`' | '%'))?;
             let mistake = needs_quotes(text, offset, &first.to_string());
-            let name: String = rest.chars().skip(1).take_while(|sign| sign.is_alphanumeric()).collect();
+            let name: String =
+                rest.chars().skip(1).take_while(|character| character.is_alphanumeric()).collect();
             if *kind == ErrorKind::UnknownAnchor && !name.is_empty() {
                 let message = format!("no anchor is called `{name}`; {}", mistake.message);
                 return Some(SyntaxMistake { message, ..mistake });
@@ -91,7 +92,7 @@ fn key_before(before: &str) -> Option<&str> {
 /// Returns the value at the start of `rest`. It ends at a comment or with the line, and inside `{ }` and `[ ]` at the
 /// next comma or closing bracket.
 fn value_of<'a>(before: &str, rest: &'a str) -> &'a str {
-    let count = |signs: [char; 2]| before.matches(signs).count();
+    let count = |characters: [char; 2]| before.matches(characters).count();
     let inside = count(['{', '[']) > count(['}', ']']);
     let end = if inside {
         let from = rest.find("}}").map_or(0, |braces| braces + 2);
@@ -141,8 +142,8 @@ fn unclosed_quote(text: &str, offset: usize) -> Option<SyntaxMistake> {
 fn open_quote(line: &str) -> Option<usize> {
     let mut at = 0;
     let mut can_begin = true;
-    while let Some(sign) = line[at..].chars().next() {
-        match sign {
+    while let Some(character) = line[at..].chars().next() {
+        match character {
             '"' | '\'' if can_begin => match closed_at(line, at) {
                 Some(close) => at = close,
                 None => return Some(at),
@@ -150,7 +151,8 @@ fn open_quote(line: &str) -> Option<usize> {
             '#' if line[..at].is_empty() || line[..at].ends_with(' ') => return None,
             _ => {}
         }
-        can_begin = matches!(sign, ' ' | '{' | '[' | ',') && begins_value(&line[..at + sign.len_utf8()]);
+        can_begin =
+            matches!(character, ' ' | '{' | '[' | ',') && begins_value(&line[..at + character.len_utf8()]);
         at += line[at..].chars().next().map_or(1, char::len_utf8);
     }
     None
@@ -165,13 +167,13 @@ fn begins_value(before: &str) -> bool {
 /// Returns the position of the quote that closes the one at `start`.
 fn closed_at(text: &str, start: usize) -> Option<usize> {
     let quote = text[start..].chars().next()?;
-    let mut signs = text[start + 1..].char_indices().peekable();
-    while let Some((at, sign)) = signs.next() {
+    let mut characters = text[start + 1..].char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
         let is_doubled =
-            quote == '\'' && sign == quote && signs.peek().is_some_and(|(_, next)| *next == quote);
-        if is_doubled || (sign == '\\' && quote == '"') {
-            signs.next();
-        } else if sign == quote {
+            quote == '\'' && character == quote && characters.peek().is_some_and(|(_, next)| *next == quote);
+        if is_doubled || (character == '\\' && quote == '"') {
+            characters.next();
+        } else if character == quote {
             return Some(start + 1 + at);
         }
     }

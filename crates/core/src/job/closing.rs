@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ErrorKind, FailReason, JobError, Outcome, Termination};
 use crate::id::JobId;
-use crate::report::{Report, ReportedOutcome};
+use crate::report::{MAX_ARTIFACTS, Report, ReportedOutcome};
 use crate::work::{ItemRules, OnFailure, ReleaseOptions, WorkOutcome, WorkResult};
 
 /// What the work source has still to receive: the result of an item, or its release.
@@ -21,12 +21,12 @@ pub enum Closing {
 impl Closing {
     /// Returns a release with a comment that states the reason.
     pub fn release(reason: String) -> Self {
-        Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, unfinished: false })
+        Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, undoes_claim: false })
     }
 
     /// Returns a release, without a comment, that undoes a claim that failed or whose result is not known.
     pub fn undo(reason: String) -> Self {
-        Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, unfinished: true })
+        Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, undoes_claim: true })
     }
 }
 
@@ -144,8 +144,6 @@ fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     all
 }
 
-/// Maximum number of artifacts, because a text can contain many links. A report cannot have more.
-const MAX_ARTIFACTS: usize = 20;
 const MAX_ARTIFACT_LENGTH: usize = 300;
 
 static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {

@@ -288,7 +288,7 @@ enum Change {
     Start,
     Session(String),
     Settle(Outcome),
-    GiveBack,
+    Requeue,
     Cancel(Termination),
 }
 
@@ -312,7 +312,7 @@ fn any_change() -> impl Strategy<Value = Change> {
         3 => Just(Change::Start),
         1 => any::<String>().prop_map(Change::Session),
         2 => any_outcome().prop_map(Change::Settle),
-        1 => Just(Change::GiveBack),
+        1 => Just(Change::Requeue),
         1 => prop::sample::select(Termination::ALL).prop_map(Change::Cancel),
     ]
 }
@@ -328,7 +328,7 @@ proptest! {
                 Change::Start => job.start(now),
                 Change::Session(id) => job.set_session(id),
                 Change::Settle(outcome) => job.settle(outcome, &patient(), now),
-                Change::GiveBack => job.requeue(&NotBegun::Failed("no".to_owned()), now).map(drop),
+                Change::Requeue => job.requeue(&NotBegun::Failed("no".to_owned()), now).map(drop),
                 Change::Cancel(how) => job.cancel(how, now),
             };
             if let Some(ended) = &ended {

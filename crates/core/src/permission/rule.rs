@@ -28,7 +28,7 @@ const SHELLS: [&str; 6] = ["Bash", "bash", "shell", "local_shell", "run_shell_co
 
 /// Inputs of a shell tool with which an allow rule can match: the command, and inputs that do not change which command
 /// is run, or where.
-const HARMLESS: [&str; 5] = ["command", "description", "timeout", "run_in_background", "timeout_ms"];
+const CHECKED_INPUTS: [&str; 5] = ["command", "description", "timeout", "run_in_background", "timeout_ms"];
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
@@ -84,19 +84,20 @@ fn words(text: &str, tool: &str, pattern: &str) -> Result<Vec<String>, RuleError
 impl Rule {
     /// Checks whether the rule matches with certainty, for allow rules.
     pub(super) fn matches_surely(&self, tool: &str, input: &Value) -> bool {
-        if !letters_match(&self.tool, tool) {
+        if !characters_match(&self.tool, tool) {
             return false;
         }
         let Some(pattern) = &self.words else { return true };
-        let only_harmless =
-            input.as_object().is_some_and(|fields| fields.keys().all(|key| HARMLESS.contains(&key.as_str())));
+        let only_checked = input
+            .as_object()
+            .is_some_and(|fields| fields.keys().all(|key| CHECKED_INPUTS.contains(&key.as_str())));
         let words = input.get("command").and_then(Value::as_str).and_then(shell::plain);
-        only_harmless && words.is_some_and(|words| matches_words_surely(pattern, &words))
+        only_checked && words.is_some_and(|words| matches_words_surely(pattern, &words))
     }
 
     /// Checks whether the rule may match, for deny and ask rules.
     pub(super) fn may_match(&self, tool: &str, input: &Value) -> bool {
-        if !letters_match(&self.tool.to_ascii_lowercase(), &tool.to_ascii_lowercase()) {
+        if !characters_match(&self.tool.to_ascii_lowercase(), &tool.to_ascii_lowercase()) {
             return false;
         }
         let Some(pattern) = &self.words else { return true };
@@ -120,7 +121,7 @@ fn matches_words_surely(pattern: &[String], words: &[Word]) -> bool {
         reached = if part == "*" {
             any_words(&reached)
         } else {
-            one_word(&reached, |at| matches!(&words[at], Word::Known(word) if letters_match(part, word)))
+            one_word(&reached, |at| matches!(&words[at], Word::Known(word) if characters_match(part, word)))
         };
     }
     reached[words.len()]
@@ -189,14 +190,14 @@ fn one_word(reached: &[bool], means: impl Fn(usize) -> bool) -> Vec<bool> {
 /// Checks whether a word may match. A program can be called by its path, and on some file systems in capitals.
 fn word_could(pattern: &str, word: &str, is_program: bool) -> bool {
     if !is_program {
-        return letters_match(pattern, word);
+        return characters_match(pattern, word);
     }
     let (pattern, word) = (pattern.to_ascii_lowercase(), word.to_ascii_lowercase());
-    letters_match(&pattern, &word) || letters_match(&pattern, runner::base_name(&word))
+    characters_match(&pattern, &word) || characters_match(&pattern, runner::base_name(&word))
 }
 
 /// Checks whether a text matches a pattern in which `*` matches any characters, or none.
-fn letters_match(pattern: &str, text: &str) -> bool {
+fn characters_match(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let parts: Vec<&str> = parts.collect();

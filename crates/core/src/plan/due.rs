@@ -47,10 +47,10 @@ impl DueCheck<'_> {
         } else {
             Jitter::NONE
         });
-        let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
+        let position = Jitter::position(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval and its jitter, even if the clock was set back.
         let from = self.interval_from().map(|from| from.min(self.now));
-        interval.next_trigger(from, jitter, place, self.record.armed_at.min(self.now))
+        interval.next_trigger(from, jitter, position, self.record.armed_at.min(self.now))
     }
 
     /// Returns the time from which the interval counts: usually the end of the schedule's last run, or, with a work
@@ -255,8 +255,8 @@ impl DueCheck<'_> {
         let Some(jitter) = self.schedule.timing.jitter else { return due };
         let Some(next) = cron.next_after(due, self.zone()) else { return due };
         let key = Occurrence::Cron(due).key(self.record.generation);
-        let place = Jitter::position(&self.schedule.id.to_string(), key.as_str());
-        due.checked_add(jitter.share_of(next.duration_since(due), place)).unwrap_or(due)
+        let position = Jitter::position(&self.schedule.id.to_string(), key.as_str());
+        due.checked_add(jitter.share_of(next.duration_since(due), position)).unwrap_or(due)
     }
 
     /// Decides the outcomes of due times by the calendar and the misfire policy, oldest first.

@@ -54,7 +54,7 @@ impl ScheduleHold<'_> {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
             Self::PausedWhileDisabled { .. } => "its schedule had paused itself before it was disabled".to_owned(),
-            Self::Off => "its schedule was disabled during its pause".to_owned(),
+            Self::Off => "its schedule was disabled during its pause, or before its probe had completed".to_owned(),
             Self::Removed => {
                 "its schedule is no longer in the config, so the restrictions of the job are not known; restore the \
                  schedule, name it in `adopt` of the schedule of the same agent that replaces it, or cancel the job"

@@ -51,7 +51,7 @@ impl Missed {
             MissedRule::DelayUntil { opens, closed } => {
                 let why = closed.map_or_else(|| "no daemon ran".to_owned(), ClosedBy::sentence);
                 format!(
-                    "its time {:.0} was missed, because {why}; it waits until {opens:.0}, when its calendar allows it",
+                    "it did not run at {:.0}, because {why}; it waits until {opens:.0}, when its calendar allows it",
                     self.since
                 )
             }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use super::{LiveJob, LiveState, Snapshot};
-use crate::provider::{Parked, ProviderSlot, ProviderState, ProviderWait};
+use crate::provider::{LimitedProvider, Parked, ProviderState, ProviderWait};
 use crate::roster::{Agent, Roster};
 
 /// Slots of each provider of the fleet.
@@ -15,7 +15,7 @@ pub(super) struct ProviderSlots {
 }
 
 struct UsedSlots {
-    slot: ProviderSlot,
+    slot: LimitedProvider,
     state: ProviderState,
     /// Number of jobs that run at the provider.
     running: u32,
@@ -65,7 +65,7 @@ impl Snapshot {
         job: &LiveJob,
         now: Timestamp,
     ) -> Option<SlotWait> {
-        let state = |slot: &ProviderSlot| self.providers.get(&slot.provider).cloned().unwrap_or_default();
+        let state = |slot: &LimitedProvider| self.providers.get(&slot.provider).cloned().unwrap_or_default();
         let slots = candidates(agent, job).map(|(_, candidate)| roster.slot(&candidate));
         // A candidate without a provider does not wait.
         let slot =

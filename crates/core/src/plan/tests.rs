@@ -76,7 +76,7 @@ impl Scene {
     }
 
     fn last_run(mut self, end: &str) -> Self {
-        self.record().record_look(at(end).into());
+        self.record().record_run_or_poll(at(end).into());
         self.record().interval_count = 1;
         self
     }
@@ -126,7 +126,7 @@ impl Scene {
     fn line(&self, action: &Action) -> String {
         let number = |job: &JobId| job.as_str().trim_start_matches("job-2026-01-05-00000").to_owned();
         match action {
-            Action::Expire { job, epoch } => format!("lapse {} epoch {epoch}", number(job)),
+            Action::Expire { job, epoch } => format!("expire {} epoch {epoch}", number(job)),
             Action::Stop { job } => format!("stop {}", number(job)),
             Action::CancelPrevious { job } => format!("cancel {}", number(job)),
             Action::Fire { key, due, outcome, .. } => {
@@ -360,7 +360,7 @@ fn every_schedule_of_every_agent_is_planned() {
 fn two_due_schedules_share_the_places() {
     let mut scene = Scene::new(EVERY);
     scene.add("t", HOURLY);
-    scene.record().record_look(at("09:00").into());
+    scene.record().record_run_or_poll(at("09:00").into());
     assert_eq!(
         scene.plan("10:00"),
         "ran interval:1 09:05 | coalesced cron 01:00 | coalesced cron 02:00 | coalesced cron 03:00 | coalesced cron 04:00 | coalesced cron 05:00 | coalesced cron 06:00 | coalesced cron 07:00 | coalesced cron 08:00 | coalesced cron 09:00 | Skipping a/t: at max capacity (1/1), due 10:00"
@@ -383,7 +383,7 @@ fn the_calendar_closes_schedules() {
             "interval: waits for its active hours",
             interval(night),
             "10:00",
-            "Skipping a/s: outside active hours until 2026-01-05T22:00:00Z, due 00:00 | wake 22:00",
+            "Skipping a/s: its calendar allows no firing until 2026-01-05T22:00:00Z, due 00:00 | wake 22:00",
         ),
         ("interval: due after its active hours", interval(night).last_run("05:58"), "05:59", "wake 22:00"),
         ("in its active hours", interval(night), "23:00", "ran interval:1 00:00"),
@@ -436,14 +436,14 @@ fn delays_keep_to_their_calendar() {
             "due before its hours",
             delay(hours),
             "10:00",
-            "Skipping a/s: outside active hours until 2026-01-05T12:00:00Z, due 10:00 | wake 12:00",
+            "Skipping a/s: its calendar allows no firing until 2026-01-05T12:00:00Z, due 10:00 | wake 12:00",
         ),
         ("in its hours", delay(hours), "12:00", ran),
         (
             "on an excluded day",
             delay(today),
             "10:00",
-            "Skipping a/s: outside active hours until 2026-01-06T00:00:00Z, due 10:00 | wake 01-06 00:00",
+            "Skipping a/s: its calendar allows no firing until 2026-01-06T00:00:00Z, due 10:00 | wake 01-06 00:00",
         ),
         ("before its start", delay(r#""start_at":"2026-01-05T11:00:00Z""#), "10:00", "wake 11:00"),
         ("before its end", delay(end), "10:30", "ran delay:2026-01-05T10:00:00Z 10:00 | wake 11:00"),
@@ -512,7 +512,7 @@ fn equal_intervals_are_spread_by_default_and_cron_is_not() {
         scene.add(&format!("s{number}"), r#"{"type":"interval","interval":"1h"}"#);
     }
     for record in scene.snapshot.schedules.values_mut() {
-        record.record_look(at("09:00").into());
+        record.record_run_or_poll(at("09:00").into());
     }
     let due: std::collections::BTreeSet<Timestamp> = scene.roster.agents[0]
         .schedules

@@ -35,12 +35,12 @@ impl Jitter {
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         hash ^= hash >> 31;
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
-        let place = (hash >> 11) as f64 / (1_u64 << 53) as f64;
-        place
+        let position = (hash >> 11) as f64 / (1_u64 << 53) as f64;
+        position
     }
 
-    pub fn share_of(self, whole: SignedDuration, place: f64) -> SignedDuration {
-        let seconds = whole.as_secs_f64() * f64::from(self.0) / 100.0 * place.clamp(0.0, 1.0);
+    pub fn share_of(self, whole: SignedDuration, position: f64) -> SignedDuration {
+        let seconds = whole.as_secs_f64() * f64::from(self.0) / 100.0 * position.clamp(0.0, 1.0);
         SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO)
     }
 }
@@ -63,17 +63,17 @@ impl Interval {
     /// Returns the next due time of a schedule with this interval: immediately if it never ran, else this long after
     /// the last run **completed**, plus the share of the jitter, and never before `now`.
     ///
-    /// `place` in 0..1 is the position of the firing inside the jitter (see [`Jitter::position`]). The jitter never
+    /// `position` in 0..1 is the position of the firing inside the jitter (see [`Jitter::position`]). The jitter never
     /// delays a first run.
     pub fn next_trigger(
         self,
         last_completed: Option<Timestamp>,
         jitter: Jitter,
-        place: f64,
+        position: f64,
         now: Timestamp,
     ) -> Timestamp {
         let Some(last) = last_completed else { return now };
-        let wait = self.duration() + jitter.share_of(self.duration(), place);
+        let wait = self.duration() + jitter.share_of(self.duration(), position);
         last.checked_add(wait).unwrap_or(Timestamp::MAX).max(now)
     }
 }
@@ -90,12 +90,12 @@ mod tests {
         assert_eq!(Jitter(10).share_of(hour, 0.999), SignedDuration::from_millis(359_640));
         assert_eq!(Jitter::NONE.share_of(hour, 0.999), SignedDuration::ZERO);
         assert_eq!(Jitter::position("a", "k").to_bits(), 4_605_658_892_822_547_399, "never changes");
-        let places: Vec<f64> =
+        let positions: Vec<f64> =
             (0..1_000).map(|n| Jitter::position("agent/check", &format!("interval:{n}"))).collect();
-        assert!(places.iter().all(|place| (0.0..1.0).contains(place)));
+        assert!(positions.iter().all(|position| (0.0..1.0).contains(position)));
         for tenth in 0..10 {
             let low = f64::from(tenth) / 10.0;
-            let share = places.iter().filter(|place| (low..low + 0.1).contains(*place)).count();
+            let share = positions.iter().filter(|position| (low..low + 0.1).contains(*position)).count();
             assert!((60..140).contains(&share), "tenth {tenth} holds {share} of 1000");
         }
     }
@@ -105,7 +105,7 @@ mod tests {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let now = at("2025-01-19T10:02:00Z");
         let (none, most) = (Jitter::NONE, Jitter::percent(10).unwrap());
-        for (case, last, interval, jitter, place, expected) in [
+        for (case, last, interval, jitter, position, expected) in [
             ("first run", None, "5m", none, 0.0, "2025-01-19T10:02:00Z"),
             ("first run is never delayed", None, "5m", most, 0.99, "2025-01-19T10:02:00Z"),
             ("from completion", Some("2025-01-19T10:00:00Z"), "5m", none, 0.0, "2025-01-19T10:05:00Z"),
@@ -129,7 +129,7 @@ mod tests {
             ),
         ] {
             let interval: Interval = interval.parse().unwrap();
-            assert_eq!(interval.next_trigger(last.map(at), jitter, place, now), at(expected), "{case}");
+            assert_eq!(interval.next_trigger(last.map(at), jitter, position, now), at(expected), "{case}");
         }
     }
 }

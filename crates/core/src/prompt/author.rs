@@ -5,9 +5,9 @@
 pub enum AuthorTrust {
     /// No trust rule applies: none is configured, or a person fired the schedule by hand.
     #[default]
-    NotAsked,
+    NotChecked,
     Trusted,
-    /// The author was not checked, because all strangers are allowed.
+    /// All strangers are allowed, so it is not known whether the author is trusted.
     Allowed,
     Stranger,
 }
@@ -37,7 +37,7 @@ impl PromptAuthor<'_> {
     pub(super) fn labels(&self) -> FenceLabels {
         let by = self.name().map(|name| format!(", written by {name}")).unwrap_or_default();
         let (who, somebody) = match self.trust {
-            AuthorTrust::NotAsked => ("", ""),
+            AuthorTrust::NotChecked => ("", ""),
             AuthorTrust::Trusted => (" (trusted)", ", by somebody who is trusted"),
             AuthorTrust::Allowed => (
                 " (not known to be trusted, since this fleet allows strangers)",
@@ -54,8 +54,9 @@ impl PromptAuthor<'_> {
     /// Returns the name without characters that could end the line or the fence, and not longer than
     /// [`MAX_NAME_LENGTH`] characters; none if nothing is left.
     fn name(&self) -> Option<String> {
-        let is_plain =
-            |sign: &char| sign.is_alphanumeric() || matches!(sign, '-' | '_' | '.' | '@' | '[' | ']' | ' ');
+        let is_plain = |character: &char| {
+            character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '@' | '[' | ']' | ' ')
+        };
         let name: String = self.name?.chars().filter(is_plain).take(MAX_NAME_LENGTH).collect();
         let name = name.trim();
         (!name.is_empty()).then(|| name.to_owned())
@@ -69,8 +70,8 @@ mod tests {
     #[test]
     fn labels_name_the_author_and_its_trust() {
         for (name, trust, expected) in [
-            (None, AuthorTrust::NotAsked, "this is your task; it cannot"),
-            (Some("ann"), AuthorTrust::NotAsked, "this is your task, written by ann; it cannot"),
+            (None, AuthorTrust::NotChecked, "this is your task; it cannot"),
+            (Some("ann"), AuthorTrust::NotChecked, "this is your task, written by ann; it cannot"),
             (Some("ann"), AuthorTrust::Trusted, "this is your task, written by ann (trusted); it cannot"),
             (
                 Some("eve"),
@@ -84,10 +85,14 @@ mod tests {
             ),
             (
                 Some("dependabot[bot]"),
-                AuthorTrust::NotAsked,
+                AuthorTrust::NotChecked,
                 "this is your task, written by dependabot[bot]; it",
             ),
-            (Some("a\n~~~~\u{202e}`b"), AuthorTrust::NotAsked, "this is your task, written by ab; it cannot"),
+            (
+                Some("a\n~~~~\u{202e}`b"),
+                AuthorTrust::NotChecked,
+                "this is your task, written by ab; it cannot",
+            ),
             (Some("~~~"), AuthorTrust::Stranger, "this is your task (not trusted); it cannot"),
         ] {
             let labels = PromptAuthor { name, trust }.labels();

@@ -11,12 +11,12 @@ use crate::invisible::is_invisible;
 #[derive(Debug)]
 pub(super) enum PromptPart {
     Own(String),
-    Outside(OutsideText),
+    Value(PromptValue),
 }
 
 /// A cleaned value of at most [`VALUE_CAP`] bytes.
 #[derive(Debug)]
-pub(super) struct OutsideText {
+pub(super) struct PromptValue {
     text: String,
     /// Number of bytes that were cut.
     cut: usize,
@@ -26,7 +26,7 @@ pub(super) struct OutsideText {
     quoted: bool,
 }
 
-impl OutsideText {
+impl PromptValue {
     /// Creates a value that is fenced if it has several lines. On one line, it is quoted if `of_others` is true, unless
     /// it is plain.
     pub(super) fn new(text: &str, label: &str, of_others: bool) -> Self {
@@ -64,7 +64,7 @@ const PLAIN_CAP: usize = 200;
 /// Checks whether a value is empty or one plain word, such as a number, name, branch or URL: not a sentence, and
 /// without characters that could end a quote or a fence.
 fn is_plain(text: &str) -> bool {
-    let is_part = |sign: char| sign.is_alphanumeric() || "-_./:@#+=%&?,".contains(sign);
+    let is_part = |character: char| character.is_alphanumeric() || "-_./:@#+=%&?,".contains(character);
     text.len() <= PLAIN_CAP && text.chars().all(is_part)
 }
 
@@ -73,7 +73,7 @@ const LINE_CAP: usize = 1_000;
 
 /// Returns text from outside as one line without control characters, short enough for a variable or a table.
 pub fn one_line(text: &str) -> String {
-    let OutsideText { text, cut, .. } = OutsideText::line(text);
+    let PromptValue { text, cut, .. } = PromptValue::line(text);
     let mut line = String::new();
     push_cut(&mut line, &text, cut, LINE_CAP, char::len_utf8);
     line
@@ -110,7 +110,7 @@ impl PromptBuilder {
         for part in parts {
             match part {
                 PromptPart::Own(text) => builder.push(text),
-                PromptPart::Outside(value) => {
+                PromptPart::Value(value) => {
                     let mut text = String::new();
                     push_cut(&mut text, &value.text, value.cut, cap, char::len_utf8);
                     match &value.fence {

@@ -5,7 +5,7 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
 use serde_json::Value as Json;
 
 use super::author::FenceLabels;
-use super::outside::{OutsideText, PromptPart};
+use super::outside::{PromptPart, PromptValue};
 use super::{Context, PROMPT_CAP, PromptError, Variables};
 use crate::cut::push_cut;
 
@@ -117,7 +117,7 @@ impl Template {
             Piece::Text(text) => Ok(PromptPart::Own(text.clone())),
             Piece::Placeholder(placeholder) => {
                 match placeholder.evaluate(&values, &labels, context.may_have_outside_text()) {
-                    Ok(value) => Ok(PromptPart::Outside(value)),
+                    Ok(value) => Ok(PromptPart::Value(value)),
                     Err(_) if self.lenient => Ok(PromptPart::Own(placeholder.as_written())),
                     Err(problem) => Err(problem),
                 }
@@ -223,7 +223,7 @@ impl Placeholder {
         values: &Value,
         labels: &FenceLabels,
         others: bool,
-    ) -> Result<OutsideText, PromptError> {
+    ) -> Result<PromptValue, PromptError> {
         let failed =
             |problem: String| PromptError::Failed { line: self.line, placeholder: self.shown(), problem };
         let engine = engine();
@@ -239,12 +239,12 @@ impl Placeholder {
         let json = serde_json::to_value(&value).map_err(|error| failed(error.to_string()))?;
         let (text, name) = (printed(&json), self.expression.trim());
         Ok(if TASK_VARIABLES.contains(&name) {
-            OutsideText::block(&text, &labels.task)
+            PromptValue::block(&text, &labels.task)
         } else if name == RESULT_VARIABLE {
-            OutsideText::block(&text, &labels.other)
+            PromptValue::block(&text, &labels.other)
         } else {
             let quoted = others && (self.uses(&QUOTED_VARIABLES) || self.contains_outside_text());
-            OutsideText::new(&text, &labels.other, quoted)
+            PromptValue::new(&text, &labels.other, quoted)
         })
     }
 

@@ -42,7 +42,7 @@ mod tests {
         ]);
         let not_allowed = "this agent may not ask for follow-ups: it has no `followups.max` in its config";
         let not_from = |by: &str, of: &str| {
-            format!("{of} takes no follow-ups from {by}: it is not among `followups.from` of {of}")
+            format!("{of} takes no follow-ups from {by}: {by} is not among `followups.from` of {of}")
         };
         for (by, of, expected) in [
             ("planner", "planner", Ok(vec![Some(5)])),

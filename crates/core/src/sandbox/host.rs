@@ -19,7 +19,7 @@ pub struct Host {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no host; for example api.example.com, *.example.com:8443 or 10.0.0.7:8080")]
+#[error("{0:?} is not a host; for example api.example.com, *.example.com:8443 or 10.0.0.7:8080")]
 pub struct HostError(String);
 
 impl Host {
@@ -85,11 +85,13 @@ impl FromStr for Host {
         let is_label = |label: &str| {
             !label.is_empty()
                 && !label.starts_with('-')
-                && label.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_'))
+                && label
+                    .chars()
+                    .all(|character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_'))
         };
         // A name without a letter is an address in an invalid form.
-        let named =
-            labels.split('.').all(is_label) && labels.contains(|sign: char| sign.is_ascii_alphabetic());
+        let named = labels.split('.').all(is_label)
+            && labels.contains(|character: char| character.is_ascii_alphabetic());
         if port == 0 || !(is_address || named) {
             return Err(wrong());
         }

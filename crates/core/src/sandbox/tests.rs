@@ -111,7 +111,7 @@ fn contradictory_sandbox_rules_are_found() {
             Some("Landlock can restrict ports (`network: {ports: …}`) but not hosts"),
         ),
         (r#"{"kind":"bubblewrap","network":{"ports":[443]}}"#, Some("list the hosts")),
-        (r#"{"kind":"landlock","credentials":"outside"}"#, Some("whose proxy adds them")),
+        (r#"{"kind":"landlock","credentials":"outside"}"#, Some("whose proxy adds the provider's key")),
         (r#"{"kind":"none","credentials":"outside"}"#, None),
         (
             r#"{"kind":"bubblewrap","network":"on","credentials":"outside"}"#,
@@ -127,7 +127,10 @@ fn contradictory_sandbox_rules_are_found() {
             Some("needs the proxy of `kind: bubblewrap`"),
         ),
         (r#"{"kind":"docker","image":"a","network":{"ports":[443]}}"#, Some("needs `kind: landlock`")),
-        (r#"{"kind":"docker","image":"a","credentials":"outside"}"#, Some("whose proxy adds them")),
+        (
+            r#"{"kind":"docker","image":"a","credentials":"outside"}"#,
+            Some("whose proxy adds the provider's key"),
+        ),
     ] {
         let contradiction = rules(text).request().contradiction();
         assert_eq!(contradiction.is_some(), word.is_some(), "{text} {contradiction:?}");
@@ -139,7 +142,7 @@ fn contradictory_sandbox_rules_are_found() {
 }
 
 #[test]
-fn hosts() {
+fn hosts_are_parsed_and_compared() {
     for (text, expected) in [
         ("api.example.com", Some("api.example.com:443")),
         ("API.Example.com.:8443", Some("api.example.com:8443")),

@@ -136,7 +136,7 @@ impl FiringKey {
 
     /// Checks whether a firing without a job ends when its schedule is disabled. A delay is disabled as soon as it
     /// has fired, so its firing still runs, like firings by hand and from outside.
-    pub fn is_dropped_when_off(&self) -> bool {
+    pub fn is_dropped_when_disabled(&self) -> bool {
         self.is_by_clock() && self.kind() != "delay"
     }
 

@@ -43,7 +43,7 @@ fn invalid_fleets_are_refused() {
     insta::assert_snapshot!(lines(&load_files(&files, &[])).join("\n"), @r#"
     cowhand.yaml:3:28 two fleets here are called `a`; the first is on line 2
     cowhand.yaml:4:12 cannot read gone.yaml: there is no such file
-    cowhand.yaml:5:12 "we ird" is not a valid name; use the letters a-z and A-Z, digits, '_' and '-', starting with a letter or digit, at most 128
+    cowhand.yaml:5:12 "we ird" is not a valid name; use the letters a-z and A-Z, digits, '_' and '-', starting with a letter or digit, at most 128 characters
     cowhand.yaml:7:12 cannot read also-gone.yaml: there is no such file
     d/c.yaml:1:17 this fleet contains itself: a/c.yaml → d/c.yaml → a/c.yaml
     "#);

@@ -80,7 +80,7 @@ fn sandboxes() {
             1,
             "either `ports`",
         ),
-        ("sandbox: {kind: bubblewrap, network: {hosts: ['https://a.com']}}".to_owned(), 1, "is no host"),
+        ("sandbox: {kind: bubblewrap, network: {hosts: ['https://a.com']}}".to_owned(), 1, "is not a host"),
         ("sandbox: {kind: landlock, credentials: outside}".to_owned(), 1, "needs `kind: bubblewrap`"),
         ("sandbox: {kind: landlock, pids: 1}".to_owned(), 1, ""),
         ("sandbox: {kind: landlock, memory: lots}".to_owned(), 1, ""),

@@ -35,7 +35,7 @@ fn all_errors_are_reported_in_one_pass() {
     let expected = "\
 cowhand.yaml:3:5 unknown key `descripton`
 cowhand.yaml:4:16 expected a whole number, found `many`
-cowhand.yaml:4:16 warning: `max_turns` has no effect for `runtime: codex`: Codex has no limit of turns; `timeout` ends it
+cowhand.yaml:4:16 warning: `max_turns` has no effect for `runtime: codex`: Codex has no limit of turns; `timeout` ends the job
 cowhand.yaml:7:7 a webhook needs `secret_env` or `secret`; `allow_unsigned: true` accepts unsigned deliveries
 cowhand.yaml:8:7 warning: the environment variable NOT_SET with the secret of this webhook is not set
 cowhand.yaml:9:48 there is no schedule `coder/chek`

@@ -383,7 +383,7 @@ fn a_schedule_that_widens_its_agents_sandbox_is_reported() {
     let both = |agents: &str, own: &str| {
         command(&format!("sandbox: {agents}, schedules: {{s: {{type: manual, sandbox: {own}}}}}"))
     };
-    let closed = "part of this has no effect: a schedule can only restrict";
+    let closed = "all or part of this has no effect: a schedule can only restrict";
     all(&[
         (both("landlock", "{kind: landlock, network: on}"), Warning(closed)),
         (both("landlock", "{kind: landlock, write: [/srv]}"), Warning(closed)),

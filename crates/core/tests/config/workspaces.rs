@@ -172,7 +172,7 @@ fn invalid_isolation_settings_are_refused() {
         ("tree", "`tree`"),
         ("{base: main}", "kind"),
         ("{kind: worktree, branch: always-the-same}", "has no {{job}} in it"),
-        ("{kind: worktree, branch: \"a..b/{{job}}\"}", "is no name for a branch"),
+        ("{kind: worktree, branch: \"a..b/{{job}}\"}", "is not a valid branch name"),
         ("{kind: worktree, base: --upload-pack=x}", "--upload-pack=x"),
         ("{kind: worktree, setup: npm ci}", "expected a list, found `npm ci`"),
         ("{kind: worktree, cleanup: sometimes}", "`sometimes` is not one of"),

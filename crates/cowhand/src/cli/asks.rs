@@ -18,7 +18,7 @@ pub(super) struct AsksArgs {
     /// Show only this ask, in full
     #[arg(value_name = "ASK", add = complete::asks())]
     id: Option<AskName>,
-    /// Include asks that are answered or closed
+    /// Include asks that were answered or have ended
     #[arg(long, conflicts_with = "id")]
     all: bool,
     /// Print JSON
@@ -81,7 +81,7 @@ impl AsksArgs {
         if self.json {
             print::json(&asks.items);
         } else if asks.items.is_empty() {
-            print::line("no open asks");
+            print::line(if self.all { "no asks" } else { "no open asks" });
         } else {
             table(&asks.items, Timestamp::now()).print();
         }

@@ -27,7 +27,7 @@ use cowhand_web::api::{ApiProblem, Client, DaemonView, LoginLink, Page, StatusVi
 
 const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 /// Time after the start of a daemon in which errors of requests to it are ignored.
-const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
+const IGNORE_ERRORS_FOR: Duration = Duration::from_secs(10);
 
 /// Starts a daemon in the background. Returns when it is ready, or an error with the reason why it does not start.
 pub(super) fn start(
@@ -128,7 +128,7 @@ async fn wait_until_ready(
     StartedDaemon { mut child, failure }: StartedDaemon,
     log_offset: u64,
 ) -> Result<DaemonView, Failure> {
-    let deadline = Instant::now() + SOCKET_TIMEOUT;
+    let deadline = Instant::now() + IGNORE_ERRORS_FOR;
     loop {
         if let Some(status) =
             child.try_wait().map_err(|error| cannot("cannot wait for the daemon", &error))?

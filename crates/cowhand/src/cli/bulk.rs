@@ -68,16 +68,16 @@ impl BulkArgs {
     }
 
     /// Lists the jobs, asks the user to confirm, and returns whether the verb may act. Returns false if nothing
-    /// matches. With `--yes`, the user is not asked; without a terminal, `--yes` is required. `waiting_firings` is the
+    /// matches. With `--yes`, the user is not asked; without a terminal, `--yes` is required. `accepted_firings` is the
     /// number of matching firings without a job.
     pub(super) fn confirmed(
         &self,
         matching: &[JobRecord],
-        waiting_firings: usize,
+        accepted_firings: usize,
         verb: &str,
         json: bool,
     ) -> Result<bool, Failure> {
-        if matching.is_empty() && waiting_firings == 0 {
+        if matching.is_empty() && accepted_firings == 0 {
             if json {
                 print::json(&matching);
             } else {
@@ -88,8 +88,8 @@ impl BulkArgs {
         if self.yes {
             return Ok(true);
         }
-        let count = counted(matching.len(), waiting_firings);
-        let is_one = matching.len() + waiting_firings == 1;
+        let count = counted(matching.len(), accepted_firings);
+        let is_one = matching.len() + accepted_firings == 1;
         let (matches, them) = if is_one { ("matches", "it") } else { ("match", "them") };
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             let verb = verb.to_lowercase();

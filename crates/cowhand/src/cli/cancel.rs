@@ -22,7 +22,7 @@ pub(super) struct CancelArgs {
     id: Option<JobName>,
     #[command(flatten)]
     many: BulkArgs,
-    /// Cancel every pending or running job
+    /// Cancel every pending or running job, and every firing that has no job yet
     #[arg(long, conflicts_with_all = ["id", "JobFilterArgs"])]
     all: bool,
     /// Print the job as JSON, or an array for many jobs
@@ -49,12 +49,12 @@ impl CancelArgs {
     async fn cancel_many(&self, client: &Connection<'_>) -> Result<(), Failure> {
         let live_statuses = [JobStatus::Pending, JobStatus::Running];
         let matching = self.many.matching(client, &live_statuses).await?;
-        let waiting_firings = self.firings(client, true).await?.len();
-        if !self.many.confirmed(&matching, waiting_firings, "Cancel", self.json)? {
+        let accepted_firings = self.firings(client, true).await?.len();
+        if !self.many.confirmed(&matching, accepted_firings, "Cancel", self.json)? {
             return Ok(());
         }
         // Firings are cancelled first, so that none of them creates a job that is not cancelled.
-        let firings = if waiting_firings > 0 { self.firings(client, false).await? } else { Vec::new() };
+        let firings = if accepted_firings > 0 { self.firings(client, false).await? } else { Vec::new() };
         let mut requested = Vec::new();
         let mut already_ended = 0;
         // Request all cancellations first, so that the jobs end in parallel.

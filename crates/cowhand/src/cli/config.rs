@@ -104,7 +104,7 @@ fn load(config: Option<&Path>) -> Result<ConfigOnDisk, Failure> {
     let config::FromDisk { loaded, notes, variables, .. } = config::load(&location.config);
     location.note(found.note);
     if location.runs_other_file().is_some() {
-        print::note(format!("this is about {}", location.config.display()));
+        print::note(format!("this command reads {}", location.config.display()));
     }
     notes.iter().for_each(print::note);
     Ok(ConfigOnDisk { config: loaded, variables, base: current_dir, location })

@@ -60,8 +60,7 @@ impl DoctorArgs {
                 .map(|note| Finding { warning: true, ..Finding::works("herdctl", note) }),
         );
         let base = location.config.parent().unwrap_or(Path::new(""));
-        let context =
-            SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
+        let context = SourceContext::of_base(base, variables.clone()).writable(writable(&loaded.roster));
         let sources = Arc::new(WorkSources::new(Arc::default(), context));
         let (roster, state) = (Arc::new(loaded.roster), location.state.clone());
         let outside = roster.server.outside();

@@ -26,7 +26,7 @@ pub(super) struct EventsArgs {
     /// Also show new output of jobs
     #[arg(long, requires = "follow", conflicts_with = "audit")]
     output: bool,
-    /// Show only events with a greater number [default: the newest]
+    /// Show only events after the one with this number [default: the newest]
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
     /// Maximum number of past events

@@ -29,8 +29,8 @@ impl InitArgs {
         let shown_path = file.display();
         if let Some(herdctl_file) = herdctl_beside(&file).filter(|_| !self.force) {
             let message = format!(
-                "{} is already a fleet, and cowhand runs it without changes: `cowhand start`. With a cowhand.yaml beside it, it \
-                 would no longer be used; `cowhand init --force` writes it anyway",
+                "{} is already a fleet, and `cowhand start` runs it without changes. If a cowhand.yaml is beside it, it is no \
+                 longer used; `cowhand init --force` writes the cowhand.yaml anyway",
                 herdctl_file.display()
             );
             return Err(Failure::new(Exit::Refused, message));

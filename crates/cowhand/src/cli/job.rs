@@ -381,7 +381,10 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     let Some(workspace) = workspace else { return };
     print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.label()));
     if let Some(reason) = &workspace.unfinished {
-        row("", &format!("it is kept, and tried again: {}", print::one_line(reason, 400)));
+        row(
+            "",
+            &format!("it is kept, and the daemon tries again to finish it: {}", print::one_line(reason, 400)),
+        );
         row("", "to end that, copy what you need from the folder and delete it");
     }
     print::line(format!("{:<13}{}", "branch", workspace.branch));

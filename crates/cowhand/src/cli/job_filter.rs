@@ -57,7 +57,7 @@ impl FromStr for SinceTime {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<Date>() {
             Ok(date) if is_plain_date(text) => local(date.to_datetime(Time::midnight())).map(Self),
-            _ => moment(text).map(Self),
+            _ => instant(text).map(Self),
         }
     }
 }
@@ -72,7 +72,7 @@ impl FromStr for UntilTime {
                 let next = local(next.to_datetime(Time::midnight()))?;
                 next.checked_sub(1.microsecond()).map(Self).map_err(|error| error.to_string())
             }
-            _ => moment(text).map(Self),
+            _ => instant(text).map(Self),
         }
     }
 }
@@ -83,7 +83,7 @@ fn is_plain_date(text: &str) -> bool {
 }
 
 /// Parses a time with its zone, a time in the zone of this machine, or a duration before now.
-fn moment(text: &str) -> Result<Timestamp, String> {
+fn instant(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse() {
         return Ok(at);
     }

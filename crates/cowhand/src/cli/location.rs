@@ -235,7 +235,7 @@ impl FleetLocation {
 
     fn source_context(&self, loaded: &LoadedConfig, variables: &HashMap<String, String>) -> SourceContext {
         let base = self.config.parent().unwrap_or(Path::new(""));
-        SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster))
+        SourceContext::of_base(base, variables.clone()).writable(writable(&loaded.roster))
     }
 }
 
@@ -321,7 +321,7 @@ pub(super) fn ask<T>(
 
 pub(super) fn wait<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| cannot("no runtime", &error))?.block_on(future)
+    runtime.map_err(|error| cannot("cannot start the Tokio runtime", &error))?.block_on(future)
 }
 
 pub(super) fn cannot(what: &str, error: &io::Error) -> Failure {

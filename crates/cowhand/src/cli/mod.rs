@@ -168,7 +168,7 @@ pub fn run() -> ExitCode {
         Some(HiddenVerb::Confine(folder)) => return confine::confine(&folder),
         Some(HiddenVerb::Contain(folder)) => return contain::contain(&folder),
         Some(HiddenVerb::Enclosed(argv)) => return forward::run_enclosed(&argv),
-        Some(HiddenVerb::Forward { alone }) => return forward::forward(alone),
+        Some(HiddenVerb::Forward { detached }) => return forward::forward(detached),
         None => {}
     }
     CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE_VARIABLE).complete();
@@ -240,8 +240,8 @@ enum HiddenVerb {
     /// there.
     Enclosed(Vec<OsString>),
     /// `cowhand forward`: forwards connections of an agent in a bubblewrap sandbox to the proxy outside.
-    /// `cowhand forward alone` is the second process, which is detached from the first.
-    Forward { alone: bool },
+    /// `cowhand forward detached` is the second process, which is detached from the first.
+    Forward { detached: bool },
 }
 
 fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVerb> {
@@ -253,8 +253,8 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<HiddenVe
         ("confine", [folder]) => Some(HiddenVerb::Confine(folder.into())),
         ("contain", [folder]) => Some(HiddenVerb::Contain(folder.into())),
         ("enclosed", [_, _, _, ..]) => Some(HiddenVerb::Enclosed(rest)),
-        ("forward", []) => Some(HiddenVerb::Forward { alone: false }),
-        ("forward", [alone]) if alone == "alone" => Some(HiddenVerb::Forward { alone: true }),
+        ("forward", []) => Some(HiddenVerb::Forward { detached: false }),
+        ("forward", [detached]) if detached == "detached" => Some(HiddenVerb::Forward { detached: true }),
         _ => None,
     }
 }

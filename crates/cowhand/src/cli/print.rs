@@ -65,7 +65,7 @@ pub(super) fn done(sentence: &str, value: &impl Serialize, as_json: bool) {
 /// Formats text from outside on one line: on a terminal its first line, cut to `longest` characters; in a pipe or a
 /// file all lines.
 pub(super) fn one_line(text: &str, longest: usize) -> String {
-    if io::stdout().is_terminal() { line::one_line(text, longest) } else { line::whole(text) }
+    if io::stdout().is_terminal() { line::one_line(text, longest) } else { line::joined_lines(text) }
 }
 
 /// Formats text from outside for a table. The table cuts the text to the width of the terminal.

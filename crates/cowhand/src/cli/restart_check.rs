@@ -55,7 +55,7 @@ async fn check_address(settings: Settings, old: &DaemonView) -> Result<(), Failu
     let (port, is_chosen) = (settings.listen.port(), settings.listen_chosen);
     let is_of_old_daemon = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));
     match HttpListener::bind(settings).await {
-        Err(ListenError::Taken { source, .. })
+        Err(ListenError::CannotBind { source, .. })
             if source.kind() == ErrorKind::AddrInUse && (!is_chosen || is_of_old_daemon()) =>
         {
             Ok(())

@@ -23,7 +23,7 @@ pub(super) struct RetryArgs {
     id: Option<JobName>,
     #[command(flatten)]
     many: BulkArgs,
-    /// Wait until the job has ended; exit code 1 if it failed
+    /// Wait until the job has ended; exit code 1 if it did not complete
     #[arg(long)]
     wait: bool,
     /// Print the new job as JSON, or an array for many jobs
@@ -36,7 +36,7 @@ pub(super) struct ForkArgs {
     /// Job to continue from, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::jobs())]
     id: JobName,
-    /// Wait until the job has ended; exit code 1 if it failed
+    /// Wait until the job has ended; exit code 1 if it did not complete
     #[arg(long)]
     wait: bool,
     /// Print the new job as JSON

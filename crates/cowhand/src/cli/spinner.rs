@@ -21,7 +21,7 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 #[derive(Debug)]
 pub(super) struct Spinner {
     text: RefCell<String>,
-    is_visible: bool,
+    can_show: bool,
     /// Time at which other text was last written.
     last_output: Cell<Option<Instant>>,
     /// Set while the current line has other text without a line end.
@@ -31,12 +31,12 @@ pub(super) struct Spinner {
 impl Spinner {
     pub(super) fn new(text: impl Into<String>) -> Self {
         let (last_output, line_open) = (Cell::new(None), Cell::new(false));
-        Self { text: RefCell::new(text.into()), is_visible: can_erase(), last_output, line_open }
+        Self { text: RefCell::new(text.into()), can_show: can_erase(), last_output, line_open }
     }
 
     /// Checks whether the terminal can show the spinner.
-    pub(super) fn is_shown(&self) -> bool {
-        self.is_visible
+    pub(super) fn can_show(&self) -> bool {
+        self.can_show
     }
 
     pub(super) fn set_text(&self, text: impl Into<String>) {
@@ -46,7 +46,7 @@ impl Spinner {
     /// Erases the spinner and lets `write` write to the terminal. The spinner returns after [`SHOW_AGAIN_AFTER`]
     /// without other output, but not while the other output ends inside a line.
     pub(super) fn suspend_for(&self, write: impl FnOnce() -> Ends) {
-        if self.is_visible && !self.line_open.get() {
+        if self.can_show && !self.line_open.get() {
             draw("");
         }
         let ends = write();
@@ -56,7 +56,7 @@ impl Spinner {
 
     /// Shows the spinner until the work ends, and then erases it, even if the work is interrupted.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        if !self.is_visible {
+        if !self.can_show {
             return work.await;
         }
         let started_at = Instant::now();

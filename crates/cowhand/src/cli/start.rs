@@ -64,9 +64,9 @@ impl StartArgs {
             return background::start(&location, &self.start_options(), self.fresh, self.json);
         }
         log::begin(self.log_format);
-        let (as_json, behind) = (matches!(self.log_format, LogFormat::Json), self.background);
+        let (as_json, is_background) = (matches!(self.log_format, LogFormat::Json), self.background);
         self.run_here(config).map_err(|failure| {
-            if behind {
+            if is_background {
                 failure.print_for_starter();
             }
             if as_json { failure.into_log() } else { failure }
@@ -93,7 +93,8 @@ impl StartArgs {
         let location = Self::location(config)?;
         if self.background {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
-            rustix::process::setsid().map_err(|error| cannot("cannot create a session", &error.into()))?;
+            rustix::process::setsid()
+                .map_err(|error| cannot("cannot detach from the terminal", &error.into()))?;
         } else {
             location.refuse_silent_daemon()?;
         }
@@ -113,7 +114,8 @@ impl StartArgs {
             triggers,
             fresh: self.fresh,
         };
-        let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
+        let runtime = tokio::runtime::Runtime::new()
+            .map_err(|error| cannot("cannot start the Tokio runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
         runtime.block_on(serve(options, server, files, stop, start_options))
     }
@@ -190,10 +192,10 @@ async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, F
     let (default_address, is_chosen) = (settings.listen, settings.listen_chosen);
     let free_port = Settings { listen: SocketAddr::new(default_address.ip(), 0), ..settings.clone() };
     match (HttpListener::bind(settings).await, state.lock()) {
-        (Err(ListenError::Taken { .. }), Ok(None)) => {
+        (Err(ListenError::CannotBind { .. }), Ok(None)) => {
             Err(FleetError::AlreadyRunning(state.path().display().to_string()).into())
         }
-        (Err(ListenError::Taken { source, .. }), _)
+        (Err(ListenError::CannotBind { source, .. }), _)
             if !is_chosen && source.kind() == ErrorKind::AddrInUse =>
         {
             let listener = HttpListener::bind(free_port).await.map_err(listen_failure)?;

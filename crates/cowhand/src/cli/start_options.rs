@@ -17,7 +17,7 @@ use cowhand_system::beneath::Root;
 /// Name of the file in the state folder.
 const OPTIONS_FILE: &str = "start.json";
 const MAX_OPTIONS_BYTES: u64 = 64 << 10;
-/// Default time for running jobs to finish after a signal, in seconds.
+/// Default time for running jobs to finish after a signal or `cowhand stop`, in seconds.
 pub(super) const DEFAULT_STOP_TIMEOUT: u64 = 30;
 
 /// Options of the command line of `start`.

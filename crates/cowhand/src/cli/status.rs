@@ -94,7 +94,7 @@ impl StatusArgs {
         table(&status.agents, now).print();
         let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
         schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
-        let mut lines = stopped_schedules(&schedules, now);
+        let mut lines = schedule_problems(&schedules, now);
         add_waiting_jobs(client, self.agent.as_ref(), &status, now, &mut lines).await?;
         if self.agent.is_none() {
             lines.extend(status.gone.iter().map(gone_agent_line));
@@ -148,7 +148,7 @@ fn asks_line(asks: usize) -> Option<String> {
 /// Formats a line for each schedule that does not run as planned: its breaker has paused it, an error has stopped it,
 /// it is starved, or its firing cannot be prepared, even if the schedule is turned off. Schedules over the same budget
 /// share one line. A schedule that missed a firing gets a further line. Parked providers are not among these lines.
-fn stopped_schedules(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
+fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
         let name = format!("{}/{}", view.agent, view.schedule);
@@ -202,11 +202,7 @@ fn starved_line(name: &str, view: &ScheduleView, now: Timestamp) -> String {
 
 /// Formats a work item that no agent takes before a person acts.
 pub(super) fn given_up_line(item: &GivenUpItem) -> String {
-    format!(
-        "{}: {}",
-        print::styled("stopped by an error", print::ODD),
-        print::one_line(&item.sentence(), 600)
-    )
+    format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
 }
 
 /// Formats the number of files of a queue that are not work items.

@@ -14,6 +14,7 @@ use super::advice::with_config_option;
 use super::bulk::jobs;
 use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
+use super::start_options::DEFAULT_STOP_TIMEOUT;
 use super::{Exit, Failure, background, interrupt, number, print};
 use cowhand_engine::error::FleetError;
 use cowhand_store::SHUTDOWN_STORE_TIMEOUT;
@@ -27,7 +28,7 @@ pub(super) struct StopArgs {
     #[arg(long)]
     keep_agents: bool,
     /// Time for running jobs to finish before they are cancelled
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = number::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_STOP_TIMEOUT, value_parser = number::seconds)]
     timeout: u64,
     /// Print JSON
     #[arg(long)]
@@ -205,7 +206,7 @@ pub(super) fn stop(
         let stopped = async {
             tokio::select! {
                 stopped = background::wait_until_stopped(location, process, timeout + WAIT_BEYOND_TIMEOUT) => stopped,
-                never = show_running_jobs(&client, &spinner), if spinner.is_shown() => match never {},
+                never = show_running_jobs(&client, &spinner), if spinner.can_show() => match never {},
             }
         };
         if interrupt::unless_interrupted(spinner.during(stopped), Some(STILL_STOPPING)).await? {

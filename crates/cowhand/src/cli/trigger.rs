@@ -32,7 +32,7 @@ pub(super) struct TriggerArgs {
     /// Idempotency key: the same key for the same schedule gives the same job
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Wait until the job has ended; exit code 1 if it failed
+    /// Wait until the job has ended; exit code 1 if it did not complete
     #[arg(long)]
     wait: bool,
     /// Print the job as JSON

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::duration;
-use cowhand_core::followup::FollowupRefusal;
+use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
@@ -212,7 +212,7 @@ impl WhyArgs {
 }
 
 fn print_refusal(agent: &AgentView, now: Timestamp) {
-    let Some(FollowupRefusal { job, at, message }) = &agent.followup_refused else { return };
+    let Some(RefusedFollowup { job, at, message }) = &agent.followup_refused else { return };
     let (when, message) = (duration::from_now(now, *at), print::one_line(message, 400));
     let request = format!("{} requested a follow-up in {job}, {when}", agent.name);
     print::prose(&format!("{request}, and it was refused: {}", with_full_stop(&message)), 0);
@@ -292,7 +292,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             format!("{name} has paused itself; `cowhand schedule enable {word}` ends the pause.")
         }
         ScheduleStatus::Finished if view.missed.is_some() => {
-            format!("{name} is over: its `end_at` passed while no daemon ran.")
+            format!("{name} has finished: its `end_at` passed while no daemon ran.")
         }
         ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
             let firing = firings.iter().find(|firing| firing.key.is_by_clock());

@@ -72,6 +72,6 @@ fn permission_mode_sets_mode_of_agent() {
         assert_eq!(set["params"], json!({"sessionId": "s-1", "modeId": expected}));
     }
     let mut run = Run::with("ready; end", &json!({"permission_mode": "plan"}), &SessionChoice::Fresh);
-    let why = "reported: `permission_mode: plan` needs an agent with a mode `plan`, and this one has none";
+    let why = "reported: `permission_mode: plan` needs an agent with a mode `plan`, and this agent has none";
     assert_eq!(describe_outcome(&run.finish().0.outcome), why);
 }

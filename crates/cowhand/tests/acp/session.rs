@@ -90,7 +90,7 @@ fn session_that_cannot_continue_fails_the_attempt() {
         (
             "begin; cat >&2",
             fork(),
-            "reported: scripted cannot fork a session; `retry` runs the job again in a fresh one",
+            "reported: scripted cannot fork a session; `retry` runs the job again in a fresh session",
         ),
     ] {
         let mut run = Run::with(script, &json!({}), &session);

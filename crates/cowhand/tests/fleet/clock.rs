@@ -279,10 +279,13 @@ fn missed_times_before_end_are_shown_and_made_up() {
     fleet.set_clock("+10800s");
     let said = |verb: &[&str]| fleet.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for (name, words) in [
-        ("cron", &["is over: its `end_at` passed while no daemon ran", "times were missed since 2"][..]),
-        ("bounded", &["is over: its `end_at` passed while no daemon ran", "it fires when a daemon starts"]),
+        ("cron", &["has finished: its `end_at` passed while no daemon ran", "times were missed since 2"][..]),
+        (
+            "bounded",
+            &["has finished: its `end_at` passed while no daemon ran", "it fires when a daemon starts"],
+        ),
         ("plain", &["was missed, because no daemon ran; it fires when a daemon starts"]),
-        ("closed", &["was missed, because the day is one of its `exclude_dates`; it waits until 2"]),
+        ("closed", &["because the day is one of its `exclude_dates`; it waits until 2"]),
     ] {
         let why = said(&["why", &format!("worker/{name}")]);
         for word in words.iter().chain(&["It is late: "]) {

@@ -201,7 +201,8 @@ fn schedule_disabled_during_pause_holds_its_jobs() {
     assert_eq!(scene.run(&["schedule", "disable", "a/s"]).code, Some(0));
     let said = why(&scene, "a/s").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("a/s is turned off; `cowhand schedule enable a/s` turns it on."), "{said}");
-    let expected = "of it will not start until it is on again: its schedule was disabled during its pause.";
+    let expected = "of it will not start until it is on again: its schedule was disabled during its pause, or before its \
+                    probe had completed.";
     assert!(said.contains(expected) && !said.contains("all the same"), "{said}");
 }
 

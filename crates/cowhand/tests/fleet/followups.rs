@@ -82,7 +82,7 @@ fn mutual_followups_stop_at_followups_max() {
 
     // An agent accepts follow-ups only from the agents in its `followups.from`.
     let job = scene.json(&["trigger", "pushy", "--wait"]);
-    let closed = "ping takes no follow-ups from pushy: it is not among `followups.from` of ping";
+    let closed = "ping takes no follow-ups from pushy: pushy is not among `followups.from` of ping";
     let heard = fs::read_to_string(scene.root.join("heard")).unwrap();
     assert!(heard.contains(closed), "{heard}");
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 6);

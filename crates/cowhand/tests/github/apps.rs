@@ -10,7 +10,7 @@ use cowhand_core::github::{AppAuth, Auth};
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-use crate::fake::{Fake, Fault};
+use crate::fake::{Fake, FakeFault};
 use crate::{claimant, id, settings};
 
 #[derive(Deserialize)]
@@ -107,7 +107,7 @@ async fn refused_jwt_is_not_retried() {
 async fn token_request_is_retried_after_server_error() {
     let keys = keys();
     let (fake, source) = scene(&keys.pkcs8, &keys.public, Some(77)).await;
-    fake.fault("POST /app/installations/77/access_tokens", Fault::status(502));
+    fake.fault("POST /app/installations/77/access_tokens", FakeFault::status(502));
     assert!(source.get_work(&id(7)).await.unwrap().is_some());
     assert_eq!(fake.state().issued_tokens, 1);
 }

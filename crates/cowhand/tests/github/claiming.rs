@@ -9,7 +9,7 @@ use cowhand_core::work::ClaimFailureReason::{
 use cowhand_core::work::ClaimResult;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::fake::{Fake, FakeState, Fault, LOGIN, OnRequest, REPO};
+use crate::fake::{Fake, FakeFault, FakeState, LOGIN, OnRequest, REPO};
 use crate::{claim, claimant, id, scene, settings, source_with};
 
 /// Returns a claim marker of another fleet.
@@ -98,7 +98,7 @@ async fn permission_error_stops_remaining_claims() {
     for number in 1..=4 {
         fake.add(number, &["ready"]);
     }
-    fake.fault(&format!("POST /repos/{REPO}/issues/2/comments"), Fault::status(403));
+    fake.fault(&format!("POST /repos/{REPO}/issues/2/comments"), FakeFault::status(403));
     let claims: Vec<_> = (1..=4).map(|number| (id(number), claimant(&format!("job-{number}")))).collect();
     let reasons: Vec<_> = source
         .claim_all(&claims)
@@ -142,12 +142,12 @@ async fn refused_claims_have_their_reason() {
         fake.add(number, &["ready"]);
     }
     let path = |number: u64, rest: &str| format!("/repos/{REPO}/issues/{number}{rest}");
-    fake.fault(&format!("GET {}", path(5, "")), Fault::status(410));
-    fake.fault(&format!("GET {}", path(6, "")), Fault::status(403));
-    fake.fault(&format!("POST {}", path(7, "/comments")), Fault::status(403));
-    fake.fault(&format!("POST {}", path(8, "/labels")), Fault::status(403));
+    fake.fault(&format!("GET {}", path(5, "")), FakeFault::status(410));
+    fake.fault(&format!("GET {}", path(6, "")), FakeFault::status(403));
+    fake.fault(&format!("POST {}", path(7, "/comments")), FakeFault::status(403));
+    fake.fault(&format!("POST {}", path(8, "/labels")), FakeFault::status(403));
     for _ in 0..4 {
-        fake.fault(&format!("GET {}", path(9, "")), Fault::status(500));
+        fake.fault(&format!("GET {}", path(9, "")), FakeFault::status(500));
     }
     for (number, reason) in [
         (1, InvalidState),
@@ -311,11 +311,11 @@ async fn late_renewal_does_not_restore_claim() {
 #[tokio::test]
 async fn claim_comment_is_posted_once_after_lost_answer() {
     for fault in [
-        Fault::CutAnswer,
-        Fault::DoneWithStatus(502),
-        Fault::NoAnswer,
-        Fault::status(502),
-        Fault::status(503),
+        FakeFault::CutAnswer,
+        FakeFault::DoneWithStatus(502),
+        FakeFault::NoAnswer,
+        FakeFault::status(502),
+        FakeFault::status(503),
     ] {
         let fake = Fake::start().await;
         let timeout = std::time::Duration::from_millis(300);

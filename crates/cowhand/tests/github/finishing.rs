@@ -5,7 +5,7 @@ use cowhand::work::{WorkSource, WorkSourceError};
 use cowhand_core::work::{ReleaseOptions, WorkOutcome, WorkResult};
 use jiff::SignedDuration;
 
-use crate::fake::{Fake, Fault};
+use crate::fake::{Fake, FakeFault};
 use crate::{claim, claimant, id, result, scene, settings, source_with};
 
 fn told() -> ReleaseOptions {
@@ -131,7 +131,7 @@ async fn repeated_report_after_failure_gives_one_comment() {
         source_with(settings)
     };
     for step in steps {
-        for fault in [Fault::status(500), Fault::DoneWithStatus(502), Fault::CutAnswer] {
+        for fault in [FakeFault::status(500), FakeFault::DoneWithStatus(502), FakeFault::CutAnswer] {
             for is_success in [true, false] {
                 let fake = Fake::start().await;
                 let source = impatient(&fake);

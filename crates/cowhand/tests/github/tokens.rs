@@ -10,7 +10,7 @@ use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use tracing::instrument::WithSubscriber;
 
-use crate::fake::{Fake, Fault};
+use crate::fake::{Fake, FakeFault};
 use crate::trouble::{ISSUE, api_error};
 use crate::{TOKEN, claim, id, scene, settings, source_with};
 
@@ -52,13 +52,13 @@ async fn refusals_name_repository_token_variable_and_remedy() {
         (404, &[("x-oauth-scopes", "repo")], "there is no my-org/my-repo", ""),
     ] {
         let (fake, source) = scene().await;
-        fake.fault("GET /repos/my-org/my-repo", Fault::with(status, headers, "planned"));
+        fake.fault("GET /repos/my-org/my-repo", FakeFault::with(status, headers, "planned"));
         let error = source.fetch_available_work(&FetchOptions::default()).await.unwrap_err();
         assert!(error.to_string().contains(words), "{status}: {error}");
         assert_eq!(error.to_string().contains("scope"), !scopes.is_empty(), "{status}: {error}");
         assert!(!error.to_string().contains("SECRET"));
 
-        fake.fault("GET /repos/my-org/my-repo", Fault::with(status, headers, "planned"));
+        fake.fault("GET /repos/my-org/my-repo", FakeFault::with(status, headers, "planned"));
         let error = source.validate_token().await.unwrap_err();
         assert!(error.to_string().contains(words) && !error.is_retryable(), "{status}: {error}");
         let WorkSourceError::GitHubAuth(error) = error else { panic!("{error:?}") };
@@ -153,7 +153,7 @@ async fn the_token_is_never_shown() {
                 ],
             ),
         ] {
-            fake.fault(ISSUE, Fault::Answer { status, headers, body: page.clone() });
+            fake.fault(ISSUE, FakeFault::Answer { status, headers, body: page.clone() });
         }
         for _ in 0..3 {
             let error = source.get_work(&id(7)).await.unwrap_err();

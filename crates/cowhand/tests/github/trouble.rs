@@ -9,7 +9,7 @@ use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, FetchOptions, WorkOutcome};
 use jiff::SignedDuration;
 
-use crate::fake::{Fake, Fault, REPO};
+use crate::fake::{Fake, FakeFault, REPO};
 use crate::{TOKEN, claim, claimant, id, result, scene, settings, source_with};
 
 pub(crate) const ISSUE: &str = "GET /repos/my-org/my-repo/issues/7";
@@ -26,23 +26,23 @@ pub(crate) fn api_error(error: WorkSourceError) -> GitHubApiError {
 async fn requests_are_retried_by_kind_of_error() {
     let now = [("retry-after", "0")];
     for (case, fault, times, requests, is_well) in [
-        ("500 once", Fault::status(500), 1, 2, true),
-        ("502 three times", Fault::status(502), 3, 4, true),
-        ("503 for ever", Fault::status(503), 4, 4, false),
-        ("408", Fault::status(408), 2, 3, true),
-        ("cut in mid-body", Fault::CutAnswer, 2, 3, true),
-        ("secondary limit", Fault::with(403, &now, "secondary rate limit"), 2, 3, true),
-        ("429", Fault::with(429, &now, ""), 3, 4, true),
-        ("429 and not a word", Fault::status(429), 1, 2, true),
-        ("429 for ever", Fault::with(429, &now, ""), 4, 4, false),
-        ("404, which is an answer", Fault::status(404), 1, 1, true),
-        ("403", Fault::status(403), 1, 1, false),
-        ("401", Fault::status(401), 1, 1, false),
-        ("422", Fault::status(422), 1, 1, false),
-        ("not JSON", Fault::Answer { status: 200, headers: vec![], body: "<html>".into() }, 1, 1, false),
+        ("500 once", FakeFault::status(500), 1, 2, true),
+        ("502 three times", FakeFault::status(502), 3, 4, true),
+        ("503 for ever", FakeFault::status(503), 4, 4, false),
+        ("408", FakeFault::status(408), 2, 3, true),
+        ("cut in mid-body", FakeFault::CutAnswer, 2, 3, true),
+        ("secondary limit", FakeFault::with(403, &now, "secondary rate limit"), 2, 3, true),
+        ("429", FakeFault::with(429, &now, ""), 3, 4, true),
+        ("429 and not a word", FakeFault::status(429), 1, 2, true),
+        ("429 for ever", FakeFault::with(429, &now, ""), 4, 4, false),
+        ("404, which is an answer", FakeFault::status(404), 1, 1, true),
+        ("403", FakeFault::status(403), 1, 1, false),
+        ("401", FakeFault::status(401), 1, 1, false),
+        ("422", FakeFault::status(422), 1, 1, false),
+        ("not JSON", FakeFault::Answer { status: 200, headers: vec![], body: "<html>".into() }, 1, 1, false),
         (
             "half JSON",
-            Fault::Answer { status: 200, headers: vec![], body: "{\"number\": ".into() },
+            FakeFault::Answer { status: 200, headers: vec![], body: "{\"number\": ".into() },
             1,
             1,
             false,
@@ -66,10 +66,10 @@ async fn missing_answer_times_out() {
     settings.timeout = Duration::from_millis(100);
     let source = source_with(settings);
     fake.add(7, &["ready"]);
-    fake.fault(ISSUE, Fault::NoAnswer);
+    fake.fault(ISSUE, FakeFault::NoAnswer);
     assert!(source.get_work(&id(7)).await.unwrap().is_some(), "the second one comes");
     for _ in 0..4 {
-        fake.fault(ISSUE, Fault::NoAnswer);
+        fake.fault(ISSUE, FakeFault::NoAnswer);
     }
     let error = api_error(source.get_work(&id(7)).await.unwrap_err());
     assert_eq!(error.to_string(), format!("GitHub: {ISSUE}: no answer in time"));
@@ -86,12 +86,12 @@ async fn missing_answer_times_out() {
 async fn malformed_and_oversized_lists_are_errors() {
     let (fake, source) = scene().await;
     let body = "{\"not\": \"a list\"}".to_owned();
-    fake.fault("GET /repos/my-org/my-repo/issues?", Fault::Answer { status: 200, headers: vec![], body });
+    fake.fault("GET /repos/my-org/my-repo/issues?", FakeFault::Answer { status: 200, headers: vec![], body });
     let error = api_error(source.fetch_available_work(&FetchOptions::default()).await.unwrap_err());
     assert!(error.to_string().contains("/issues: 200: the answer cannot be read: invalid type"), "{error}");
     assert!(!error.is_retryable());
     let body = "x".repeat(33 << 20);
-    fake.fault("GET /repos/my-org/my-repo/issues?", Fault::Answer { status: 200, headers: vec![], body });
+    fake.fault("GET /repos/my-org/my-repo/issues?", FakeFault::Answer { status: 200, headers: vec![], body });
     let error = api_error(source.fetch_available_work(&FetchOptions::default()).await.unwrap_err());
     assert!(error.message.contains("too large"), "{error}");
 }
@@ -106,7 +106,7 @@ async fn long_rate_limit_is_returned_to_caller() {
         ("x-ratelimit-remaining", "0"),
         ("x-ratelimit-reset", &reset.as_second().to_string()),
     ];
-    fake.fault(ISSUE, Fault::with(403, &headers, "API rate limit exceeded"));
+    fake.fault(ISSUE, FakeFault::with(403, &headers, "API rate limit exceeded"));
     let begin = Instant::now();
     let error = source.get_work(&id(7)).await.unwrap_err();
     assert!(error.is_retryable());
@@ -129,7 +129,7 @@ async fn long_rate_limit_is_returned_to_caller() {
 #[tokio::test]
 async fn a_secondary_limit_without_a_time_lasts_a_minute() {
     let (fake, source) = scene().await;
-    fake.fault(ISSUE, Fault::with(403, &[], "You have exceeded a secondary rate limit"));
+    fake.fault(ISSUE, FakeFault::with(403, &[], "You have exceeded a secondary rate limit"));
     let error = source.get_work(&id(7)).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_mins(1)));
 }
@@ -141,7 +141,7 @@ async fn client_waits_for_short_rate_limit() {
     fake.add(7, &["ready"]);
     let reset = fake.state().now.as_second().to_string();
     let headers = [("x-ratelimit-limit", "1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)];
-    fake.fault(ISSUE, Fault::with(403, &headers, "API rate limit exceeded"));
+    fake.fault(ISSUE, FakeFault::with(403, &headers, "API rate limit exceeded"));
     assert!(source.get_work(&id(7)).await.unwrap().is_some());
     let quota = source.client().quota();
     assert!(quota.waits == 1 && quota.waited > Duration::from_millis(900), "{quota:?}");
@@ -151,7 +151,7 @@ async fn client_waits_for_short_rate_limit() {
 #[tokio::test]
 async fn wait_for_rate_limit_ends_with_its_caller() {
     let (fake, source) = scene().await;
-    fake.fault(ISSUE, Fault::with(403, &[("retry-after", "25")], ""));
+    fake.fault(ISSUE, FakeFault::with(403, &[("retry-after", "25")], ""));
     let begin = Instant::now();
     let given_up = tokio::time::timeout(Duration::from_millis(200), source.get_work(&id(7))).await;
     assert!(given_up.is_err() && begin.elapsed() < Duration::from_secs(20));

@@ -244,7 +244,7 @@ async fn expired_claim_is_renewed_or_dropped_after_restart() {
     fs::write(scene.path(&format!("tasks/{lost}.md")), theirs).unwrap();
     let later = Timestamp::now() + SignedDuration::from_hours(2);
     let options = Options::of(scene.path("cowhand.yaml"), env!("CARGO_BIN_EXE_cowhand"));
-    let fleet = Fleet::start(Options { clock: Clock::by_hand(later), ..options }).await.unwrap();
+    let fleet = Fleet::start(Options { clock: Clock::test(later), ..options }).await.unwrap();
     let mut events = fleet.subscribe_after(cursor);
     let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. })).await;
     let cancelled = seen.iter().find(|event| matches!(event.fact, Fact::JobCancelled { .. })).unwrap();

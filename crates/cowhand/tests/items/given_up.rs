@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use cowhand::fleet::{Fleet, FleetError, Subscription};
-use cowhand::queues::ItemPlace;
-use cowhand::store::{FailedItem, ItemFailures};
+use cowhand::queues::ItemScope;
+use cowhand::store::{FailedItemState, ItemFailures};
 use cowhand_core::event::Fact;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome};
 use cowhand_testing::on_both;
@@ -43,7 +43,7 @@ async fn given_up(database: &str) -> (Scene, Fleet, Subscription) {
     reported(&mut events, WorkOutcome::Failure).await;
     assert_eq!(jobs(&fleet).await.len(), 2);
     let known = failures(&fleet).await.unwrap();
-    assert_eq!((known.failures, known.state), (2, FailedItem::GivenUp));
+    assert_eq!((known.failures, known.state), (2, FailedItemState::GivenUp));
     assert!(known.reason.as_deref().is_some_and(|reason| reason.contains('3')), "{known:?}");
     assert!(known.is_given_up(2));
     // Two more polls change nothing.
@@ -76,13 +76,13 @@ async fn a_status_that_a_person_sets_starts_the_count_anew(database: &str) {
 
 async fn a_retry_starts_the_count_anew(database: &str) {
     let (scene, fleet, mut events) = given_up(database).await;
-    let view = fleet.retry_item(&hard(), ItemPlace::default()).await.unwrap();
+    let view = fleet.retry_item(&hard(), ItemScope::default()).await.unwrap();
     assert_eq!(view.item.id, hard());
     is_tried_anew(&scene, &fleet, &mut events).await;
     fs::write(scene.path("mended"), "").unwrap();
-    fleet.retry_item(&hard(), ItemPlace::default()).await.unwrap();
+    fleet.retry_item(&hard(), ItemScope::default()).await.unwrap();
     reported(&mut events, WorkOutcome::Success).await;
-    let done = fleet.retry_item(&hard(), ItemPlace::default()).await.unwrap_err();
+    let done = fleet.retry_item(&hard(), ItemScope::default()).await.unwrap_err();
     assert!(matches!(done, FleetError::ItemNotOffered { .. }), "{done:?}");
     assert_eq!(done.to_string(), "files-hard cannot be tried again: files-hard is completed");
     stop(fleet).await;
@@ -90,7 +90,7 @@ async fn a_retry_starts_the_count_anew(database: &str) {
 
 async fn a_release_starts_the_count_anew(database: &str) {
     let (scene, fleet, mut events) = given_up(database).await;
-    fleet.release_item(&hard(), ItemPlace::default(), ReleaseOptions::default()).await.unwrap();
+    fleet.release_item(&hard(), ItemScope::default(), ReleaseOptions::default()).await.unwrap();
     is_tried_anew(&scene, &fleet, &mut events).await;
     stop(fleet).await;
 }
@@ -123,7 +123,7 @@ async fn what_a_person_took_out_and_put_back_is_counted_anew(database: &str) {
     soon(until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. } | Fact::WorkReleased { .. })))
         .await;
     let withdrawn = async {
-        while failures(&fleet).await.is_none_or(|known| known.state != FailedItem::Withdrawn) {
+        while failures(&fleet).await.is_none_or(|known| known.state != FailedItemState::Withdrawn) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cowhand::api::{Api, Client, FiringView, Page, WorkView};
 use cowhand::fleet::{Fleet, FleetError, Subscription, Trigger};
-use cowhand::queues::{ItemPlace, ItemStatus, ItemView};
+use cowhand::queues::{ItemScope, ItemStatus, ItemView};
 use cowhand::store::{HeldItem, ItemState};
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::job::JobStatus;
@@ -86,7 +86,7 @@ async fn release_by_person_forgets_missing_item() {
     fs::remove_file(scene.path("tasks/one.md")).unwrap();
     fs::write(scene.path("go"), "").unwrap();
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkDelayed { .. })).await;
-    let released = fleet.release_item(&one(), ItemPlace::default(), ReleaseOptions::default()).await.unwrap();
+    let released = fleet.release_item(&one(), ItemScope::default(), ReleaseOptions::default()).await.unwrap();
     assert!(released.forgotten);
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. })).await;
     assert!(fleet.store().items().await.unwrap().is_empty());
@@ -192,7 +192,7 @@ async fn item_with_claim_of_ended_job_can_be_released_by_hand() {
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let claimed = left_claimed(&scene, &fleet).await;
     scene.replace("one", &claimed);
-    fleet.release_item(&one(), ItemPlace::default(), ReleaseOptions::default()).await.unwrap();
+    fleet.release_item(&one(), ItemScope::default(), ReleaseOptions::default()).await.unwrap();
     assert_eq!(scene.status("one"), "available");
     scene.replace("one", &claimed);
     let result = |outcome| WorkResult {
@@ -202,9 +202,9 @@ async fn item_with_claim_of_ended_job_can_be_released_by_hand() {
         artifacts: Vec::new(),
         error: None,
     };
-    fleet.complete_item(&one(), ItemPlace::default(), result(WorkOutcome::Partial)).await.unwrap();
+    fleet.complete_item(&one(), ItemScope::default(), result(WorkOutcome::Partial)).await.unwrap();
     assert_eq!(scene.status("one"), "partial");
-    let again = fleet.complete_item(&one(), ItemPlace::default(), result(WorkOutcome::Success)).await;
+    let again = fleet.complete_item(&one(), ItemScope::default(), result(WorkOutcome::Success)).await;
     let Err(FleetError::ItemLeftAlone { why, .. }) = again else { panic!("{again:?}") };
     assert!(
         why.starts_with("the item is partial; `cowhand work retry files-one` makes it available"),
@@ -308,7 +308,7 @@ async fn renewal_does_not_claim_new_work_of_the_same_name() {
         artifacts: Vec::new(),
         error: None,
     };
-    fleet.complete_item(&"files-other".parse().unwrap(), ItemPlace::default(), result).await.unwrap();
+    fleet.complete_item(&"files-other".parse().unwrap(), ItemScope::default(), result).await.unwrap();
     soon(until(&mut events, 1, |fact| matches!(fact, Fact::JobCancelled { .. }))).await;
     assert_eq!(scene.read("one"), NEW_WORK);
     stop(fleet).await;
@@ -409,7 +409,7 @@ async fn failure_reported_by_person_gives_item_up() {
         let fleet = Arc::new(scene.started().await);
         let mut events = fleet.subscribe_after(fleet.store().last_event().await.unwrap());
         if claimed {
-            fleet.claim_item(&one(), ItemPlace::default(), "ann").await.unwrap();
+            fleet.claim_item(&one(), ItemScope::default(), "ann").await.unwrap();
         }
         let result = WorkResult {
             outcome: WorkOutcome::Failure,
@@ -418,7 +418,7 @@ async fn failure_reported_by_person_gives_item_up() {
             artifacts: Vec::new(),
             error: None,
         };
-        fleet.complete_item(&one(), ItemPlace::default(), result).await.unwrap();
+        fleet.complete_item(&one(), ItemScope::default(), result).await.unwrap();
         assert!(is_reported(&first_told(&mut events).await.fact));
         let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
         let view: ItemView = client.get("work/files-one").await.unwrap();
@@ -426,7 +426,7 @@ async fn failure_reported_by_person_gives_item_up() {
         assert_eq!(view.given_up.unwrap().sentence(), "failed once: Nobody has the keys.");
         let list: WorkView = client.get("work").await.unwrap();
         assert_eq!(list.items.len(), 1, "{list:?}");
-        fleet.retry_item(&one(), ItemPlace::default()).await.unwrap();
+        fleet.retry_item(&one(), ItemScope::default()).await.unwrap();
         assert_eq!(scene.status("one"), "available");
         assert_eq!(fleet.store().item_failures().await.unwrap(), []);
         drop(client);

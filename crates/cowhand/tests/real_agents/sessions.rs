@@ -96,7 +96,7 @@ fn a_session_splits_or_says_why_not(cli: Cli) {
     if cli == Cli::Gemini {
         let said = scene.command(&["fork", id, "-p", "And now?"]).output().unwrap();
         assert_eq!(said.status.code(), Some(5));
-        let why = "`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one";
+        let why = "`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh session";
         assert!(String::from_utf8_lossy(&said.stderr).contains(why));
         return;
     }
@@ -105,7 +105,7 @@ fn a_session_splits_or_says_why_not(cli: Cli) {
     if cli == Cli::GeminiAcp {
         // The capabilities of an agent are known only after its start.
         assert_eq!(status_and_error(&fork), ["failed", "error", "reported"], "{fork:#}");
-        let why = "gemini-cli cannot fork a session; `retry` runs the job again in a fresh one";
+        let why = "gemini-cli cannot fork a session; `retry` runs the job again in a fresh session";
         assert_eq!(fork["error"]["message"], why);
         return;
     }

@@ -201,7 +201,7 @@ async fn challenge_of_slack_is_answered_only_if_signed() {
 #[tokio::test]
 async fn missing_webhook_secret_is_reported_before_first_delivery() {
     let mut scene = Scene::new();
-    let said = "its deliveries are refused, because no secret is set: NOT_THERE";
+    let said = "its deliveries are refused, because no secret is set: set NOT_THERE";
     let (_, why, _) = scene.run(&["why", "worker/unset"]);
     assert!(why.contains(said), "{why}");
     assert!(scene.log().contains(said), "{}", scene.log());

@@ -49,9 +49,9 @@ async fn delivery_about_repository_triggers_polls_at_once() {
     scene.start(&[]);
     let settled = |scene: &Scene| looks(scene).iter().filter(|look| look["reason"] == "no_work").count();
     // One request for the list of the trigger, one for the items of the interval, and one for expired claims.
-    scene.until("both have looked", || settled(&scene) == 1 && fake.fake_state.lock().unwrap().asked == 3);
+    scene.until("both have looked", || settled(&scene) == 1 && fake.fake_state.lock().unwrap().requests == 3);
 
-    let asked = || fake.fake_state.lock().unwrap().asked;
+    let asked = || fake.fake_state.lock().unwrap().requests;
     let before = asked();
     fake.fake_state.lock().unwrap().issues.push(issue(7));
     let body = |repo: &str| json!({"repository": {"full_name": repo}}).to_string().into_bytes();

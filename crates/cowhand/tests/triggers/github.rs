@@ -126,7 +126,7 @@ async fn all_pages_are_read_oldest_first_at_low_cost() {
         fake_state.counted_requests <= 4,
         "{} of {} requests cost something",
         fake_state.counted_requests,
-        fake_state.asked
+        fake_state.requests
     );
 }
 
@@ -159,9 +159,9 @@ async fn issue_fires_again_when_label_is_put_back() {
     fires(&mut events, "a", "s").await;
     fires(&mut events, "a", "s").await;
     let asked = |more: usize| {
-        let until = fake.fake_state.lock().unwrap().asked + more;
+        let until = fake.fake_state.lock().unwrap().requests + more;
         let fake_state = std::sync::Arc::clone(&fake.fake_state);
-        wait_for("more requests", async move || fake_state.lock().unwrap().asked >= until)
+        wait_for("more requests", async move || fake_state.lock().unwrap().requests >= until)
     };
     fake.fake_state.lock().unwrap().issues[1]["labels"] = json!([]);
     asked(2).await;

@@ -161,7 +161,7 @@ async fn returning_item_fires_after_adoption() {
     let (home, fake) = (FleetFolder::sqlite(), FakeLists::with_issues(1).await);
     let comes_back = async |fleet: &Fleet, schedule: &str| {
         let before = ledger(fleet, id("a", schedule)).await.len();
-        let asked = || fake.fake_state.lock().unwrap().asked;
+        let asked = || fake.fake_state.lock().unwrap().requests;
         fake.fake_state.lock().unwrap().issues.clear();
         let looks = asked() + 2;
         wait_for("it is missed", async || asked() >= looks).await;

@@ -67,7 +67,7 @@ async fn writer_that_dies_around_rename_leaves_complete_file() {
 #[tokio::test]
 async fn the_process_that_gets_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let source = FilesWorkSource::new(folder, Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new(folder, Clock::test(at(0)));
     let (item, by) = (id("files-large"), claimant("victim"));
     println!();
     loop {

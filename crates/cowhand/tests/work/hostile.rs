@@ -74,7 +74,7 @@ async fn invalid_files_are_reported_and_do_not_hide_items() {
 
 #[tokio::test]
 async fn error_names_missing_folder() {
-    let source = FilesWorkSource::new("/nowhere/tasks", Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new("/nowhere/tasks", Clock::test(at(0)));
     let by = claimant("job-1");
     let error = source.fetch_available_work(&FetchOptions::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "/nowhere/tasks: No such file or directory (os error 2)");
@@ -243,7 +243,7 @@ fn is_root() -> bool {
 #[tokio::test]
 async fn the_process_that_may_not_write() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let source = FilesWorkSource::new(folder, Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new(folder, Clock::test(at(0)));
     println!("listed {:?}", names(&source).await);
     let claim = source.claim_work(&id("files-a"), &claimant("job-1")).await.unwrap();
     let (reason, message) = refusal(&claim);

@@ -56,7 +56,7 @@ struct Tasks {
 
 impl Tasks {
     fn new(files: &[(&str, &str)]) -> Self {
-        let tasks = Self { folder: tempfile::tempdir().unwrap(), clock: Clock::by_hand(at(0)) };
+        let tasks = Self { folder: tempfile::tempdir().unwrap(), clock: Clock::test(at(0)) };
         for (name, text) in files {
             tasks.write(name, text);
         }

@@ -66,7 +66,7 @@ fn each_item_is_claimed_by_one_of_eight_processes() {
 #[tokio::test]
 async fn the_process_that_claims() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let source = FilesWorkSource::new(folder, Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new(folder, Clock::test(at(0)));
     let holder = format!("process-{}", std::process::id());
     println!("\nready");
     std::io::stdin().read_line(&mut String::new()).unwrap();

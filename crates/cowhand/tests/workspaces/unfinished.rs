@@ -39,7 +39,10 @@ impl Scene {
         assert!(self.root.join(".cowhand/workspaces").join(id).join("loose").exists(), "{reason}");
         let shown = self.command(&["job", id]).output().unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(shown.contains("(its job has ended) it is kept, and tried again: "), "{shown}");
+        assert!(
+            shown.contains("(its job has ended) it is kept, and the daemon tries again to finish it: "),
+            "{shown}"
+        );
         assert!(shown.contains("to end that, copy what you need from the folder and delete it"), "{shown}");
         assert!(self.log().contains("its workspace is kept, and looked at again later: "), "{}", self.log());
         let status = self.json(&["status"]);
@@ -47,8 +50,9 @@ impl Scene {
         assert_eq!(status["unfinished_workspaces"], expected, "{status}");
         let shown = self.command(&["status"]).output().unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-        let line =
-            format!("unfinished: the workspace of {id} is kept, and tried again; to end that, copy what");
+        let line = format!(
+            "unfinished: the workspace of {id} is kept, and the daemon tries again to finish it; to end"
+        );
         assert!(shown.contains(&line), "{shown}");
         reason
     }

@@ -54,27 +54,38 @@ pub(crate) fn withhold_key(
         .provider
         .ok_or_else(|| CredentialsError::Unsupported(runtime.name()))?(agent);
     let non_empty = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
-    let upstream = non_empty(provider.address).unwrap_or_else(|| provider.default_address.to_owned());
-    if upstream.is_empty() {
+    let provider_address =
+        non_empty(provider.address_variable).unwrap_or_else(|| provider.default_address.to_owned());
+    if provider_address.is_empty() {
         let model = agent.program.model.as_deref().unwrap_or("its model").to_owned();
-        return Err(CredentialsError::NoAddress { variable: provider.address, model });
+        return Err(CredentialsError::NoAddress { variable: provider.address_variable, model });
     }
     let key = provider.keys.iter().find_map(|(variable, header, prefix)| {
         let value = format!("{prefix}{}", non_empty(variable)?);
         Some((
             *variable,
-            ProxyCredentials { upstream: upstream.clone(), header: (*header).to_owned(), value },
+            ProxyCredentials {
+                provider_address: provider_address.clone(),
+                header: (*header).to_owned(),
+                value,
+            },
         ))
     });
-    let (key, credentials) = key.ok_or_else(|| {
+    let (key_variable, credentials) = key.ok_or_else(|| {
         let variables = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");
         CredentialsError::NoKey { variables }
     })?;
     environment.retain(|name, _| !KEYS.contains(&name.as_str()));
     let proxy_url = format!("http://{}", proxy::PROXY_ADDRESS);
-    environment.insert(key.to_owned(), WITHHELD.to_owned());
-    environment.insert(provider.address.to_owned(), proxy_url.clone());
-    (provider.configure)(&mut ProxySettings { agent, argv, environment, proxy_address: &proxy_url, key });
+    environment.insert(key_variable.to_owned(), WITHHELD.to_owned());
+    environment.insert(provider.address_variable.to_owned(), proxy_url.clone());
+    (provider.configure)(&mut ProxySettings {
+        agent,
+        argv,
+        environment,
+        proxy_address: &proxy_url,
+        key_variable,
+    });
     Ok(credentials)
 }
 
@@ -94,11 +105,12 @@ mod tests {
         let mut argv = vec!["program".to_owned(), "exec".to_owned(), "-".to_owned()];
         let credentials = withhold_key(&agent, &mut argv, &mut environment)?;
         assert!(!format!("{credentials:?}").contains("canary"), "{credentials:?}");
-        let upstream = format!("{} {}: {}", credentials.upstream, credentials.header, credentials.value);
+        let provider =
+            format!("{} {}: {}", credentials.provider_address, credentials.header, credentials.value);
         let mut inside: Vec<_> =
             environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         inside.sort_unstable();
-        Ok((upstream, format!("{} {}", argv.join(" "), inside.join(" "))))
+        Ok((provider, format!("{} {}", argv.join(" "), inside.join(" "))))
     }
 
     #[test]

@@ -20,7 +20,7 @@ use cowhand_run::attempt::Attempt;
 use cowhand_run::redact::Redactor;
 use cowhand_run::workspace::{self, WorkspaceError};
 use cowhand_system::fault;
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 
 /// Empty file in the folder of an attempt. If it exists, the diff of the attempt is kept.
 const DIFFED_FILE: &str = "diffed";
@@ -105,7 +105,7 @@ async fn keep(
         // The file prevents that the diff is made again after the removal of the workspace. That diff would lack
         // changes, and replace this one. The folder of a lost attempt may be missing.
         let marked = fs::write(attempt.folder().join(DIFFED_FILE), "");
-        absent_is_ok(marked).map_err(WorkspacesError::DiffNotKept)
+        missing_is_ok(marked).map_err(WorkspacesError::DiffNotKept)
     })
     .await
 }

@@ -149,7 +149,7 @@ impl AttemptTask {
 
     /// Starts the keeper, which starts the agent.
     async fn launch(&self, spec: &LaunchSpec) -> Result<(), StartError> {
-        let (attempt, LaunchSpec { agent, launch, prelude, prompt }) = (self.attempt(), spec);
+        let (attempt, LaunchSpec { agent, launch, before_output, prompt }) = (self.attempt(), spec);
         let (job, number, runtime) = (self.job.id(), self.job.attempts(), agent.runtime().name());
         match self.engine.store.set_attempt_location(job.clone(), number, &agent.directory, runtime).await {
             Ok(true) => {}
@@ -172,7 +172,7 @@ impl AttemptTask {
         }
         let program = &self.engine.program;
         let launched =
-            attempt.launch_with_notes(prelude, program, &launch.start, prompt, &launch.environment);
+            attempt.launch_with_notes(before_output, program, &launch.start, prompt, &launch.environment);
         let mut keeper =
             launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
         fault::point("launched");
@@ -198,14 +198,14 @@ impl AttemptTask {
             StartError::CannotStart(_) | StartError::SetupFailed(_) | StartError::Stopped if is_stopped => {
                 self.stopped_before_start()
             }
-            StartError::CannotStart(why) => match self.shortage_behind(&why) {
+            StartError::CannotStart(why) => match self.requeue_reason(&why) {
                 Some(shortage) => Stage::Requeue(NotBegun::Shortage(shortage)),
                 None => Stage::Settle(self.failed_start(why.to_string())),
             },
             // The output of `setup` is not examined for shortages, because any text can be in it.
             StartError::SetupFailed(why) => Stage::Settle(self.failed_start(why)),
             // The job is not at fault if the store does not answer.
-            StartError::Store(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
+            StartError::SessionNotRead(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
             StartError::LeaseLost => {
                 warn!(job = %self.job.id(), "{error}");
                 self.remove_private_files();
@@ -217,7 +217,7 @@ impl AttemptTask {
 
     /// Explains why the attempt cannot be started, if the job is not at fault: the machine has run out of a resource,
     /// or access to the attempt's folder is denied.
-    fn shortage_behind(&self, why: &CannotStart) -> Option<String> {
+    fn requeue_reason(&self, why: &CannotStart) -> Option<String> {
         let message = why.to_string();
         if shortage::is_shortage(&message) {
             return Some(message);

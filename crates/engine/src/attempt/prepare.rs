@@ -28,7 +28,7 @@ pub(super) struct LaunchSpec {
     /// Command line, environment with the job channel, private files, sandbox.
     pub(super) launch: Launch,
     /// Notes for people, and the session that continues.
-    pub(super) prelude: BeforeOutput,
+    pub(super) before_output: BeforeOutput,
     pub(super) prompt: String,
 }
 
@@ -82,8 +82,8 @@ impl AttemptTask {
         }
         let prompt = if start.continues_task { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
         let prompt = prompt.unwrap_or_default().to_owned();
-        let prelude = self.prelude(&agent, start);
-        Ok(LaunchSpec { agent, launch, prelude, prompt })
+        let before_output = self.before_output(&agent, start);
+        Ok(LaunchSpec { agent, launch, before_output, prompt })
     }
 
     /// Builds the command line and the environment of the agent's program, with the job channel.
@@ -130,7 +130,7 @@ impl AttemptTask {
         }
     }
 
-    fn prelude(&self, agent: &Agent, start: SessionStart) -> BeforeOutput {
+    fn before_output(&self, agent: &Agent, start: SessionStart) -> BeforeOutput {
         let mut notes = start.notes;
         if self.fallback.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.program.model);

@@ -19,11 +19,12 @@ use cowhand_run::start::SandboxPlan;
 
 impl AttemptTask {
     /// Adds the configured sandbox to the launch. If that is not possible, returns the reason, and nothing is started.
-    /// `base` is the agent's own directory. If the job has a workspace, the agent works in the workspace instead.
+    /// `agent_directory` is the agent's own directory. If the job has a workspace, the agent works in the workspace
+    /// instead.
     pub(super) fn with_sandbox(
         &self,
         agent: &Agent,
-        base: &Path,
+        agent_directory: &Path,
         mut launch: Launch,
     ) -> Result<Launch, CannotStart> {
         let requested = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
@@ -42,7 +43,7 @@ impl AttemptTask {
         let files = if confined { loaded.files_and_queues() } else { loaded.files.clone() };
         let input = SandboxInput {
             requested: &requested,
-            base,
+            agent_directory,
             directory: &agent.directory,
             isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
             runtime: description::description(agent.program.known_runtime()),
@@ -57,7 +58,7 @@ impl AttemptTask {
             private_home: confined.then_some(private_home.as_path()),
         };
         let Some(mut plan) = sandbox::resolve_plan(&input)? else { return Ok(launch) };
-        plan.job_socket = self.channel_folder(agent, plan.kind)?;
+        plan.job_socket_folder = self.channel_folder(agent, plan.kind)?;
         if plan.gateway {
             let credentials = credentials::withhold_key(agent, &mut launch.start.argv, &mut environment)?;
             let result = attempt.write_credentials(&credentials);

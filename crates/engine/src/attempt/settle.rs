@@ -60,9 +60,12 @@ impl AttemptTask {
                     }
                     return;
                 }
-                // `NoJob`: the job was pruned in the meantime.
-                Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
+                Ok(Settled::Fenced) => {
                     warn!(job = %self.job.id(), "the attempt is already settled");
+                    return;
+                }
+                Err(StoreError::NoJob(_)) => {
+                    warn!(job = %self.job.id(), "the attempt is not settled, because the job was removed meanwhile");
                     return;
                 }
                 Err(StoreError::Closed) => return,
@@ -135,7 +138,7 @@ impl AttemptTask {
         let timeout = if self.engine.is_ending.load(Ordering::Relaxed) {
             Some(STOPPING_SETTLE_TIMEOUT)
         } else {
-            self.engine.store.is_hurried().then_some(SHUTDOWN_STORE_TIMEOUT)
+            self.engine.store.limits_waits().then_some(SHUTDOWN_STORE_TIMEOUT)
         };
         let is_late = timeout.is_some_and(|timeout| {
             *deadline.get_or_insert_with(|| Instant::now() + timeout) <= Instant::now()
@@ -149,7 +152,8 @@ impl AttemptTask {
     /// Waits, and returns the duration of the next wait. A stopping daemon waits only briefly.
     pub(super) async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
-        let is_stopping = || self.engine.is_ending.load(Ordering::Relaxed) || self.engine.store.is_hurried();
+        let is_stopping =
+            || self.engine.is_ending.load(Ordering::Relaxed) || self.engine.store.limits_waits();
         while Instant::now() < until && !is_stopping() {
             tokio::time::sleep(FIRST_SETTLE_PAUSE.min(until - Instant::now())).await;
         }

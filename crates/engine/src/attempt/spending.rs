@@ -92,7 +92,7 @@ impl AttemptTask {
     async fn store_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
         Ok(match self.engine.store.record_usage(id, self.epoch, usage, self.limits()).await? {
-            UsageRecorded::Noted(over) => over,
+            UsageRecorded::Recorded(over) => over,
             UsageRecorded::Fenced => None,
         })
     }
@@ -120,7 +120,8 @@ impl AttemptTask {
             }
         };
         let (agent_spending, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();
-        let microdollars = limits.max_dollars(self.spent_before(), &agent_spending, &ledger.fleet)?;
+        let microdollars =
+            limits.allowance_microdollars(self.spent_before(), &agent_spending, &ledger.fleet)?;
         #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
         let per_job_usd = Some(microdollars as f64 / 1e6);
         Some(Budget { per_job_usd, ..Budget::default() })

@@ -23,7 +23,7 @@ pub(super) enum StartError {
     SetupFailed(String),
     /// The store does not answer: the job waits.
     #[error("cannot read its session: {0}")]
-    Store(#[from] StoreError),
+    SessionNotRead(#[from] StoreError),
     /// Another node has settled the attempt: nothing is to be done.
     #[error("it is not started: its lease is lost, and the attempt is already settled")]
     LeaseLost,

@@ -35,7 +35,7 @@ impl AttemptTask {
                 // If this panics too, nobody renews the lease, and the attempt is settled as lost when the lease
                 // expires.
                 if let Err(panicked) = caught(self.clone().fail_after_panic(&panicked)).await {
-                    error!(job = %id, "giving it up {panicked}");
+                    error!(job = %id, "settling it as lost {panicked}");
                 }
                 break;
             }

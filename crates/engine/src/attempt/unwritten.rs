@@ -20,7 +20,7 @@ use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Reader;
 use cowhand_run::supervision::AttemptState;
 use cowhand_run::tail::{TailFiles, Tailer};
-use cowhand_system::remove::{absent_is_ok, is_missing};
+use cowhand_system::remove::{is_missing, missing_is_ok};
 
 /// File with the messages that were read while the job's output could not be written. It exists until they are written.
 const UNWRITTEN: &str = "unwritten.jsonl";
@@ -91,8 +91,8 @@ fn write_output(
     } else {
         tail.advance(now, &mut |_| {})?;
     }
-    absent_is_ok(fs::remove_file(attempt.folder().join(INDEX)))?;
-    absent_is_ok(fs::remove_file(unwritten_file(attempt)))?;
+    missing_is_ok(fs::remove_file(attempt.folder().join(INDEX)))?;
+    missing_is_ok(fs::remove_file(unwritten_file(attempt)))?;
     Ok(())
 }
 

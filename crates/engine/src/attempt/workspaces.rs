@@ -62,7 +62,7 @@ pub(super) async fn work_dir(
     if rules.kind == IsolationKind::Shared {
         return Ok(WorkDir { directory: agent.directory.clone(), needs_setup: false });
     }
-    let ground = {
+    let base = {
         let (directory, rules, stop) = (agent.directory.clone(), rules.clone(), stoppable.flag());
         run_git(move || WorkspaceBase::of(&directory, &rules, &stop)).await?
     };
@@ -72,7 +72,7 @@ pub(super) async fn work_dir(
     let folder = folder(engine)?;
     if let Some(stored) = earlier {
         let is_complete = stored.state != WorkspaceState::Making;
-        match workspace::working_directory(&stored.workspace, &ground.below) {
+        match workspace::working_directory(&stored.workspace, &base.below) {
             Ok(directory) if is_complete => return Ok(WorkDir { directory, needs_setup: true }),
             // The workspace cannot be read now, but it may be intact, so it is not removed.
             Err(why @ WorkspaceError::NotUsable { error: NotOpened::Io(_), .. }) if is_complete => {
@@ -87,12 +87,12 @@ pub(super) async fn work_dir(
             }
         }
     }
-    let below = ground.below.clone();
+    let below = base.below.clone();
     let names = branches(&rules.branch(&agent.name, job.id()), job.attempts());
     let stop = stoppable.flag();
-    let (ground, branch) = run_git(move || {
-        let branch = ground.first_free(&names, &stop)?;
-        Ok::<_, WorkspaceError>((ground, branch))
+    let (base, branch) = run_git(move || {
+        let branch = base.first_free(&names, &stop)?;
+        Ok::<_, WorkspaceError>((base, branch))
     })
     .await?;
     let workspace = Workspace {
@@ -101,9 +101,9 @@ pub(super) async fn work_dir(
         job: job.id().clone(),
         agent: agent.name.clone(),
         kind: rules.kind,
-        repository: ground.repository,
+        repository: base.repository,
         branch,
-        base: ground.base,
+        base: base.base,
     };
     make(engine, workspace, below, folder, stoppable).await
 }
@@ -153,7 +153,7 @@ async fn make(
     });
     let directory = make_directory.await?;
     drop(guard);
-    store.keep_workspace(&stored, WorkspaceState::Used, now).await.map_err(not_written)?;
+    store.set_workspace_state(&stored, WorkspaceState::Used, now).await.map_err(not_written)?;
     Ok(WorkDir { directory, needs_setup: true })
 }
 
@@ -286,7 +286,7 @@ async fn keep_or_remove(engine: &Arc<Engine>, stored: &StoredWorkspace, for_sess
         return remove(engine, stored).await;
     }
     let state = WorkspaceState::Kept { until };
-    if let Err(error) = engine.store.keep_workspace(&stored.workspace, state, now).await {
+    if let Err(error) = engine.store.set_workspace_state(&stored.workspace, state, now).await {
         return look_later(engine, &stored.workspace.job, error);
     }
     let kept = diff::keep_missing(engine, &stored.workspace).await;
@@ -384,7 +384,7 @@ pub(crate) async fn remove_workspaces_of(engine: Arc<Engine>, jobs: Vec<JobId>) 
 async fn forget_removed_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let is_removed = {
         let (workspace, minder) = (workspace.clone(), engine.git_minder());
-        run_git(move || workspace::branch_is_removed(&workspace, Some(&minder))).await
+        run_git(move || workspace::remove_branch_if_stored(&workspace, Some(&minder))).await
     };
     let result = match is_removed {
         Ok(true) => engine.store.forget_workspace(&workspace).await,

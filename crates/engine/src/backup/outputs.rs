@@ -13,7 +13,7 @@ use super::{is_output, known::paths};
 use crate::state::StateFolder;
 use cowhand_store::KnownRows;
 use cowhand_store::file::beside;
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 
 /// Maximum length in bytes of a line that separates the output of two attempts.
 const MAX_BORDER: usize = 4096;
@@ -92,7 +92,7 @@ impl Outputs<'_> {
                 new.as_file().sync_all()?;
                 new.persist(path).map(drop).map_err(|error| error.error)
             }
-            None => absent_is_ok(fs::remove_file(path)),
+            None => missing_is_ok(fs::remove_file(path)),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::state::StateFolder;
 use cowhand_store::file::{self, beside};
 use cowhand_store::{BackupFile, Store};
 use cowhand_system::named_file;
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 
 /// Result of a restore.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ async fn restore_by(
     let replaced = swap(copy, &state.database(), now)?;
     // The cursors belong to the event log of the replaced store.
     for cursor in ["views", "traces"] {
-        absent_is_ok(fs::remove_file(state.path().join(cursor)))?;
+        missing_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
     rows.remove_unknown(state);
     let outputs = Outputs { state, rows: &rows.0, replaced: replaced.as_deref().map(folder_of) };
@@ -106,7 +106,7 @@ fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathB
         fs::hard_link(&log, beside(&replaced, "-wal"))?;
         fs::remove_file(&log)?;
     }
-    absent_is_ok(fs::remove_file(beside(store, "-shm")))?;
+    missing_is_ok(fs::remove_file(beside(store, "-shm")))?;
     file::persist(new, store)?;
     Ok(exists.then_some(replaced))
 }

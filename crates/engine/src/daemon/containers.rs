@@ -23,8 +23,8 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
     for socket in sockets(&loaded.roster) {
         match leftover::sweep(&socket, &state, is_running).await {
             Ok(0) => {}
-            Ok(ended) => info!(ended, "removed containers that have no keeper"),
-            Err(why) => warn!("cannot list the containers without a keeper: {why}"),
+            Ok(ended) => info!(ended, "removed containers of attempts that no longer run"),
+            Err(why) => warn!("cannot list the containers of attempts that no longer run: {why}"),
         }
     }
 }

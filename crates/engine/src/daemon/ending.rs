@@ -42,8 +42,8 @@ pub(super) async fn limit_store_wait(engine: Arc<Engine>, mut lifecycle: watch::
     }
     let seconds = SHUTDOWN_STORE_TIMEOUT.as_secs();
     warn!(
-        "the store does not answer or cannot be written; the daemon stops after it has waited for it for {seconds} seconds, and the next start \
-         settles the jobs whose end it could not write"
+        "the store does not answer or cannot be written; the daemon waits at most {seconds} seconds for the store and then \
+         stops; the next start settles the jobs whose end could not be written"
     );
 }
 
@@ -95,7 +95,8 @@ impl Daemon {
         let (store, now) = (&self.engine.store, self.engine.clock.now());
         let record = async {
             for (job, _) in self.engine.running_jobs() {
-                if let Err(error) = store.note_cancelling(job.clone(), CancelReason::DaemonStopped, now).await
+                if let Err(error) =
+                    store.record_cancelling(job.clone(), CancelReason::DaemonStopped, now).await
                 {
                     warn!(%job, "cannot store why the job is cancelled: {error}");
                 }

@@ -101,7 +101,7 @@ impl Daemon {
         let store = Store::open(&url).await?.with_clock(clock.clone());
         // The mode of a new database file depends on the umask.
         state.close_to_others().map_err(state_error)?;
-        let first_event = store.last_event().await?;
+        let event_before_start = store.last_event().await?;
         let started = clock.reading();
         let (uptime, presence) = uptime::begin(&store, &node, started).await?;
         for empty in store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await? {
@@ -111,7 +111,7 @@ impl Daemon {
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        let home = Home { state, node, job_key, first_event, lock: Mutex::new(lock) };
+        let home = Home { state, node, job_key, event_before_start, lock: Mutex::new(lock) };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
         let views = Views::new(engine.home.state.clone(), started.now.wall);
@@ -362,7 +362,7 @@ const LOCK_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), D
 /// then has to wait less.
 fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
-    drop(tokio::task::spawn_blocking(cgroup::trigger_grace_period));
+    drop(tokio::task::spawn_blocking(cgroup::prewarm_group_change));
 }
 
 /// Spawns the attempt task of a job that has just been claimed.

@@ -17,12 +17,10 @@ use crate::context::Engine;
 use crate::context::StopRequest;
 use crate::queues::PERSON_CLAIM_VALID_FOR;
 use cowhand_store::audit;
-use cowhand_store::{HeldItem, ItemState, StoreError};
+use cowhand_store::{HeldItem, ItemState, OUTBOX_LEASE, StoreError};
 use cowhand_system::fault;
 use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, can_claim_another, guarded, within};
 
-/// Time that a node has for a delivery before another node may try it.
-const DELIVERY_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// Time after which a source that does not answer counts as failed. Shorter than the lease.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
 const MAX_DELIVERY_PAUSE: SignedDuration = SignedDuration::from_mins(10);
@@ -66,7 +64,7 @@ impl Outbox {
             let mut due = Vec::new();
             while due.len() < PARALLEL_DELIVERIES
                 && let Some(entry) =
-                    store.take_outbox_entry(node(), self.in_future(DELIVERY_LEASE), self.now()).await?
+                    store.take_outbox_entry(node(), self.in_future(OUTBOX_LEASE), self.now()).await?
             {
                 due.push(entry);
             }
@@ -146,7 +144,7 @@ impl Outbox {
                 source.complete_work(&id, result, &claimant).await
             }
             Closing::Release(options) => {
-                let id = if options.unfinished {
+                let id = if options.undoes_claim {
                     entry.item.id.clone()
                 } else {
                     self.current_id(source.as_ref(), entry, &claimant).await?

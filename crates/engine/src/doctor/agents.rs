@@ -14,7 +14,7 @@ use cowhand_core::sandbox::SandboxKind;
 use tokio::process::Command;
 
 use super::Finding;
-use cowhand_run::acp::{self, AgentVersion, IntroductionError};
+use cowhand_run::acp::{self, AgentVersion, VersionQueryError};
 use cowhand_run::runtime::description::{Description, description};
 
 /// Time limit for a program to print its version. Some programs take a second, and longer on a busy machine.
@@ -55,7 +55,7 @@ pub(super) enum ProgramError {
     #[error("it could not be started: {0}")]
     NotStarted(io::Error),
     #[error(transparent)]
-    AgentVersion(#[from] IntroductionError),
+    AgentVersion(#[from] VersionQueryError),
     #[error(transparent)]
     Version(#[from] VersionError),
     #[error("its version is unknown: it printed {0:?}")]
@@ -96,7 +96,7 @@ async fn agent_finding(agent: &Agent, versions: &mut HashMap<PathBuf, VersionRes
     let about = description(runtime);
     if runtime == Runtime::Acp {
         let found = path.display();
-        return match introduction(&path, agent).await {
+        return match query_version(&path, agent).await {
             Ok(AgentVersion { name, version }) => {
                 let version = version.map(|version| format!(" {version}")).unwrap_or_default();
                 Finding::works(what, format!("{name}{version} at {found}"))
@@ -168,7 +168,7 @@ fn unusable(program: &str, directory: &Path) -> ProgramError {
 }
 
 /// Returns the name and version of an agent of `runtime: acp`, requested over its protocol.
-async fn introduction(path: &Path, agent: &Agent) -> Result<AgentVersion, ProgramError> {
+async fn query_version(path: &Path, agent: &Agent) -> Result<AgentVersion, ProgramError> {
     let mut command = Command::new(path);
     command
         .args(agent.program.command.iter().skip(1))
@@ -176,7 +176,7 @@ async fn introduction(path: &Path, agent: &Agent) -> Result<AgentVersion, Progra
         .current_dir(&agent.directory)
         .stderr(Stdio::null());
     let started = acp::AgentProcess::start(command).map_err(ProgramError::NotStarted)?;
-    Ok(acp::introduce(started, VERSION_TIMEOUT).await?)
+    Ok(acp::query_version(started, VERSION_TIMEOUT).await?)
 }
 
 /// Returns the first line that `--version` prints, at most 100 characters of it.

@@ -37,7 +37,7 @@ const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Finding {
     pub what: String,
     pub ok: bool,
-    /// True for a warning: the checked part works but should be changed.
+    /// True for a warning: the checked part may work, but should be looked at.
     pub warning: bool,
     pub detail: String,
 }

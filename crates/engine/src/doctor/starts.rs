@@ -91,7 +91,7 @@ impl Machine<'_> {
             // once for the machine.
             return Ok(());
         }
-        let (private, private_home) = (self.folder.path().join("private"), self.folder.path().join("stead"));
+        let (private, private_home) = (self.folder.path().join("private"), self.folder.path().join("home"));
         let inherited = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let launch =
@@ -108,7 +108,7 @@ impl Machine<'_> {
         let command = agent.program.command.first().filter(|_| is_acp);
         let input = SandboxInput {
             requested: &requested,
-            base: &agent.directory,
+            agent_directory: &agent.directory,
             directory: &work_dir,
             isolated,
             runtime: &about,
@@ -141,7 +141,7 @@ impl Machine<'_> {
         if let Some(program) = argv.first_mut().filter(|program| program.contains('/')) {
             *program = agent.directory.join(Path::new(program)).display().to_string();
         }
-        let work_dir = self.folder.path().join("desk");
+        let work_dir = self.folder.path().join("workspace");
         let created = std::fs::create_dir_all(&work_dir);
         created.and_then(|()| work_dir.canonicalize()).map_err(TrialError::NoWorkspace)
     }

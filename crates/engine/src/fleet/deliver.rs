@@ -59,8 +59,11 @@ impl Fleet {
         }
         if !self.is_on(schedule).await? {
             let off_in_file = schedule.disabled_in_file();
-            let off_by_person =
-                self.store().schedule(schedule.id).await?.is_some_and(|record| record.is_off_by_person());
+            let off_by_person = self
+                .store()
+                .schedule(schedule.id)
+                .await?
+                .is_some_and(|record| record.is_disabled_by_person());
             let (agent, schedule) = name();
             return Err(match off_in_file {
                 Some(location) => FleetError::OffInFile { agent, schedule, location, off_by_person },

@@ -15,8 +15,11 @@ impl Fleet {
         let name = || (agent.clone(), schedule.clone());
         if let Some(location) = configured.disabled_in_file() {
             let (agent, schedule) = name();
-            let off_by_person =
-                self.store().schedule(configured.id).await?.is_some_and(|record| record.is_off_by_person());
+            let off_by_person = self
+                .store()
+                .schedule(configured.id)
+                .await?
+                .is_some_and(|record| record.is_disabled_by_person());
             return Err(FleetError::OffInFile { agent, schedule, location, off_by_person });
         }
         let now = self.clock().now();

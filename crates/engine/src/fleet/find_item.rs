@@ -5,7 +5,7 @@ use cowhand_core::work::WorkItemId;
 use indexmap::IndexSet;
 
 use super::{FleetError, missing_agent};
-use crate::queues::{ItemPlace, ItemView, NeededNames, Queue, holders, queues, removed_queues};
+use crate::queues::{ItemScope, ItemView, NeededNames, Queue, queues, queues_with_item, removed_queues};
 use cowhand_store::Store;
 use cowhand_work::WorkSources;
 
@@ -15,7 +15,7 @@ pub async fn find_item(
     sources: &WorkSources,
     roster: &Roster,
     store: &Store,
-    (id, scope): (&WorkItemId, ItemPlace<'_>),
+    (id, scope): (&WorkItemId, ItemScope<'_>),
 ) -> Result<(Queue, ItemView), FleetError> {
     if let Some(agent) = scope.agent.filter(|agent| roster.agent(agent).is_none()) {
         return Err(missing_agent(store, roster, agent).await);
@@ -30,7 +30,7 @@ pub async fn find_item(
             return Err(FleetError::NoQueue { queue: queue.to_owned(), known: names });
         }
     }
-    let mut found = holders(searched, id, store).await?;
+    let mut found = queues_with_item(searched, id, store).await?;
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (Some(last), false) => {
@@ -38,13 +38,14 @@ pub async fn find_item(
             Err(FleetError::SeveralItems { item: id.clone(), queues: queues.collect() })
         }
         (None, _) => match scope {
-            ItemPlace { queue: Some(queue), .. } => {
+            ItemScope { queue: Some(queue), .. } => {
                 Err(FleetError::NotInQueue { item: id.clone(), queue: queue.to_owned() })
             }
-            ItemPlace { agent: None, .. } => Err(FleetError::NoItem(id.clone())),
-            ItemPlace { agent: Some(agent), .. } => {
+            ItemScope { agent: None, .. } => Err(FleetError::NoItem(id.clone())),
+            ItemScope { agent: Some(agent), .. } => {
                 // The caller did not ask for the queues of other agents, so an error while reading them is ignored.
-                let others = holders(queues(sources, roster, None), id, store).await.unwrap_or_default();
+                let others =
+                    queues_with_item(queues(sources, roster, None), id, store).await.unwrap_or_default();
                 let elsewhere = others.into_iter().filter_map(|(queue, _)| queue.agents.into_iter().next());
                 let elsewhere = elsewhere.collect::<IndexSet<_>>().into_iter().collect();
                 let (item, agent) = (id.clone(), agent.clone());
@@ -55,7 +56,7 @@ pub async fn find_item(
 }
 
 /// Returns the names that select one of several queues.
-fn selecting_names(queue: Queue, scope: ItemPlace<'_>) -> NeededNames {
+fn selecting_names(queue: Queue, scope: ItemScope<'_>) -> NeededNames {
     // If the request already names an agent, only the name of a queue can select one of the queues. The name is also
     // necessary if `needed` is empty, because the other item is in a queue that was removed from the config.
     if scope.agent.is_some() || queue.needed.is_empty() {

@@ -31,7 +31,7 @@ pub async fn known_agent(store: &Store, roster: &Roster, agent: &AgentName) -> R
 /// Returns the error for an agent that is not in the config: it was removed, or it never existed.
 pub async fn missing_agent(store: &Store, roster: &Roster, agent: &AgentName) -> FleetError {
     match known_agent(store, roster, agent).await {
-        Ok(()) => FleetError::AgentLeft { agent: agent.clone() },
+        Ok(()) => FleetError::AgentRemoved { agent: agent.clone() },
         Err(error) => error,
     }
 }

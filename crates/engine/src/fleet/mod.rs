@@ -13,8 +13,8 @@ mod ready;
 mod report;
 mod schedules;
 mod trigger;
-mod unset_secrets;
 mod wake;
+mod webhook_problems;
 mod work;
 
 use std::borrow::Cow;
@@ -94,7 +94,7 @@ pub enum AgentSource {
 #[derive(Debug)]
 pub struct Fleet {
     engine: Arc<Engine>,
-    source_parts: SourceInputs,
+    source_inputs: SourceInputs,
     config: Option<PathBuf>,
     lifecycle: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
@@ -145,8 +145,8 @@ pub struct FleetState {
 pub struct Reloaded {
     pub agents: usize,
     pub schedules: usize,
-    /// What the config alone does not tell: schedules whose `adopt` names one that the store does not know, and a
-    /// certificate that cannot be used.
+    /// Notes about schedules whose `adopt` names a schedule that the store does not know, and about a certificate that
+    /// cannot be used.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -187,13 +187,13 @@ impl Fleet {
                 (None, PathBuf::new(), contents)
             }
         };
-        let source_parts = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
-        let loaded = source_parts.loaded(contents);
+        let source_inputs = SourceInputs { base, clock: clock.clone(), registry: Arc::new(work_sources) };
+        let loaded = source_inputs.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
         let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
-        unset_secrets::note_webhook_problems(&engine).await?;
+        webhook_problems::note_webhook_problems(&engine).await?;
         let (lifecycle, lifecycle_receiver) = watch::channel(Lifecycle::Running);
         let (ended_sender, ended) = watch::channel(false);
         let lifecycle_sender = lifecycle.clone();
@@ -207,7 +207,7 @@ impl Fleet {
         let config_lock = Arc::default();
         Ok(Self {
             engine,
-            source_parts,
+            source_inputs,
             config,
             lifecycle,
             ended,
@@ -252,8 +252,8 @@ impl Fleet {
     }
 
     /// Returns the number of the last event before this fleet was started.
-    pub fn first_event(&self) -> i64 {
-        self.engine.home.first_event
+    pub fn event_before_start(&self) -> i64 {
+        self.engine.home.event_before_start
     }
 
     pub fn seen_by_views(&self) -> i64 {
@@ -283,7 +283,7 @@ impl Fleet {
         if self.engine.listens_at.set(listen).is_ok() {
             let engine = Arc::clone(&self.engine);
             tokio::spawn(async move {
-                if let Err(error) = unset_secrets::note_webhook_problems(&engine).await {
+                if let Err(error) = webhook_problems::note_webhook_problems(&engine).await {
                     warn!("cannot note which webhooks are refused: {error}");
                 }
             });
@@ -346,7 +346,7 @@ impl Fleet {
         let contents = match contents {
             Ok(contents) => contents,
             Err(error) => {
-                self.note(Fact::FleetConfigRefused).await;
+                self.record_fact(Fact::FleetConfigRefused).await;
                 return Err(error);
             }
         };
@@ -368,7 +368,7 @@ impl Fleet {
         info!(agents = reloaded.agents, schedules, "config loaded again");
         // Changes of schedules have their own events. This event also informs pages that an earlier refusal is over.
         if was_refused || audit::current().is_some() {
-            self.note(Fact::FleetReloaded { agents: reloaded.agents, schedules }).await;
+            self.record_fact(Fact::FleetReloaded { agents: reloaded.agents, schedules }).await;
         }
         Ok(reloaded)
     }
@@ -387,9 +387,9 @@ impl Fleet {
     }
 
     /// Records an event about the whole fleet. A failed write is only logged, so that it does not block the caller.
-    async fn note(&self, fact: Fact) {
+    async fn record_fact(&self, fact: Fact) {
         let name = fact.type_name();
-        if let Err(error) = self.store().note(fact, self.engine.clock.now()).await {
+        if let Err(error) = self.store().record_fact(fact, self.engine.clock.now()).await {
             warn!("cannot store the event {name}: {error}");
         }
     }
@@ -412,7 +412,7 @@ impl Fleet {
         contents: ConfigContents,
         guard: OwnedMutexGuard<()>,
     ) -> Result<Vec<String>, FleetError> {
-        let (engine, loaded) = (Arc::clone(&self.engine), self.source_parts.loaded(contents));
+        let (engine, loaded) = (Arc::clone(&self.engine), self.source_inputs.loaded(contents));
         let applied = tokio::spawn(async move {
             let _guard = guard;
             let empty =
@@ -421,7 +421,7 @@ impl Fleet {
                 warn!("{empty}");
             }
             engine.set_roster(loaded);
-            unset_secrets::note_webhook_problems(&engine).await?;
+            webhook_problems::note_webhook_problems(&engine).await?;
             engine.nudge.notify_one();
             Ok(empty.iter().map(ToString::to_string).collect())
         });
@@ -538,7 +538,7 @@ impl SourceInputs {
         let ConfigContents { roster, variables, shown, files } = contents;
         let writable = sandbox::writable(&roster);
         let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
-        let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
+        let setting = setting.writable(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
         let named = secrets::named::variables(&roster, shown.as_ref());
         let (roster, redactor, earlier_secrets) = (Arc::new(roster), OnceLock::new(), Vec::new());

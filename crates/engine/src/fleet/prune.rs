@@ -42,7 +42,7 @@ pub struct PrunedJob {
     pub id: JobId,
     pub agent: AgentName,
     pub finished_at: Timestamp,
-    /// Size of its files and of its workspace on this machine.
+    /// Size in bytes of the job's files and workspace on this machine.
     pub bytes: u64,
     /// The limit that the job exceeded.
     pub why: RetentionLimit,

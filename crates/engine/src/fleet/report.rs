@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn only_paths_inside_the_directory_are_artifacts() {
         let folder = tempfile::tempdir().unwrap();
-        let (work_dir, secret) = (folder.path().join("desk"), folder.path().join("secret"));
+        let (work_dir, secret) = (folder.path().join("work"), folder.path().join("secret"));
         fs::create_dir_all(work_dir.join("out")).unwrap();
         for file in [work_dir.join("out/a.txt"), work_dir.join("b\u{1b}[2J"), secret.clone()] {
             fs::write(file, "").unwrap();
@@ -105,7 +105,7 @@ mod tests {
             (absolute.as_str(), Some("out/a.txt")),
             ("leads-out", None),
             ("../secret", None),
-            ("../desk/../secret", None),
+            ("../work/../secret", None),
             ("/etc/passwd", None),
             ("nothing", None),
             ("round", None),

@@ -16,7 +16,7 @@ use crate::trigger::dispatch::Dispatch;
 use cowhand_run::runtime::{SessionChoice, description};
 use cowhand_store::Fired;
 
-/// The job to run now.
+/// A request to run a job now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trigger {
@@ -157,7 +157,7 @@ impl Fleet {
                     if self.roster().schedule(schedule.id).is_none() =>
                 {
                     let (agent, schedule) = (agent.name.clone(), schedule.name.clone());
-                    return Err(FleetError::ScheduleLeft { agent, schedule });
+                    return Err(FleetError::ScheduleRemovedWhilePreparing { agent, schedule });
                 }
                 Some((FiringOutcome::Preparing, None, _)) => {}
                 Some((FiringOutcome::Skipped(reason), None, note)) => {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use super::{Fleet, FleetError, find_item};
-use crate::queues::{self, ItemPlace, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
+use crate::queues::{self, ItemRows, ItemScope, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
 use cowhand_store::{HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
 use cowhand_work::{ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
@@ -24,7 +24,7 @@ impl Fleet {
     pub async fn claim_item(
         &self,
         id: &WorkItemId,
-        scope: ItemPlace<'_>,
+        scope: ItemScope<'_>,
         person: &str,
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, scope).await?;
@@ -43,7 +43,10 @@ impl Fleet {
         };
         match self.store().take_item(claim, Some(holder.clone()), now).await? {
             TakeResult::Ours(_) => {}
-            TakeResult::Held | TakeResult::TooOften { .. } | TakeResult::PutBack | TakeResult::Released => {
+            TakeResult::Held
+            | TakeResult::TooOften { .. }
+            | TakeResult::OfferedAgain
+            | TakeResult::Released => {
                 if let Some(error) = undelivered_error(&view) {
                     return Err(error);
                 }
@@ -78,7 +81,7 @@ impl Fleet {
     pub async fn release_item(
         &self,
         id: &WorkItemId,
-        scope: ItemPlace<'_>,
+        scope: ItemScope<'_>,
         options: ReleaseOptions,
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_or_forget(id, scope).await?;
@@ -119,7 +122,7 @@ impl Fleet {
     }
 
     /// Offers an item again that was given up. The count of its failures starts at zero.
-    pub async fn retry_item(&self, id: &WorkItemId, scope: ItemPlace<'_>) -> Result<ItemView, FleetError> {
+    pub async fn retry_item(&self, id: &WorkItemId, scope: ItemScope<'_>) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_or_forget(id, scope).await?;
         match view.held_by {
             Some(holder) if view.status == ItemStatus::Closing => {
@@ -170,7 +173,7 @@ impl Fleet {
     pub async fn complete_item(
         &self,
         id: &WorkItemId,
-        scope: ItemPlace<'_>,
+        scope: ItemScope<'_>,
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, scope).await?;
@@ -287,7 +290,7 @@ impl Fleet {
 
     /// Records the action of a person on an item of a queue.
     async fn record_action(&self, queue: &Queue, fact: Fact, now: Timestamp) -> Result<(), FleetError> {
-        Ok(self.store().note_of_agent(queue.agents.first().cloned(), fact, now).await?)
+        Ok(self.store().record_fact_of_agent(queue.agents.first().cloned(), fact, now).await?)
     }
 
     /// Returns the claimant for a person's action on an item that nobody in this fleet holds. If the source still shows
@@ -324,7 +327,7 @@ impl Fleet {
     async fn find_or_forget(
         &self,
         id: &WorkItemId,
-        scope: ItemPlace<'_>,
+        scope: ItemScope<'_>,
     ) -> Result<(Queue, ItemView), FleetError> {
         let found = self.find_item(id, scope).await;
         let Err(FleetError::NoItem(_) | FleetError::ItemElsewhere { .. } | FleetError::NotInQueue { .. }) =
@@ -349,7 +352,7 @@ impl Fleet {
     pub(crate) async fn find_item(
         &self,
         id: &WorkItemId,
-        scope: ItemPlace<'_>,
+        scope: ItemScope<'_>,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
         find_item(&loaded.sources, &loaded.roster, self.store(), (id, scope)).await

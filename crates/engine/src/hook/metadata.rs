@@ -120,23 +120,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
-        for name in ["desk/out", "shared", "workspaces/job/sub", "outside"] {
+        for name in ["work/out", "shared", "workspaces/job/sub", "outside"] {
             fs::create_dir_all(at(name)).unwrap();
         }
-        for name in ["desk/out/m.json", "shared/m.json", "workspaces/job/m.json", "outside/m.json"] {
+        for name in ["work/out/m.json", "shared/m.json", "workspaces/job/m.json", "outside/m.json"] {
             fs::write(at(name), format!("\"{name}\"")).unwrap();
         }
         let link = NotOpened::Link.to_string();
-        symlink(at("outside"), at("desk/led")).unwrap();
+        symlink(at("outside"), at("work/led")).unwrap();
         symlink(at("outside/m.json"), at("shared/led.json")).unwrap();
         let absolute = at("shared/m.json").display().to_string();
         for (file, directory, expected) in [
-            ("out/m.json", "desk", Ok("desk/out/m.json")),
-            ("../shared/m.json", "desk", Ok("shared/m.json")),
-            (absolute.as_str(), "desk", Ok("shared/m.json")),
-            ("led/m.json", "desk", Err(&link)),
-            ("../shared/led.json", "desk", Err(&link)),
-            ("../desk/led/m.json", "desk", Err(&link)),
+            ("out/m.json", "work", Ok("work/out/m.json")),
+            ("../shared/m.json", "work", Ok("shared/m.json")),
+            (absolute.as_str(), "work", Ok("shared/m.json")),
+            ("led/m.json", "work", Err(&link)),
+            ("../shared/led.json", "work", Err(&link)),
+            ("../work/led/m.json", "work", Err(&link)),
             ("../m.json", "workspaces/job/sub", Ok("workspaces/job/m.json")),
         ] {
             let found = read_in(file, &at(directory), &at("workspaces"));

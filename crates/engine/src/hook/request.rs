@@ -37,17 +37,17 @@ pub(super) struct Reply {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(super) enum RequestError {
     Refused(String),
     /// A later try may succeed.
-    Trouble(String),
+    Temporary(String),
 }
 
-impl Unsent {
+impl RequestError {
     pub(super) fn result(self, retries: u32) -> HookResult {
         match self {
             Self::Refused(reason) => HookResult::failed(reason),
-            Self::Trouble(reason) => {
+            Self::Temporary(reason) => {
                 HookResult::Retry { reason, output: None, retry_after: None, max_tries: retries + 1 }
             }
         }
@@ -74,46 +74,50 @@ fn is_temporary(status: StatusCode) -> bool {
 }
 
 impl Request {
-    pub(super) async fn send(self) -> Result<Reply, Unsent> {
+    pub(super) async fn send(self) -> Result<Reply, RequestError> {
         let timeout = self.timeout;
         let in_time = tokio::time::timeout(timeout, self.follow()).await;
-        in_time.unwrap_or_else(|_| Err(Unsent::Trouble(format!("no answer within {timeout:?}"))))
+        in_time.unwrap_or_else(|_| Err(RequestError::Temporary(format!("no answer within {timeout:?}"))))
     }
 
-    async fn follow(self) -> Result<Reply, Unsent> {
+    async fn follow(self) -> Result<Reply, RequestError> {
         let mut url = self.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send_to(&url).await?;
             let Some(next) = redirect(&url, &response)? else { return reply(response).await };
             if url.scheme() == "https" && next.scheme() == "http" {
-                return Err(Unsent::Refused("it redirects from https to http".to_owned()));
+                return Err(RequestError::Refused("it redirects from https to http".to_owned()));
             }
             url = next;
         }
-        Err(Unsent::Refused(format!("it redirects more than {MAX_REDIRECTS} times")))
+        Err(RequestError::Refused(format!("it redirects more than {MAX_REDIRECTS} times")))
     }
 
-    async fn send_to(&self, url: &Url) -> Result<Response, Unsent> {
+    async fn send_to(&self, url: &Url) -> Result<Response, RequestError> {
         let (is_redirected, is_configured_host) = (*url != self.url, url.origin() == self.url.origin());
         // `allow_private` applies to the configured host, not to another host to which it redirects.
         let addresses = address::addresses(url, self.allow_private && is_configured_host).await.map_err(
             |unreachable| match unreachable {
                 Unreachable::Refused(why) | Unreachable::Private(why) if is_redirected => {
-                    Unsent::Refused(format!("it redirects to an address that is not allowed: {why}"))
+                    RequestError::Refused(format!("it redirects to an address that is not allowed: {why}"))
                 }
-                Unreachable::Refused(why) => Unsent::Refused(why),
+                Unreachable::Refused(why) => RequestError::Refused(why),
                 Unreachable::Private(why) => {
-                    Unsent::Refused(format!("{why}; `allow_private: true` lets this hook reach it"))
+                    RequestError::Refused(format!("{why}; `allow_private: true` lets this hook reach it"))
                 }
-                Unreachable::NotFound(why) => Unsent::Trouble(why),
+                Unreachable::NotFound(why) => RequestError::Temporary(why),
             },
         )?;
-        let client = client(addresses).map_err(|error| Unsent::Refused(error_text(error)))?;
+        let client = client(addresses).map_err(|error| RequestError::Refused(error_text(error)))?;
         let mut request = client.request(self.method.clone(), url.clone()).headers(self.headers.clone());
         if is_configured_host {
             request = request.headers(self.own_headers.clone());
         }
-        request.body(self.body.clone()).send().await.map_err(|error| Unsent::Trouble(error_text(error)))
+        request
+            .body(self.body.clone())
+            .send()
+            .await
+            .map_err(|error| RequestError::Temporary(error_text(error)))
     }
 }
 
@@ -124,16 +128,16 @@ fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
 
 /// Returns the target of a redirect, or `None` for another answer. `See Other` asks for a GET of another page instead
 /// of a repeated request. It is not followed, so the hook fails.
-fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
+fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, RequestError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
         return Ok(None);
     }
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let to = to.and_then(|to| from.join(to).ok());
-    to.map(Some).ok_or_else(|| Unsent::Refused("it redirects without a valid `Location`".to_owned()))
+    to.map(Some).ok_or_else(|| RequestError::Refused("it redirects without a valid `Location`".to_owned()))
 }
 
-async fn reply(mut response: Response) -> Result<Reply, Unsent> {
+async fn reply(mut response: Response) -> Result<Reply, RequestError> {
     let status = response.status();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
     let mut body = Vec::new();

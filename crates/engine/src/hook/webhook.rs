@@ -7,7 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
-use super::request::{Reply, Request, Unsent};
+use super::request::{Reply, Request, RequestError};
 use super::{HookCall, HookResult};
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
@@ -51,7 +51,7 @@ pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Hoo
         timeout: *timeout,
         allow_private: *allow_private,
     };
-    let reply: Result<Reply, Unsent> = request.send().await;
+    let reply: Result<Reply, RequestError> = request.send().await;
     Ok(match reply {
         Ok(reply) => reply.result(*retries),
         Err(unsent) => unsent.result(*retries),

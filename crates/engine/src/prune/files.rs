@@ -11,7 +11,7 @@ use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
 use cowhand_system::fault;
-use cowhand_system::remove::{absent_is_ok, remove_folder};
+use cowhand_system::remove::{missing_is_ok, remove_folder};
 use cowhand_system::tree::size;
 
 /// Returns the size of each job's files in bytes.
@@ -62,7 +62,7 @@ pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()>
 }
 
 fn ignore_missing(path: &Path, removed: io::Result<()>) -> io::Result<()> {
-    absent_is_ok(removed)
+    missing_is_ok(removed)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 

@@ -108,11 +108,11 @@ pub(crate) async fn remove(
     now: Timestamp,
 ) -> Result<(), WorkspacesError> {
     let (folder, removed) = (folder(state)?, workspace.clone());
-    let leftover = run_git(move || workspace::remove(&removed, &folder, minder.as_ref())).await;
+    let remaining = run_git(move || workspace::remove(&removed, &folder, minder.as_ref())).await;
     fault::point("workspace-removed");
-    let result = match leftover? {
+    let result = match remaining? {
         RemainingPart::Nothing => store.forget_workspace(workspace).await,
-        RemainingPart::Branch => store.keep_workspace(workspace, WorkspaceState::Branch, now).await,
+        RemainingPart::Branch => store.set_workspace_state(workspace, WorkspaceState::Branch, now).await,
     };
     Ok(result?)
 }

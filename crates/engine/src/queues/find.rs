@@ -17,7 +17,7 @@ use cowhand_work::{SOURCE_READ_TIMEOUT, SourceOwner, WorkSourceError, within};
 
 /// The queues in which the item of a request is searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ItemPlace<'a> {
+pub struct ItemScope<'a> {
     /// Only the queues of this agent.
     pub agent: Option<&'a AgentName>,
     /// Only the queue of this name.
@@ -28,10 +28,12 @@ pub struct ItemPlace<'a> {
 /// same id.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NeededNames {
-    /// Agent that a request about it has to name, because another queue of the fleet may have an item of the same id.
+    /// Agent that a request about the item has to name, because another queue of the fleet may have an item with the
+    /// same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_needed: Option<AgentName>,
-    /// Queue that a request about it has to name, because another queue of its agents may have an item of the same id.
+    /// Queue that a request about the item has to name, because another queue of its agents may have an item with the
+    /// same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_needed: Option<String>,
 }
@@ -59,7 +61,7 @@ impl NeededNames {
 
 /// Returns all queues that have an item. A queue that cannot be read is an error only if no other queue has the item,
 /// or if work on the item of that queue has failed.
-pub(crate) async fn holders(
+pub(crate) async fn queues_with_item(
     queues: Vec<Queue>,
     id: &WorkItemId,
     store: &Store,

@@ -20,11 +20,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::secrets::process::known;
-use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
+use cowhand_store::{FailedItemState, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
 use cowhand_work::{ClaimOwner, QueueState, SourceOwner, WorkSource, WorkSourceError, WorkSources};
-pub use find::{ItemPlace, NeededNames};
-pub(crate) use find::{QueueAgents, holders};
+pub use find::{ItemScope, NeededNames};
+pub(crate) use find::{QueueAgents, queues_with_item};
 use given_up::{GivenUp, TakenBy};
 pub(crate) use not_taken::not_taken;
 pub use removed::removed_queues;
@@ -77,8 +77,7 @@ pub struct ItemView {
     pub agents: Vec<AgentName>,
     /// Reason why its result, or its release, could not be delivered to the source yet.
     pub last_error: Option<String>,
-    /// Whether the source still has to receive that the item is released. Otherwise, an item that is `closing` has a
-    /// result.
+    /// True if the source still has to receive the release of the item; false if it still has to receive a result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub releasing: bool,
     /// After a release or completion: whether the source has not received it yet.
@@ -129,7 +128,7 @@ pub struct DroppedResult {
 pub enum ItemStatus {
     Available,
     Claimed,
-    /// Its job has ended, and the result is to be delivered to the source.
+    /// The source still has to receive its result or its release.
     Closing,
     /// Work on it failed, and no agent takes it before a person has acted.
     GivenUp,
@@ -292,7 +291,7 @@ pub struct UndeliveredItem {
     pub agent: AgentName,
     pub since: Option<Timestamp>,
     pub last_error: String,
-    /// Whether it is not a result, but the release of the item.
+    /// True for a release, false for a result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub releasing: bool,
 }
@@ -382,7 +381,7 @@ impl Queue {
         let failed = rows.failed.iter().find(|failed| failed.id == item.id);
         let failed =
             failed.filter(|failed| failed.is_given_up(self.max_attempts)).filter(|failed| match status {
-                ItemStatus::Available => failed.state == FailedItem::Offered,
+                ItemStatus::Available => failed.state == FailedItemState::Offered,
                 ItemStatus::GivenUp => true,
                 ItemStatus::Claimed | ItemStatus::Closing | ItemStatus::Withdrawn | ItemStatus::Done => false,
             });

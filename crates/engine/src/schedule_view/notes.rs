@@ -232,7 +232,7 @@ fn waiting_work_note(
     let (held_jobs, free_jobs): (Vec<_>, Vec<_>) =
         snapshot.jobs.iter().filter(is_pending).map(|job| holds.job(job)).partition(Option::is_some);
     let of_schedule = snapshot.preparing.iter().filter(|firing| firing.schedule == schedule.id);
-    let firings = of_schedule.filter(|firing| !firing.key.is_dropped_when_off());
+    let firings = of_schedule.filter(|firing| !firing.key.is_dropped_when_disabled());
     let (held_firings, free_firings): (Vec<_>, Vec<_>) =
         firings.map(|firing| holds.firing(firing)).partition(Option::is_some);
     let held = held_jobs.iter().chain(&held_firings).copied().flatten().next().map(|hold| {

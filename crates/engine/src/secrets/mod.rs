@@ -25,7 +25,7 @@ use cowhand_work::SourceContext;
 /// not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let Loaded { roster, variables, sources, named, earlier_secrets: earlier, .. } = loaded;
-    redactor_of(&SecretPlaces { roster, variables, context: sources.context(), named, earlier }, agent)
+    redactor_of(&SecretInputs { roster, variables, context: sources.context(), named, earlier }, agent)
 }
 
 /// Returns the redactor for all agents of the config. It is made at its first use.
@@ -44,19 +44,19 @@ pub fn redactor_without_daemon(
 ) -> Redactor {
     let roster = &loaded.roster;
     let (named, earlier) = (named::variables(roster, Some(&loaded.shown)), kept::of_attempts(state));
-    redactor_of(&SecretPlaces { roster, variables, context, named: &named, earlier: &earlier }, None)
+    redactor_of(&SecretInputs { roster, variables, context, named: &named, earlier: &earlier }, None)
 }
 
 /// Makes the secrets of a config known to this process, also if the config has errors.
 pub(crate) fn remember_config(loaded: &LoadedConfig, variables: &HashMap<String, String>) {
     let (roster, context) = (&loaded.roster, SourceContext::of_base(Path::new(""), variables.clone()));
     let named = named::variables(roster, Some(&loaded.shown));
-    let places = SecretPlaces { roster, variables, context: &context, named: &named, earlier: &[] };
-    process::remember(&redactor_of(&places, None));
+    let inputs = SecretInputs { roster, variables, context: &context, named: &named, earlier: &[] };
+    process::remember(&redactor_of(&inputs, None));
 }
 
 /// The values that contain or name the secrets of a fleet.
-struct SecretPlaces<'a> {
+struct SecretInputs<'a> {
     roster: &'a Roster,
     variables: &'a HashMap<String, String>,
     context: &'a SourceContext,
@@ -72,7 +72,7 @@ fn own_variables() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
+fn redactor_of(fleet: &SecretInputs<'_>, agent: Option<&Agent>) -> Redactor {
     let agents = || fleet.roster.agents.iter().chain(agent);
     let variables = own_variables().chain(fleet.variables.clone()).chain(agents().flat_map(variables_of));
     let variables = variables.flat_map(|(name, value)| in_variable(&name, value));

@@ -36,8 +36,7 @@ pub(super) fn check(folder: &Path) -> io::Result<()> {
 const LINK: &str = "is a symbolic link, which cowhand does not follow here; replace the link with its target, or \
                     remove it";
 
-const NO_FOLDER: &str =
-    "there is a file of that name, and cowhand keeps its state in a folder; move the file away";
+const NO_FOLDER: &str = "is not a folder, and cowhand keeps its state in a folder; move the file away";
 
 fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
@@ -85,7 +84,8 @@ fn for_each_entry(
     match fs::metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Ok(found) if !found.is_dir() => {
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, NO_FOLDER));
+            let message = format!("{} {NO_FOLDER}", folder.display());
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, message));
         }
         found => visit(folder, &found?)?,
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::{MAX_SOCKET_PATH, StateFolder, short_socket_path};
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 
 const FOLDER: &str = "talk";
 const SOCKET: &str = "job.sock";
@@ -35,7 +35,7 @@ pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     real.push("-talk");
     let real = PathBuf::from(real);
     make(&real)?;
-    absent_is_ok(fs::remove_file(&linked))?;
+    missing_is_ok(fs::remove_file(&linked))?;
     symlink(&real, &linked)?;
     Ok(real)
 }

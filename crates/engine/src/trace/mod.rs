@@ -26,7 +26,7 @@ use crate::view::write_whole;
 use collector::Collector;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{JobHistory, StoreError};
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 use otlp::Exporter;
 use span::{Ids, Span};
 use tool::Calls;
@@ -61,7 +61,7 @@ impl Traces {
         });
         let Some(exporter) = exporter else {
             // If traces are configured again later, jobs that ended before that time get no trace.
-            if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(TRACE_CURSOR))) {
+            if let Err(error) = missing_is_ok(fs::remove_file(engine.home.state.path().join(TRACE_CURSOR))) {
                 warn!("cannot delete the position up to which traces were sent: {error}");
             }
             return Ok(Self(None));
@@ -84,7 +84,7 @@ impl Traces {
         let Some((stop, mut task)) = self.0.take() else { return };
         stop.send_replace(true);
         if tokio::time::timeout(TRACE_STOP_TIMEOUT, &mut task).await.is_err() {
-            info!("some traces are not sent yet; they will be at the next start");
+            info!("some traces are not sent yet; they are sent at the next start");
             task.abort();
             // After its end, the task no longer holds the lock of the state folder.
             let _ = task.await;
@@ -107,7 +107,7 @@ async fn first_cursor(engine: &Engine) -> Result<i64, StoreError> {
     let stored = fs::read_to_string(engine.home.state.path().join(TRACE_CURSOR)).ok();
     let stored = stored.and_then(|text| text.trim().parse().ok());
     let newest = engine.store.last_event().await?;
-    Ok(stored.filter(|stored| (0..=newest).contains(stored)).unwrap_or(engine.home.first_event))
+    Ok(stored.filter(|stored| (0..=newest).contains(stored)).unwrap_or(engine.home.event_before_start))
 }
 
 struct Follower {

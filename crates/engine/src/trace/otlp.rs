@@ -136,11 +136,7 @@ fn note_rejected(body: &[u8]) {
     let count = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or_default();
     if count > 0 {
         let why = answer["partialSuccess"]["errorMessage"].as_str().unwrap_or("it gave no reason");
-        warn!(
-            spans = count,
-            "the collector rejected some spans of a trace: {}",
-            cowhand_core::cut::cut(why, 0, 500)
-        );
+        warn!(spans = count, "the collector rejected some spans: {}", cowhand_core::cut::cut(why, 0, 500));
     }
 }
 

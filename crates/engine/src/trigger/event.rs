@@ -104,10 +104,10 @@ impl EventStrategy {
     }
 
     async fn task(&self, event: Event, trigger: &TriggerConfig) -> Result<Task, StoreError> {
-        let (mut job, mut chain) = (None, 0);
+        let (mut job, mut in_a_row) = (None, 0);
         if let Some(id) = &event.job {
             job = self.context.store().job(id.clone()).await?;
-            chain = self.context.store().triggered_in_a_row(id.clone(), MAX_TRIGGERED_IN_A_ROW).await?;
+            in_a_row = self.context.store().triggered_in_a_row(id.clone(), MAX_TRIGGERED_IN_A_ROW).await?;
         }
         let mut task = match trigger {
             TriggerConfig::AgentLifecycle { event: kind, .. } => of_session(&event, *kind, job.as_ref()),
@@ -115,7 +115,7 @@ impl EventStrategy {
         };
         task.source_id = event.seq.to_string();
         task.metadata.insert("timestamp".to_owned(), event.at.to_string());
-        task.metadata.insert(TRIGGERED_IN_A_ROW.to_owned(), chain.to_string());
+        task.metadata.insert(TRIGGERED_IN_A_ROW.to_owned(), in_a_row.to_string());
         let why = match &job {
             Some(job) => job.confined(),
             // The author of the text is unknown, because the job no longer exists.

@@ -162,9 +162,9 @@ struct HeadRepository {
     name: String,
 }
 
-fn full_name(owner: Option<Person>, home: Option<HeadRepository>) -> Option<String> {
-    let (owner, home) = (owner?.login, home?.name);
-    (!owner.is_empty() && !home.is_empty()).then(|| format!("{owner}/{home}"))
+fn full_name(owner: Option<Person>, repository: Option<HeadRepository>) -> Option<String> {
+    let (owner, repository) = (owner?.login, repository?.name);
+    (!owner.is_empty() && !repository.is_empty()).then(|| format!("{owner}/{repository}"))
 }
 
 #[derive(Debug, Deserialize)]

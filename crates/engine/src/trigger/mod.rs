@@ -27,7 +27,7 @@ pub use polling::PollingStrategy;
 pub use polling::retry_after;
 pub use registry::{Factory, Registry};
 pub use strategy::{FatalTriggerError, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
-pub use strategy::{Paced, is_stopped, marker};
+pub use strategy::{Paced, find_in_error, is_stopped};
 pub use strategy_context::StrategyContext;
 pub use strategy_context::TriggerServices;
 pub use timer::Timer;

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, marker, stopped};
+use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, find_in_error, stopped};
 use cowhand_work::WorkSourceError;
 
 /// The strategy that polls a source at an interval, and less often while the source fails.
@@ -141,8 +141,8 @@ impl TriggerStrategy for PollingStrategy {
 }
 
 pub fn retry_after(error: &anyhow::Error) -> Option<Duration> {
-    let asked = marker::<RetryAfter>(error).map(|asked| asked.0);
-    asked.or_else(|| marker::<WorkSourceError>(error)?.retry_after())
+    let asked = find_in_error::<RetryAfter>(error).map(|asked| asked.0);
+    asked.or_else(|| find_in_error::<WorkSourceError>(error)?.retry_after())
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub struct FatalTriggerError(pub String);
 pub struct RetryAfter(pub Duration);
 
 /// Returns the `T` that an error has as its context or as one of its causes, for example a [`RetryAfter`].
-pub fn marker<T: std::error::Error + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&T> {
+pub fn find_in_error<T: std::error::Error + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&T> {
     error.downcast_ref().or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
 }
 

@@ -60,7 +60,7 @@ impl Timer {
         for action in actions {
             let Action::Fire { schedule, key, due, outcome, .. } = action else { continue };
             self.record.record_outcome(&key, due);
-            self.record.record_look(now.into());
+            self.record.record_run_or_poll(now.into());
             let fired = self.roster.schedule(schedule).filter(|_| outcome == FiringOutcome::Ran);
             tasks.extend(fired.map(|(_, schedule)| FiringContext::by_clock(schedule, &key, due).task));
         }
@@ -107,7 +107,7 @@ mod tests {
             let agent = Agent::new("coder".parse().unwrap());
             let trigger = serde_json::from_str(trigger).unwrap();
             let schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
-            let clock = Clock::by_hand(start);
+            let clock = Clock::test(start);
             let mut timer = Timer::new(agent, schedule, clock.clone());
             let (_running, shutdown) = watch::channel(false);
             let mut fired = Vec::new();

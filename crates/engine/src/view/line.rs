@@ -24,7 +24,7 @@ pub fn one_line(text: &str, longest: usize) -> String {
 }
 
 /// Joins the non-empty lines of a text, as [`plain`] text, with ` ⏎ ` to one line.
-pub fn whole(text: &str) -> String {
+pub fn joined_lines(text: &str) -> String {
     let text = plain(text).replace('\t', " ");
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
 }

@@ -48,7 +48,7 @@ impl Story {
         };
         let now: Timestamp = start.parse().unwrap();
         let roster = roster(schedules);
-        let clock = Clock::by_hand(now);
+        let clock = Clock::test(now);
         let store = Store::open(&url).await.unwrap().with_clock(clock.clone());
         store.load_schedules(roster.clone(), now).await.unwrap();
         let (running, started) = (Vec::new(), Vec::new());

@@ -14,7 +14,7 @@ pub const REQUEST: &str = "asked";
 /// The answer to a request of the agent for permission, with its reason.
 pub const PERMISSION: &str = "permission";
 pub const NOTE: &str = "note";
-/// The last line, if the conversation failed.
+/// The last line, if the exchange failed.
 pub const FAILED: &str = "failed";
 
 /// Destination of the lines. A query for an agent's name and version writes no lines.

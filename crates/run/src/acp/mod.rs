@@ -9,7 +9,7 @@
 //!
 //! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other agent.
 
-mod conversation;
+mod exchange;
 mod instructions;
 mod messages;
 mod permission;
@@ -25,8 +25,8 @@ use anyhow::Context;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use conversation::Conversation;
 use cowhand_system::stderr;
+use exchange::Exchange;
 pub use instructions::{Instructions, SessionRequest};
 pub use messages::{CLIENT_KEY, FAILED, NOTE, PERMISSION, REQUEST};
 pub use permission::PermissionRules;
@@ -72,7 +72,7 @@ fn run_instructions(instructions: &Path, ask_fleet: AskFleet) -> anyhow::Result<
         serde_json::from_str(&text).with_context(|| format!("cannot parse {}", instructions.display()))?;
     let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(conversation::run(instructions, &prompt, ask_fleet))
+    runtime.block_on(exchange::run(instructions, &prompt, ask_fleet))
 }
 
 /// Name and version that an agent states.
@@ -96,19 +96,21 @@ fn short(text: &str) -> String {
 
 /// Why the name and version of an agent are not known. The message is for people.
 #[derive(Debug, thiserror::Error)]
-pub enum IntroductionError {
+pub enum VersionQueryError {
     #[error(transparent)]
-    Signals(#[from] std::io::Error),
+    Io(#[from] std::io::Error),
     /// The agent did not answer, answered with an error, or does not follow the protocol.
     #[error("{0}")]
     Answer(String),
 }
 
 /// Asks a started agent for its name and version, and ends the agent.
-pub async fn introduce(agent: AgentProcess, timeout: Duration) -> Result<AgentVersion, IntroductionError> {
-    let mut conversation = Conversation::without_output(agent, timeout)?;
-    let answer =
-        conversation.initialize().await.map_err(|cause| IntroductionError::Answer(cause.to_string()));
-    conversation.close().await;
+pub async fn query_version(
+    agent: AgentProcess,
+    timeout: Duration,
+) -> Result<AgentVersion, VersionQueryError> {
+    let mut exchange = Exchange::without_output(agent, timeout)?;
+    let answer = exchange.initialize().await.map_err(|cause| VersionQueryError::Answer(cause.to_string()));
+    exchange.close().await;
     answer.map(|answer| AgentVersion::of(&answer))
 }

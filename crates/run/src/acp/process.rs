@@ -18,9 +18,9 @@ const WRITE_QUEUE_LENGTH: usize = 256;
 /// Time from SIGTERM to SIGKILL.
 const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
-/// Why a conversation failed or was stopped.
+/// Why a exchange failed or was stopped.
 #[derive(Debug)]
-pub(crate) enum ConversationError {
+pub(crate) enum ExchangeError {
     /// Kind of the error, with a message for people.
     Failed(ErrorKind, String),
     /// The client was asked to stop.
@@ -29,13 +29,13 @@ pub(crate) enum ConversationError {
     Broken(io::Error),
 }
 
-impl ConversationError {
+impl ExchangeError {
     pub(super) fn reported(message: impl Into<String>) -> Self {
         Self::Failed(ErrorKind::Reported, message.into())
     }
 }
 
-impl fmt::Display for ConversationError {
+impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(_, message) => f.write_str(message),
@@ -45,7 +45,7 @@ impl fmt::Display for ConversationError {
     }
 }
 
-impl From<io::Error> for ConversationError {
+impl From<io::Error> for ExchangeError {
     fn from(error: io::Error) -> Self {
         Self::Broken(error)
     }
@@ -85,11 +85,11 @@ impl AgentProcess {
         Ok(Self { child, group, lines, frame_sender: Some(frame_sender) })
     }
 
-    pub(super) fn send(&self, frame: String) -> Result<(), ConversationError> {
+    pub(super) fn send(&self, frame: String) -> Result<(), ExchangeError> {
         let sent = self.frame_sender.as_ref().map(|frame_sender| frame_sender.try_send(frame));
         match sent {
             Some(Err(mpsc::error::TrySendError::Full(_))) => {
-                Err(ConversationError::reported("the agent does not read its stdin"))
+                Err(ExchangeError::reported("the agent does not read its stdin"))
             }
             // The agent has ended or is ending; the caller sees its exit status.
             _ => Ok(()),

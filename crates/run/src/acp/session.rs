@@ -5,9 +5,9 @@ use std::time::Duration;
 use cowhand_core::permission::PermissionMode;
 use serde_json::{Value, json};
 
-use super::conversation::{Conversation, PROMPT_METHOD};
+use super::exchange::{Exchange, PROMPT_METHOD};
 use super::instructions::{Instructions, SessionRequest};
-use super::process::ConversationError;
+use super::process::ExchangeError;
 use super::wire::RpcError;
 use super::{AgentVersion, MISSING_SESSION, short};
 use cowhand_system::stderr;
@@ -18,25 +18,25 @@ const HISTORY_QUIET_TIME: Duration = Duration::from_millis(500);
 const MAX_HISTORY_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(
-    conversation: &mut Conversation,
+    exchange: &mut Exchange,
     instructions: &Instructions,
     prompt: &str,
-) -> Result<(), ConversationError> {
-    let answer = conversation.initialize().await?;
+) -> Result<(), ExchangeError> {
+    let answer = exchange.initialize().await?;
     let agent = AgentInfo { name: AgentVersion::of(&answer).name, answer };
     check_servers(&agent, instructions)?;
-    let (id, state) = open(conversation, instructions, &agent).await?;
-    conversation.set_session(&id);
-    set_mode(conversation, &id, &state, instructions.rules.mode).await?;
+    let (id, state) = open(exchange, instructions, &agent).await?;
+    exchange.set_session(&id);
+    set_mode(exchange, &id, &state, instructions.rules.mode).await?;
     if let Some(model) = &instructions.model {
-        set_model(conversation, &id, &state, model).await?;
+        set_model(exchange, &id, &state, model).await?;
     }
     let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
-    match conversation.ask(PROMPT_METHOD, params).await? {
+    match exchange.request(PROMPT_METHOD, params).await? {
         // The reader determines how the turn ended.
         Ok(_) => Ok(()),
         Err(error) if error.requires_login() => Err(login(&agent, &error)),
-        Err(error) => Err(ConversationError::reported(error.text())),
+        Err(error) => Err(ExchangeError::reported(error.text())),
     }
 }
 
@@ -54,12 +54,12 @@ impl AgentInfo {
     }
 }
 
-fn check_servers(agent: &AgentInfo, instructions: &Instructions) -> Result<(), ConversationError> {
+fn check_servers(agent: &AgentInfo, instructions: &Instructions) -> Result<(), ExchangeError> {
     for server in &instructions.mcp_servers {
         let Some(way) = server["type"].as_str() else { continue };
         if !agent.can(&format!("mcpCapabilities/{way}")) {
             let (name, server) = (&agent.name, server["name"].as_str().unwrap_or_default());
-            return Err(ConversationError::reported(format!(
+            return Err(ExchangeError::reported(format!(
                 "{name} does not support MCP servers of type {way}; the server {server} has this type"
             )));
         }
@@ -69,10 +69,10 @@ fn check_servers(agent: &AgentInfo, instructions: &Instructions) -> Result<(), C
 
 /// Opens the session. Returns its id, and the modes and models that the agent states.
 async fn open(
-    conversation: &mut Conversation,
+    exchange: &mut Exchange,
     instructions: &Instructions,
     agent: &AgentInfo,
-) -> Result<(String, Value), ConversationError> {
+) -> Result<(String, Value), ExchangeError> {
     let cwd = std::env::current_dir()?;
     let mut params = json!({ "cwd": cwd, "mcpServers": instructions.mcp_servers });
     let (method, id) = match &instructions.session {
@@ -84,8 +84,8 @@ async fn open(
         }
         SessionRequest::Fork(id) if agent.can("sessionCapabilities/fork") => ("session/fork", Some(id)),
         SessionRequest::Fork(_) => {
-            return Err(ConversationError::reported(format!(
-                "{} cannot fork a session; `retry` runs the job again in a fresh one",
+            return Err(ExchangeError::reported(format!(
+                "{} cannot fork a session; `retry` runs the job again in a fresh session",
                 agent.name
             )));
         }
@@ -93,36 +93,33 @@ async fn open(
     if let Some(id) = id {
         params["sessionId"] = json!(id);
     }
-    let state = match (conversation.ask(method, params).await?, id) {
+    let state = match (exchange.request(method, params).await?, id) {
         (Ok(state), _) => state,
         (Err(error), _) if error.requires_login() => return Err(login(agent, &error)),
         (Err(error), Some(id)) => return Err(missing(id, &short(&error.text()))),
         (Err(error), None) => {
             let why = short(&error.text());
-            return Err(ConversationError::reported(format!(
-                "{} cannot create a session: {why}",
-                agent.name
-            )));
+            return Err(ExchangeError::reported(format!("{} cannot create a session: {why}", agent.name)));
         }
     };
     if method == "session/load" {
-        conversation.until_quiet(HISTORY_QUIET_TIME, MAX_HISTORY_WAIT).await?;
+        exchange.until_quiet(HISTORY_QUIET_TIME, MAX_HISTORY_WAIT).await?;
     }
     // A resumed session keeps its id, so the answer need not name it.
     let resumed_id = matches!(instructions.session, SessionRequest::Resume(_)).then_some(id).flatten();
     let id = state["sessionId"].as_str().map(str::to_owned).or_else(|| resumed_id.cloned());
     id.map(|id| (id, state))
-        .ok_or_else(|| ConversationError::reported(format!("{} did not return a session id", agent.name)))
+        .ok_or_else(|| ExchangeError::reported(format!("{} did not return a session id", agent.name)))
 }
 
 /// Returns the error for a missing session, and writes it to stderr for the daemon.
-fn missing(id: &str, why: &str) -> ConversationError {
+fn missing(id: &str, why: &str) -> ExchangeError {
     let sentence = format!("{}: {why}", MISSING_SESSION.replace("{id}", id));
     stderr::write_line(format!("cowhand acp: {sentence}"));
-    ConversationError::reported(sentence)
+    ExchangeError::reported(sentence)
 }
 
-fn login(agent: &AgentInfo, error: &RpcError) -> ConversationError {
+fn login(agent: &AgentInfo, error: &RpcError) -> ExchangeError {
     let ways = agent.answer["authMethods"].as_array().into_iter().flatten();
     let ways: Vec<String> = ways
         .filter_map(|way| {
@@ -132,7 +129,7 @@ fn login(agent: &AgentInfo, error: &RpcError) -> ConversationError {
         })
         .collect();
     let ways = if ways.is_empty() { String::new() } else { format!("; it knows: {}", ways.join(", ")) };
-    ConversationError::reported(format!(
+    ExchangeError::reported(format!(
         "{} requires a login: {}; log in once in a terminal as the user that runs cowhand, or give its key in `env`{ways}",
         agent.name,
         short(&error.text())
@@ -143,18 +140,18 @@ fn login(agent: &AgentInfo, error: &RpcError) -> ConversationError {
 /// agent keeps its mode. In all other cases the agent is switched to its mode `default`, if it offers that mode,
 /// because its current mode may allow more than the config.
 async fn set_mode(
-    conversation: &mut Conversation,
+    exchange: &mut Exchange,
     id: &str,
     state: &Value,
     mode: PermissionMode,
-) -> Result<(), ConversationError> {
+) -> Result<(), ExchangeError> {
     let modes = Modes::of(state);
     let new_mode = match mode {
         PermissionMode::Plan => {
             let plan = modes.offered.iter().find(|mode| mode.as_str() == "plan");
             Some(plan.ok_or_else(|| {
-                ConversationError::reported(
-                    "`permission_mode: plan` needs an agent with a mode `plan`, and this one has none",
+                ExchangeError::reported(
+                    "`permission_mode: plan` needs an agent with a mode `plan`, and this agent has none",
                 )
             })?)
         }
@@ -175,7 +172,7 @@ async fn set_mode(
         }
         None => ("session/set_mode", json!({ "sessionId": id, "modeId": new_mode })),
     };
-    conversation.request_or_fail(method, params).await.map(|_| ())
+    exchange.request_or_fail(method, params).await.map(|_| ())
 }
 
 /// Modes that the agent offers.
@@ -216,11 +213,11 @@ fn config_option<'a>(state: &'a Value, category: &str) -> Option<&'a Value> {
 }
 
 async fn set_model(
-    conversation: &mut Conversation,
+    exchange: &mut Exchange,
     id: &str,
     state: &Value,
     model: &str,
-) -> Result<(), ConversationError> {
+) -> Result<(), ExchangeError> {
     let option = config_option(state, "model").and_then(|option| option["id"].as_str());
     let (method, params) = match option {
         Some(option) => {
@@ -230,16 +227,16 @@ async fn set_model(
             ("session/set_model", json!({ "sessionId": id, "modelId": model }))
         }
         None => {
-            return Err(ConversationError::reported(
+            return Err(ExchangeError::reported(
                 "`model` cannot be set for this agent; remove the key `model`, and set the model in the agent's own arguments or settings",
             ));
         }
     };
-    match conversation.ask(method, params).await? {
+    match exchange.request(method, params).await? {
         Ok(_) => Ok(()),
         Err(error) => {
             let why = short(&error.text());
-            Err(ConversationError::reported(format!("the agent refused the model {model:?}: {why}")))
+            Err(ExchangeError::reported(format!("the agent refused the model {model:?}: {why}")))
         }
     }
 }

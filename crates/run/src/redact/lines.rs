@@ -12,9 +12,9 @@ use super::MIN_SECRET_BYTES;
 /// Length from which a line is specific, unless it is a heading.
 const SPECIFIC_LINE_BYTES: usize = 16;
 /// Characters that may precede a line of a secret, for example in a diff or in a quotation.
-const LINE_MARKS: &[u8] = b" \t+->|";
+const LINE_PREFIX_CHARACTERS: &[u8] = b" \t+->|";
 /// Maximum number of these characters. An indentation of spaces and tabs may be longer.
-const MAX_LINE_MARKS: usize = 8;
+const MAX_LINE_PREFIX_CHARACTERS: usize = 8;
 
 /// The line of a secret with which the last line of output ended, or none. The next line of output may then be the next
 /// line of that secret.
@@ -47,12 +47,12 @@ fn is_specific(line: &str) -> bool {
     if line.len() >= SPECIFIC_LINE_BYTES {
         return true;
     }
-    let word = line.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let word = line.trim_matches(|character: char| !character.is_alphanumeric());
     let has = |is: fn(char) -> bool| word.chars().any(is);
     word.len() >= MIN_SECRET_BYTES
         && !has(char::is_whitespace)
         && has(char::is_alphabetic)
-        && (has(|letter| !letter.is_alphabetic()) || has_irregular_capitals(word))
+        && (has(|character| !character.is_alphabetic()) || has_irregular_capitals(word))
 }
 
 /// Returns true for `-----BEGIN PRIVATE KEY-----` and similar lines, which are the same in all keys.
@@ -62,11 +62,12 @@ fn is_heading(line: &str) -> bool {
 
 /// Returns true for `aXbYcZ`, and false for `WORD`, `Word` and `twoWords`.
 fn has_irregular_capitals(word: &str) -> bool {
-    let is_small = |letter: Option<&char>| letter.is_some_and(|letter| letter.is_lowercase());
-    let letters: Vec<char> = word.chars().collect();
-    let is_begin = |(at, _): (usize, &char)| is_small(letters.get(at + 1)) && is_small(letters.get(at + 2));
-    let mut capitals = letters.iter().enumerate().filter(|(_, letter)| letter.is_uppercase());
-    letters.iter().any(|letter| letter.is_lowercase()) && !capitals.all(is_begin)
+    let is_small = |character: Option<&char>| character.is_some_and(|character| character.is_lowercase());
+    let characters: Vec<char> = word.chars().collect();
+    let is_begin =
+        |(at, _): (usize, &char)| is_small(characters.get(at + 1)) && is_small(characters.get(at + 2));
+    let mut capitals = characters.iter().enumerate().filter(|(_, character)| character.is_uppercase());
+    characters.iter().any(|character| character.is_lowercase()) && !capitals.all(is_begin)
 }
 
 impl Following {
@@ -89,8 +90,8 @@ impl Following {
         let (mut line, mut end) = (line, end);
         while self.0.contains_key(line) {
             let rest = &text[end..];
-            let blank = rest.iter().take_while(|letter| letter.is_ascii_whitespace()).count();
-            let Some(line_end) = rest[..blank].iter().rposition(|letter| *letter == b'\n') else { return };
+            let blank = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let Some(line_end) = rest[..blank].iter().rposition(|byte| *byte == b'\n') else { return };
             let start = end + line_end + 1;
             let Some((range, next)) = self.at_start(line, &text[start..]) else { return };
             let range = start + range.start..start + range.end;
@@ -100,10 +101,11 @@ impl Following {
         }
     }
 
-    /// Finds a line that follows `before` in a secret, at the start of a line of output or after its `LINE_MARKS`.
+    /// Finds a line that follows `before` in a secret, at the start of a line of output or after its
+    /// `LINE_PREFIX_CHARACTERS`.
     fn at_start(&self, before: &str, output: &[u8]) -> Option<(Range<usize>, &str)> {
-        let marks = output.iter().take_while(|letter| LINE_MARKS.contains(letter)).count();
-        let starts = 0..=marks.min(MAX_LINE_MARKS).max(indentation(output));
+        let prefix = output.iter().take_while(|byte| LINE_PREFIX_CHARACTERS.contains(byte)).count();
+        let starts = 0..=prefix.min(MAX_LINE_PREFIX_CHARACTERS).max(indentation(output));
         self.0.get(before)?.iter().rev().find_map(|line| {
             let start = starts.clone().find(|start| is_whole(line, &output[*start..]))?;
             Some((start..start + line.len(), line.as_str()))
@@ -135,7 +137,7 @@ impl Following {
 
 /// Returns the length of the indentation of a line.
 fn indentation(output: &[u8]) -> usize {
-    output.iter().take_while(|letter| matches!(letter, b' ' | b'\t')).count()
+    output.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
 /// Returns whether the output starts with the line, and the line does not end within a word of the output.

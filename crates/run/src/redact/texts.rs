@@ -110,7 +110,7 @@ impl Redactor {
 
 /// Returns true if a reason is free text and not one of the fixed words that programs use.
 fn is_sentence(reason: &Value) -> bool {
-    let is_of_word = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let is_of_word = |character: char| character.is_ascii_lowercase() || character == '_';
     reason.as_str().is_some_and(|reason| !reason.chars().all(is_of_word))
 }
 

@@ -49,9 +49,9 @@ impl Level {
         }
         let (mut text, mut positions, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
         while let Some(byte) = whole.get(at) {
-            let letter = if *byte == b'\\' { letter(&whole[at..]) } else { None };
-            let length = if let Some((letter, length)) = letter {
-                text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            let character = if *byte == b'\\' { character(&whole[at..]) } else { None };
+            let length = if let Some((character, length)) = character {
+                text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                 length
             } else {
                 text.push(*byte);
@@ -75,10 +75,10 @@ impl Level {
 
 /// Returns the character that the escape at the beginning stands for, and the length of the escape. Returns none if the
 /// escape is not valid.
-fn letter(rest: &[u8]) -> Option<(char, usize)> {
+fn character(rest: &[u8]) -> Option<(char, usize)> {
     let plain = match rest.get(1)? {
         b'u' => return unicode(rest),
-        letter @ (b'"' | b'\\' | b'/') => char::from(*letter),
+        byte @ (b'"' | b'\\' | b'/') => char::from(*byte),
         b'b' => '\u{8}',
         b'f' => '\u{c}',
         b'n' => '\n',
@@ -92,12 +92,12 @@ fn letter(rest: &[u8]) -> Option<(char, usize)> {
 /// Reads an escape such as `\u0041`, or two such escapes for a character beyond the first 65,536.
 fn unicode(rest: &[u8]) -> Option<(char, usize)> {
     let first = unit(rest)?;
-    if let Some(letter) = char::from_u32(first) {
-        return Some((letter, 6));
+    if let Some(character) = char::from_u32(first) {
+        return Some((character, 6));
     }
     let second = unit(rest.get(6..)?)?;
     let pair = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]);
-    pair.flatten().next().map(|letter| (letter, 12))
+    pair.flatten().next().map(|character| (character, 12))
 }
 
 fn unit(rest: &[u8]) -> Option<u32> {

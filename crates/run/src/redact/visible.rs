@@ -57,7 +57,9 @@ fn invisible_len(rest: &[u8]) -> usize {
         }
         [0xc2, 0x80..=0x9f, ..] => 2,
         [byte, ..] if is_control(*byte) => 1,
-        [0xc2..=0xf4, ..] => first(rest).filter(|letter| is_invisible(*letter)).map_or(0, char::len_utf8),
+        [0xc2..=0xf4, ..] => {
+            first(rest).filter(|character| is_invisible(*character)).map_or(0, char::len_utf8)
+        }
         _ => 0,
     }
 }

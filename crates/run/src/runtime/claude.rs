@@ -42,7 +42,8 @@ pub struct Claude {
     /// tokens. Output tokens are those at the start of a message, so this is a lower bound.
     spent: BTreeMap<String, ModelUsage>,
     /// Usage of the session before this attempt. A result line states the usage of the whole session.
-    before: JobUsage,
+    #[serde(rename = "before")]
+    usage_before: JobUsage,
     /// End of the usage limit that was reached, in seconds since 1970.
     resets_at: Option<i64>,
     /// Blocks that arrive in parts, by the tool call of their subagent and their index.
@@ -89,7 +90,8 @@ impl OutputReader for Claude {
         let counted_models: BTreeMap<_, _> =
             counted_models.map(|(model, used)| (model.clone(), *used)).collect();
         let counted_models = Some(counted_models).filter(|counted_models| !counted_models.is_empty());
-        let reported = self.output.result.as_ref().map(|result| result.usage.clone().since(&self.before));
+        let reported =
+            self.output.result.as_ref().map(|result| result.usage.clone().since(&self.usage_before));
         match (reported, counted_models) {
             // A result without tokens does not replace the tokens that were counted.
             (Some(reported), Some(counted_models)) if reported.per_model.is_empty() => {

@@ -37,9 +37,9 @@ pub(super) const DESCRIPTION: Description = Description {
     provider: None,
 };
 
-fn plan(order: &LaunchRequest<'_>) -> CommandLine {
+fn plan(request: &LaunchRequest<'_>) -> CommandLine {
     CommandLine {
-        argv: order.agent.program.command.clone(),
+        argv: request.agent.program.command.clone(),
         defaults: Vec::new(),
         environment: Vec::new(),
         files: Vec::new(),

@@ -78,7 +78,7 @@ pub struct Description {
 #[derive(Debug, Clone, Copy)]
 pub struct ProviderAccess {
     /// Variable with the provider's address.
-    pub address: &'static str,
+    pub address_variable: &'static str,
     /// Address of the provider if the variable is not set.
     pub default_address: &'static str,
     /// Variables with the key, in order of precedence. For each: name of the variable, header of the key in a request,
@@ -98,7 +98,7 @@ pub struct ProxySettings<'a> {
     /// Address of the proxy.
     pub proxy_address: &'a str,
     /// Name of the variable that contains a placeholder instead of the key.
-    pub key: &'static str,
+    pub key_variable: &'static str,
 }
 
 /// Does nothing, for programs that need only variables.
@@ -110,7 +110,7 @@ pub struct RuntimePath {
     /// Variable that contains the path; empty if there is no such variable.
     pub variable: &'static str,
     /// Default path in the user's home directory.
-    pub folder: &'static str,
+    pub default_path: &'static str,
     /// Path below the value of the variable or below the default path; empty if the path itself is meant.
     pub below: &'static str,
     pub is_folder: bool,
@@ -119,14 +119,15 @@ pub struct RuntimePath {
 }
 
 impl RuntimePath {
-    pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
-        Self { variable, folder, below: "", is_folder: true, required_file: None }
+    pub const fn folder(variable: &'static str, default_path: &'static str) -> Self {
+        Self { variable, default_path, below: "", is_folder: true, required_file: None }
     }
 
     pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {
         let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
         let configured = set(self.variable).map(PathBuf::from);
-        let path = configured.or_else(|| Some(Path::new(set("HOME")?).join(self.folder)))?.join(self.below);
+        let path =
+            configured.or_else(|| Some(Path::new(set("HOME")?).join(self.default_path)))?.join(self.below);
         path.is_absolute().then_some(path)
     }
 }
@@ -150,7 +151,7 @@ pub enum SessionRefusal {
     NotASession { id: String, runtime: &'static str },
     #[error("`runtime: {0}` cannot resume a session")]
     CannotResume(&'static str),
-    #[error("`runtime: {0}` cannot fork a session; `retry` runs the job again in a fresh one")]
+    #[error("`runtime: {0}` cannot fork a session; `retry` runs the job again in a fresh session")]
     CannotFork(&'static str),
     #[error("the program of `runtime: {0}` cannot be opened with a session")]
     CannotOpen(&'static str),
@@ -273,7 +274,9 @@ mod tests {
             (
                 Runtime::Gemini,
                 fork("s-1"),
-                Some("`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one"),
+                Some(
+                    "`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh session",
+                ),
             ),
             (Runtime::Command, resume("s-1"), Some("`runtime: command` cannot resume a session")),
             (Runtime::Claude, resume("--help"), Some("\"--help\" is not a session of `runtime: claude`")),

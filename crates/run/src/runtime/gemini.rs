@@ -197,7 +197,7 @@ impl Gemini {
             return line_message("result", None, fields, timestamp);
         }
         let message = error.and_then(|error| text(error, "message")).map(readable_error);
-        let message = message.unwrap_or_else(|| "it failed, and Gemini gave no reason".to_owned());
+        let message = message.unwrap_or_else(|| "the turn failed, and Gemini gave no reason".to_owned());
         let status = error.and_then(|error| text(error, "message")).and_then(status_in);
         let kind = error.and_then(|error| text(error, "type")).filter(|kind| *kind != "unknown");
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));

@@ -11,9 +11,9 @@ mod json;
 mod opencode;
 mod output_record;
 mod pieces;
-mod record;
 mod result_line;
 mod session;
+mod session_file;
 
 use cowhand_core::job::{ErrorKind, JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;

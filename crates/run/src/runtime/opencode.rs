@@ -138,7 +138,7 @@ impl Opencode {
         let data = error.and_then(|error| error.get("data")).and_then(Value::as_object);
         let reason = data.and_then(|data| text(data, "message"));
         let kind = error.and_then(|error| text(error, "name"));
-        let message = reason.or(kind).unwrap_or("it failed, and OpenCode gave no reason").to_owned();
+        let message = reason.or(kind).unwrap_or("OpenCode failed and gave no reason").to_owned();
         let status = data.and_then(|data| data.get("statusCode")).and_then(Value::as_u64);
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
         self.output.result = Some(ResultLine::new(Some((message.clone(), status)), JobUsage::default()));

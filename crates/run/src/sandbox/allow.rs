@@ -73,8 +73,8 @@ const HOME_SECRETS: [&str; 16] = [
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxInput<'a> {
     pub requested: &'a RequestedSandbox,
-    /// Directory in which relative paths of the config begin.
-    pub base: &'a Path,
+    /// The agent's own directory, in which relative paths of the config begin.
+    pub agent_directory: &'a Path,
     /// Working directory.
     pub directory: &'a Path,
     /// Set if the working directory is a workspace of the job.
@@ -148,7 +148,7 @@ pub fn resolve_plan(input: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, San
         caps,
         home_replacements: home_replacements(input).map_err(&refused)?,
         container: None,
-        job_socket: None,
+        job_socket_folder: None,
     };
     if requested.kind == SandboxKind::Landlock {
         refuse_hidden_parts(&sandbox).map_err(&refused)?;
@@ -330,7 +330,7 @@ fn home_replacements(input: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>
     let folders = input.runtime.homes.iter().filter(|place| place.is_folder);
     let both = folders.filter_map(|place| Some((place, place.path(input.environment)?)));
     both.map(|(place, theirs)| {
-        let ours = private_home.join(place.folder).join(place.below);
+        let ours = private_home.join(place.default_path).join(place.below);
         create_folder(&ours)?;
         if let Some((name, text)) = place.required_file {
             create_file_once(&ours.join(name), text)?;
@@ -360,11 +360,12 @@ fn create_folder(folder: &Path) -> Result<(), SandboxError> {
     made.map_err(|error| SandboxError::NotMade { path: folder.to_owned(), error })
 }
 
-/// Makes a path of the config absolute: `~` is the home directory, and other relative paths begin at `base`.
+/// Makes a path of the config absolute: `~` is the home directory, and other relative paths begin in the agent's
+/// directory.
 fn resolve(input: &SandboxInput<'_>, path: &str) -> Result<PathBuf, SandboxError> {
     match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
         Some(below) => Ok(home(input).ok_or(SandboxError::NoHome)?.join(below)),
-        None => Ok(input.base.join(path)),
+        None => Ok(input.agent_directory.join(path)),
     }
 }
 

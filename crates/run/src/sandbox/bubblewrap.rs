@@ -45,7 +45,7 @@ pub(super) fn argv(
     }
     // The folder of the job socket has the same path as outside. The mount is read-only: connecting to a socket needs
     // no write access to the mount.
-    if let Some(socket) = &sandbox.job_socket {
+    if let Some(socket) = &sandbox.job_socket_folder {
         arguments.pair("--ro-bind", socket, socket);
     }
     arguments.pair("--ro-bind", cowhand, Path::new(forward::PROGRAM_PATH));
@@ -73,13 +73,13 @@ fn is_in_hidden(sandbox: &SandboxPlan, path: &Path) -> bool {
 
 /// Folders in which nothing is bound: each sandbox has its own `/proc` and `/dev`. `/sys` exists only if the whole root
 /// is bound.
-const OWN_MOUNTS: [&str; 3] = ["/proc", "/dev", "/sys"];
+const NEVER_BOUND: [&str; 3] = ["/proc", "/dev", "/sys"];
 
-/// Sorts paths, parents before children, and drops those in `OWN_MOUNTS`.
+/// Sorts paths, parents before children, and drops those in `NEVER_BOUND`.
 fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> {
     let mut paths: Vec<&PathBuf> = paths.into_iter().collect();
     paths.sort_by_key(|path| path.components().count());
-    paths.retain(|path| !OWN_MOUNTS.iter().any(|made| path.starts_with(made)));
+    paths.retain(|path| !NEVER_BOUND.iter().any(|made| path.starts_with(made)));
     paths
 }
 

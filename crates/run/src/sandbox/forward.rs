@@ -30,7 +30,7 @@ pub(super) const SHARED_NETWORK: &str = "shared-network";
 /// `cowhand forward`: its stdin is the listening socket.
 const FORWARD_VERB: &str = "forward";
 /// Argument of the forwarder's second process, which is detached from its parent.
-const DETACHED: &str = "alone";
+const DETACHED: &str = "detached";
 
 const EXIT_CANNOT_START: u8 = 126;
 

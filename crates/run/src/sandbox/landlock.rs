@@ -129,16 +129,16 @@ mod tests {
             fs::create_dir_all(at(name)).unwrap();
         }
         std::os::unix::fs::symlink(at("b/c"), at("link")).unwrap();
-        let spread_over = |hidden: &[PathBuf]| {
+        let allowed_without = |hidden: &[PathBuf]| {
             let mut found = Vec::new();
             collect_allowed(folder.path(), hidden, &mut found);
             found.sort();
             found
         };
-        assert_eq!(spread_over(&[]), [folder.path()]);
-        assert_eq!(spread_over(&[PathBuf::from("/elsewhere")]), [folder.path()]);
-        assert_eq!(spread_over(&[at("b/c")]), [at("a"), at("b/d"), at("e")]);
-        assert_eq!(spread_over(&[at("b"), at("e")]), [at("a")]);
-        assert!(spread_over(&[folder.path().to_owned()]).is_empty());
+        assert_eq!(allowed_without(&[]), [folder.path()]);
+        assert_eq!(allowed_without(&[PathBuf::from("/elsewhere")]), [folder.path()]);
+        assert_eq!(allowed_without(&[at("b/c")]), [at("a"), at("b/d"), at("e")]);
+        assert_eq!(allowed_without(&[at("b"), at("e")]), [at("a")]);
+        assert!(allowed_without(&[folder.path().to_owned()]).is_empty());
     }
 }

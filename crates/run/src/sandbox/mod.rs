@@ -60,8 +60,8 @@ pub(super) fn argv(
             Ok(vec![cowhand.into(), confine::CONFINE_VERB.into(), attempt.folder().into()])
         }
         SandboxKind::Bubblewrap => {
-            let start_proxy = sandbox.has_proxy().then(|| start_proxy(sandbox, attempt)).transpose()?;
-            Ok(bubblewrap::argv(sandbox, directory, argv, &cowhand, start_proxy.as_deref()))
+            let socket = sandbox.has_proxy().then(|| start_proxy(sandbox, attempt)).transpose()?;
+            Ok(bubblewrap::argv(sandbox, directory, argv, &cowhand, socket.as_deref()))
         }
         SandboxKind::Docker => {
             Ok(vec![cowhand.into(), docker::contain::CONTAIN_VERB.into(), attempt.folder().into()])

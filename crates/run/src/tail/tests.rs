@@ -11,14 +11,14 @@ use crate::redact::Redactor;
 use crate::watch::Watch;
 
 /// A folder with the files of one attempt.
-struct Place(TempDir);
+struct AttemptFiles(TempDir);
 
-impl Place {
+impl AttemptFiles {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
-    fn files(&self) -> TailFiles {
+    fn paths(&self) -> TailFiles {
         let path = |name: &str| self.0.path().join(name);
         TailFiles {
             stdout: path("stdout"),
@@ -31,12 +31,12 @@ impl Place {
     }
 
     fn open(&self, reader: Reader) -> Tailer {
-        Tailer::open(self.files(), reader, Redactor::default(), now()).unwrap()
+        Tailer::open(self.paths(), reader, Redactor::default(), now()).unwrap()
     }
 
     /// Opens the files as a later attempt of the same job.
     fn open_as(&self, attempt: u32) -> Tailer {
-        let files = TailFiles { attempt, ..self.files() };
+        let files = TailFiles { attempt, ..self.paths() };
         Tailer::open(files, Reader::command(), Redactor::default(), now()).unwrap()
     }
 
@@ -86,8 +86,8 @@ fn stderr(content: &str) -> Value {
 
 #[test]
 fn lines_become_messages_as_they_come() {
-    let place = Place::new();
-    let mut tail = place.open(Reader::command());
+    let files = AttemptFiles::new();
+    let mut tail = files.open(Reader::command());
     let mut reported = Vec::new();
     let mut advance = |tail: &mut Tailer| {
         let mut on = |appended: Appended<'_>| {
@@ -96,16 +96,16 @@ fn lines_become_messages_as_they_come() {
         tail.advance(now(), &mut on).unwrap();
     };
     advance(&mut tail);
-    place.append("stdout", "one\ntw");
-    place.append("stderr", "careful\n");
+    files.append("stdout", "one\ntw");
+    files.append("stderr", "careful\n");
     advance(&mut tail);
-    assert_eq!(place.messages(), [text("one"), stderr("careful")]);
-    place.append("stdout", b"o\r\nthr\xc3");
+    assert_eq!(files.messages(), [text("one"), stderr("careful")]);
+    files.append("stdout", b"o\r\nthr\xc3");
     advance(&mut tail);
-    assert_eq!(place.messages(), [text("one"), stderr("careful"), text("two")]);
-    place.append("stdout", b"\xa9e\xff");
+    assert_eq!(files.messages(), [text("one"), stderr("careful"), text("two")]);
+    files.append("stdout", b"\xa9e\xff");
     let finish = tail.finish(&exited(0), now(), &mut |_| ()).unwrap();
-    assert_eq!(place.messages().last().unwrap(), &text("thrée\u{fffd}"));
+    assert_eq!(files.messages().last().unwrap(), &text("thrée\u{fffd}"));
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("thrée\u{fffd}".to_owned()) });
     assert_eq!(reported.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(
@@ -115,13 +115,13 @@ fn lines_become_messages_as_they_come() {
 }
 
 /// Final content of both raw files, and the reader for them.
-struct Session {
+struct RawOutput {
     reader: Reader,
     stdout: &'static [u8],
     stderr: &'static [u8],
 }
 
-fn sessions() -> [Session; 2] {
+fn raw_outputs() -> [RawOutput; 2] {
     let claude = concat!(
         r#"{"type":"system","subtype":"init","session_id":"s1"}"#,
         "\n",
@@ -132,8 +132,8 @@ fn sessions() -> [Session; 2] {
         r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"busy","total_cost_usd":0.5}"#,
     );
     [
-        Session { reader: Reader::claude(), stdout: claude.as_bytes(), stderr: b"slow\nvery slow" },
-        Session {
+        RawOutput { reader: Reader::claude(), stdout: claude.as_bytes(), stderr: b"slow\nvery slow" },
+        RawOutput {
             reader: Reader::command(),
             stdout: b"a\r\nb\xff\n\n{\"type\":\"x\"}\nlast",
             stderr: b"w1\nw2\n",
@@ -150,33 +150,33 @@ fn by_source(appended: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
 /// missing, cut or complete.
 #[test]
 fn each_message_is_written_once_despite_kills() {
-    for session in sessions() {
-        let whole = Place::new();
-        whole.write("stdout", session.stdout);
-        whole.write("stderr", session.stderr);
-        let finish = whole.open(session.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
+    for output in raw_outputs() {
+        let whole = AttemptFiles::new();
+        whole.write("stdout", output.stdout);
+        whole.write("stderr", output.stderr);
+        let finish = whole.open(output.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
         let expected = by_source(whole.messages());
 
-        let running = Place::new();
-        let mut tail = running.open(session.reader.clone());
-        for step in 0..session.stdout.len() {
+        let running = AttemptFiles::new();
+        let mut tail = running.open(output.reader.clone());
+        for step in 0..output.stdout.len() {
             let before = running.read("job.index");
-            running.append("stdout", &session.stdout[step..=step]);
-            running.append("stderr", session.stderr.get(step..=step).unwrap_or_default());
+            running.append("stdout", &output.stdout[step..=step]);
+            running.append("stderr", output.stderr.get(step..=step).unwrap_or_default());
             tail.advance(now(), &mut quiet).unwrap();
             let after = running.read("job.index");
             let near_the_end = [before.len(), after.len().saturating_sub(1), after.len()];
             for cut in (before.len()..after.len()).step_by(37).chain(near_the_end) {
-                let crashed = Place::new();
+                let crashed = AttemptFiles::new();
                 for name in ["stdout", "stderr", "job.jsonl"] {
                     crashed.write(name, running.read(name));
                 }
                 crashed.write("job.index", &after[..cut]);
                 // The agent continues to write while no daemon runs.
-                crashed.append("stdout", &session.stdout[step + 1..]);
-                crashed.append("stderr", session.stderr.get(step + 1..).unwrap_or_default());
+                crashed.append("stdout", &output.stdout[step + 1..]);
+                crashed.append("stderr", output.stderr.get(step + 1..).unwrap_or_default());
                 let again =
-                    crashed.open(session.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
+                    crashed.open(output.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
                 assert_eq!(by_source(crashed.messages()), expected, "after {step} bytes, index cut at {cut}");
                 assert_eq!(again, finish);
             }
@@ -186,10 +186,10 @@ fn each_message_is_written_once_despite_kills() {
 
 #[test]
 fn a_partly_written_batch_is_removed_and_rewritten() {
-    for session in sessions() {
-        let whole = Place::new();
-        whole.write("stdout", session.stdout);
-        let fresh = || whole.open(session.reader.clone());
+    for output in raw_outputs() {
+        let whole = AttemptFiles::new();
+        whole.write("stdout", output.stdout);
+        let fresh = || whole.open(output.reader.clone());
         let first = whole.read("job.index");
         let mut tail = fresh();
         let begun = whole.read("job.index");
@@ -207,37 +207,37 @@ fn a_partly_written_batch_is_removed_and_rewritten() {
 
 #[test]
 fn an_incomplete_first_checkpoint_is_ignored() {
-    let place = Place::new();
-    place.open(Reader::command());
-    let first = place.read("job.index");
+    let files = AttemptFiles::new();
+    files.open(Reader::command());
+    let first = files.read("job.index");
     for cut in 0..first.len() {
-        let place = Place::new();
-        place.write("job.index", &first[..cut]);
+        let files = AttemptFiles::new();
+        files.write("job.index", &first[..cut]);
         for line in ["one\n", "two\n"] {
-            place.append("stdout", line);
-            place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+            files.append("stdout", line);
+            files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
         }
-        assert_eq!(place.messages(), [text("one"), text("two")], "cut at {cut}");
+        assert_eq!(files.messages(), [text("one"), text("two")], "cut at {cut}");
     }
 }
 
 #[test]
 fn a_second_attempt_keeps_the_output_of_the_first() {
-    let place = Place::new();
+    let files = AttemptFiles::new();
     // A power failure has left an incomplete line.
-    place.write(
+    files.write(
         "job.jsonl",
         "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n{\"type\":\"sys",
     );
-    place.write("stdout", "second\n");
+    files.write("stdout", "second\n");
     let mut lines = Vec::new();
     let mut on = |appended: Appended<'_>| lines.push(appended.line);
-    place.open_as(2).advance(now(), &mut on).unwrap();
+    files.open_as(2).advance(now(), &mut on).unwrap();
     let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
-    assert_eq!(place.messages(), [text("first"), border.clone(), text("second")]);
-    place.append("stdout", "third\n");
-    place.open_as(2).advance(now(), &mut on).unwrap();
-    assert_eq!(place.messages(), [text("first"), border, text("second"), text("third")]);
+    assert_eq!(files.messages(), [text("first"), border.clone(), text("second")]);
+    files.append("stdout", "third\n");
+    files.open_as(2).advance(now(), &mut on).unwrap();
+    assert_eq!(files.messages(), [text("first"), border, text("second"), text("third")]);
     assert_eq!(lines, [2, 3, 4]);
 }
 
@@ -246,11 +246,11 @@ fn an_attempt_without_output_is_marked_once() {
     let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
     let first = "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n";
     for (begins, ends) in [(false, false), (true, false), (false, true), (true, true)] {
-        let place = Place::new();
-        place.write("job.jsonl", first);
+        let files = AttemptFiles::new();
+        files.write("job.jsonl", first);
         for _ in 0..2 {
             // Between the two rounds, the daemon dies and starts again.
-            let mut tail = place.open_as(2);
+            let mut tail = files.open_as(2);
             tail.advance(now(), &mut quiet).unwrap();
             if begins {
                 tail.begin(now()).unwrap();
@@ -261,121 +261,121 @@ fn an_attempt_without_output_is_marked_once() {
             }
         }
         let expected = if begins || ends { vec![text("first"), border.clone()] } else { vec![text("first")] };
-        assert_eq!(place.messages(), expected, "begins: {begins}, ends: {ends}");
+        assert_eq!(files.messages(), expected, "begins: {begins}, ends: {ends}");
     }
-    let place = Place::new();
-    place.write("stdout", "said\n");
-    place.open_as(2).advance(now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), [text("said")], "no earlier attempt has output");
+    let files = AttemptFiles::new();
+    files.write("stdout", "said\n");
+    files.open_as(2).advance(now(), &mut quiet).unwrap();
+    assert_eq!(files.messages(), [text("said")], "no earlier attempt has output");
 }
 
 #[test]
 fn a_truncated_jsonl_file_is_written_again() {
-    let place = Place::new();
-    place.write("stdout", "one\n");
-    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
-    place.append("stdout", "two\n");
-    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
-    let expected = place.messages();
-    let written = place.read("job.jsonl");
+    let files = AttemptFiles::new();
+    files.write("stdout", "one\n");
+    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    files.append("stdout", "two\n");
+    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    let expected = files.messages();
+    let written = files.read("job.jsonl");
     for left in 0..written.len() {
-        place.write("job.jsonl", &written[..left]);
-        place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
-        assert_eq!(place.messages(), expected, "{left} bytes were left");
+        files.write("job.jsonl", &written[..left]);
+        files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+        assert_eq!(files.messages(), expected, "{left} bytes were left");
     }
-    fs::remove_file(place.files().jsonl).unwrap();
-    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), expected);
+    fs::remove_file(files.paths().jsonl).unwrap();
+    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    assert_eq!(files.messages(), expected);
 }
 
 #[test]
 fn a_failed_write_is_repeated() {
-    let place = Place::new();
-    let mut tail = place.open(Reader::command());
-    place.append("stdout", "one\n");
+    let files = AttemptFiles::new();
+    let mut tail = files.open(Reader::command());
+    files.append("stdout", "one\n");
     tail.advance(now(), &mut quiet).unwrap();
-    place.append("stdout", "two\n");
-    tail.jsonl = File::open(place.files().jsonl).unwrap();
+    files.append("stdout", "two\n");
+    tail.jsonl = File::open(files.paths().jsonl).unwrap();
     let error = tail.advance(now(), &mut |_| panic!("reported, but not written")).unwrap_err();
     assert!(error.to_string().starts_with("cannot write"), "{error}");
-    place.append("stdout", "three\n");
+    files.append("stdout", "three\n");
     tail.advance(now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), [text("one"), text("two"), text("three")]);
+    assert_eq!(files.messages(), [text("one"), text("two"), text("three")]);
 }
 
 #[test]
 fn truncated_stdout_is_read_again_from_its_start() {
-    let place = Place::new();
-    let mut tail = place.open(Reader::command());
-    place.write("stdout", "a long first line\nhalf");
+    let files = AttemptFiles::new();
+    let mut tail = files.open(Reader::command());
+    files.write("stdout", "a long first line\nhalf");
     tail.advance(now(), &mut quiet).unwrap();
-    place.write("stdout", "anew\n");
+    files.write("stdout", "anew\n");
     tail.advance(now(), &mut quiet).unwrap();
     let shrank = "stdout shrank from 22 to 5 bytes; it is read from its start again";
     let shrank = json!({"type": "system", "subtype": "truncated", "content": shrank});
     let expected = [text("a long first line"), text("half"), shrank, text("anew")];
-    assert_eq!(place.messages(), expected);
-    place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), expected);
+    assert_eq!(files.messages(), expected);
+    files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(files.messages(), expected);
 }
 
 #[test]
 fn an_attempt_that_failed_to_start_has_no_output() {
-    let place = Place::new();
+    let files = AttemptFiles::new();
     let status = ExitStatus::StartFailed { message: "no such file".to_owned() };
     let ending = Ending { status, ..exited(0) };
-    let finish = place.open(Reader::command()).finish(&ending, now(), &mut quiet).unwrap();
+    let finish = files.open(Reader::command()).finish(&ending, now(), &mut quiet).unwrap();
     assert!(matches!(finish.outcome, Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed));
-    assert_eq!(place.messages(), Vec::<Value>::new());
+    assert_eq!(files.messages(), Vec::<Value>::new());
 }
 
 #[test]
 fn the_outcome_is_the_same_after_a_restart() {
-    for session in sessions() {
-        let place = Place::new();
-        place.write("stdout", session.stdout);
-        let mut tail = place.open(session.reader.clone());
+    for output in raw_outputs() {
+        let files = AttemptFiles::new();
+        files.write("stdout", output.stdout);
+        let mut tail = files.open(output.reader.clone());
         let finish = tail.finish(&exited(0), now(), &mut quiet).unwrap();
-        let appended = place.messages();
-        let mut again = place.open(session.reader);
+        let appended = files.messages();
+        let mut again = files.open(output.reader);
         assert_eq!(again.session_id(), finish.session_id.as_deref());
         for tail in [&mut tail, &mut again] {
             assert_eq!(tail.finish(&exited(0), now(), &mut quiet).unwrap(), finish);
         }
-        assert_eq!(place.messages(), appended);
+        assert_eq!(files.messages(), appended);
     }
 }
 
 #[test]
 fn the_index_stays_small() {
-    let place = Place::new();
-    let mut tail = place.open(Reader::command());
+    let files = AttemptFiles::new();
+    let mut tail = files.open(Reader::command());
     let long = "x".repeat(60_000);
     for line in 0..60 {
-        place.append("stdout", format!("{{\"type\":\"assistant\",\"content\":\"{line} {long}\"}}\n"));
+        files.append("stdout", format!("{{\"type\":\"assistant\",\"content\":\"{line} {long}\"}}\n"));
         tail.advance(now(), &mut quiet).unwrap();
-        assert!(place.read("job.index").len() < (1 << 20) + 200_000);
+        assert!(files.read("job.index").len() < (1 << 20) + 200_000);
     }
-    let appended = place.messages();
+    let appended = files.messages();
     assert_eq!(appended.len(), 60);
-    let finish = place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), appended);
+    let finish = files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(files.messages(), appended);
     assert!(matches!(finish.outcome, Outcome::Completed { summary: Some(text) } if text.starts_with("59 x")));
 
     // The index still contains the first checkpoint, so an emptied JSONL is written again.
-    place.write("job.jsonl", "");
-    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), appended);
+    files.write("job.jsonl", "");
+    files.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    assert_eq!(files.messages(), appended);
 }
 
 #[tokio::test]
 async fn a_writer_is_followed_while_it_writes() {
     const LINES: usize = 3_000;
-    let place = Place::new();
+    let files = AttemptFiles::new();
     let watch = Watch::new();
-    let wake = watch.folder(place.0.path());
-    let mut tail = place.open(Reader::command());
-    let path = place.files().stdout;
+    let wake = watch.folder(files.0.path());
+    let mut tail = files.open(Reader::command());
+    let path = files.paths().stdout;
     let writer = std::thread::spawn(move || {
         let text: Vec<u8> = (0..LINES).flat_map(|line| format!("line {line} é\n").into_bytes()).collect();
         let mut rest = text.as_slice();
@@ -398,73 +398,73 @@ async fn a_writer_is_followed_while_it_writes() {
     let finish = tail.finish(&exited(0), now(), &mut |_| panic!("reported twice")).unwrap();
     assert_eq!(finish.outcome.status(), JobStatus::Completed);
     let expected: Vec<_> = (0..LINES).map(|line| text(&format!("line {line} é"))).collect();
-    assert_eq!(place.messages(), expected);
+    assert_eq!(files.messages(), expected);
 }
 
 /// The unread output of a cancelled job is skipped. One message states how many bytes were skipped, and a restart does
 /// not repeat the message.
 #[test]
 fn skipped_output_is_noted_once() {
-    let place = Place::new();
-    place.write("stdout", format!("{}\nbegun", "x".repeat(99)).repeat(60_000));
-    place.write("stderr", b"");
-    let mut tail = place.open(Reader::command());
+    let files = AttemptFiles::new();
+    files.write("stdout", format!("{}\nbegun", "x".repeat(99)).repeat(60_000));
+    files.write("stderr", b"");
+    let mut tail = files.open(Reader::command());
     tail.advance(now(), &mut quiet).unwrap();
     assert!(tail.is_behind());
     tail.skip_rest(now(), &mut quiet).unwrap();
     assert!(!tail.is_behind());
     tail.finish(&exited(0), now(), &mut quiet).unwrap();
-    let messages = place.messages();
+    let messages = files.messages();
     let last = messages.last().unwrap();
     let left_out = 60_000 * 105 - MAX_ADVANCE_BYTES;
     let expected = format!("{left_out} more bytes of stdout were not read, because the job was cancelled");
     assert_eq!((&last["subtype"], &last["content"]), (&json!("unread"), &json!(expected)));
-    place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
-    assert_eq!(place.messages(), messages);
+    files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(files.messages(), messages);
 }
 
 /// An agent extends its stdout without writing anything.
 #[test]
 fn a_hole_in_stdout_is_not_read() {
     const HUGE: u64 = 1 << 36;
-    let place = Place::new();
-    place.write("stdout", b"one\nbegun");
-    place.write("stderr", b"");
-    let stdout = std::fs::OpenOptions::new().append(true).open(place.0.path().join("stdout")).unwrap();
+    let files = AttemptFiles::new();
+    files.write("stdout", b"one\nbegun");
+    files.write("stderr", b"");
+    let stdout = std::fs::OpenOptions::new().append(true).open(files.0.path().join("stdout")).unwrap();
     stdout.set_len(HUGE).unwrap();
-    let mut tail = place.open(Reader::command());
+    let mut tail = files.open(Reader::command());
     tail.advance(now(), &mut quiet).unwrap();
     assert!(!tail.is_behind());
     let gap = |appended: &[Value]| appended.iter().filter(|message| message["subtype"] == "gap").count();
-    assert_eq!((text("one"), gap(&place.messages())), (place.messages()[0].clone(), 1));
+    assert_eq!((text("one"), gap(&files.messages())), (files.messages()[0].clone(), 1));
     // After a restart the gap is not reported again, and later output is read.
-    place.append("stdout", b"two\n");
-    let finish = place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
-    assert_eq!(gap(&place.messages()), 1, "{:?}", place.messages());
-    assert_eq!(place.messages().last().unwrap(), &text("two"));
+    files.append("stdout", b"two\n");
+    let finish = files.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(gap(&files.messages()), 1, "{:?}", files.messages());
+    assert_eq!(files.messages().last().unwrap(), &text("two"));
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("two".to_owned()) });
     // The file may also become shorter again.
     stdout.set_len(4).unwrap();
-    let mut tail = place.open(Reader::command());
+    let mut tail = files.open(Reader::command());
     tail.finish(&exited(0), now(), &mut quiet).unwrap();
-    assert_eq!(place.messages().last().unwrap(), &text("one"), "{:?}", place.messages());
+    assert_eq!(files.messages().last().unwrap(), &text("one"), "{:?}", files.messages());
 }
 
 /// If an agent prints a line in a form that only cowhand writes, the line counts as text, whatever JSON escapes and
 /// order of keys it uses.
 #[test]
 fn an_agent_cannot_forge_lines_of_cowhand() {
-    let place = Place::new();
+    let files = AttemptFiles::new();
     let forged = [
         r#"{"type":"system","subtype":"attempt","content":"attempt 7","before":"attempt 6 failed"}"#,
         r#"{"content":"attempt 8", "subtype":"\u0061ttempt", "type":"system"}"#,
         r#"{"type":"system","subtype":"gap","content":"attempt 9"}"#,
         r#"{"type":"system","subtype":"truncated","content":"attempt 10"}"#,
     ];
-    place.write("stdout", format!("{}\n", forged.join("\n")));
-    let mut tailer = place.open(Reader::command());
+    files.write("stdout", format!("{}\n", forged.join("\n")));
+    let mut tailer = files.open(Reader::command());
     tailer.advance(now(), &mut quiet).unwrap();
-    let messages = place.messages();
+    let messages = files.messages();
     assert_eq!(messages.len(), forged.len(), "{messages:?}");
     for (line, number) in messages.iter().zip(7..) {
         assert_eq!(line.get("subtype"), None, "{line}");
@@ -479,13 +479,13 @@ fn an_agent_cannot_forge_lines_of_cowhand() {
 fn secrets_of_several_lines_are_masked() {
     let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nFG=\n-----END KEY-----";
     let secrets = vec!["line-one-secret\nline-two-secret".to_owned(), key.to_owned()];
-    let place = Place::new();
-    let mut tail = Tailer::open(place.files(), Reader::command(), Redactor::of(secrets), now()).unwrap();
-    place.write("stdout", "it is line-one-secret\nline-two-secret\nAAAABBBBCCCCDDDDEEEE\n");
-    place.write("stderr", "FG=\n");
+    let files = AttemptFiles::new();
+    let mut tail = Tailer::open(files.paths(), Reader::command(), Redactor::of(secrets), now()).unwrap();
+    files.write("stdout", "it is line-one-secret\nline-two-secret\nAAAABBBBCCCCDDDDEEEE\n");
+    files.write("stderr", "FG=\n");
     tail.advance(now(), &mut quiet).unwrap();
-    place.append("stdout", "FG=\nFG=\n");
+    files.append("stdout", "FG=\nFG=\n");
     tail.advance(now(), &mut quiet).unwrap();
     let expected = [text("it is ***"), text("***"), text("***"), stderr("FG="), text("***"), text("FG=")];
-    assert_eq!(place.messages(), expected);
+    assert_eq!(files.messages(), expected);
 }

@@ -21,7 +21,7 @@ use super::record;
 use super::unlisted::{self, UnreadablePaths};
 use crate::minder::LockedMinder;
 use cowhand_system::beneath::Root;
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 
 /// Maximum size of a diff.
 const MAX_DIFF_BYTES: usize = 1 << 20;
@@ -63,7 +63,7 @@ pub fn diff(
     // A git that was killed leaves its lock of the index.
     let lock = scratch.with_added_extension("lock");
     for file in [scratch, &lock] {
-        absent_is_ok(fs::remove_file(file)).map_err(WorkspaceError::file(file))?;
+        missing_is_ok(fs::remove_file(file)).map_err(WorkspaceError::file(file))?;
     }
     let whole = compare_tree(workspace, scratch, since, minder);
     // The files belong to this function; errors are ignored.
@@ -124,7 +124,7 @@ fn compare_tree(
     // with a new index, every file with the filter would look changed, and every file outside the checkout would look
     // deleted.
     if known.is_err() || !(git.has_disabled_filters() || is_sparse(&git)) {
-        absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
+        missing_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
     } else {
         if !git.has_disabled_filters() {
@@ -159,7 +159,7 @@ fn add_to_index(git: &Git, files: &[u8], names: &Path) -> Result<(), WorkspaceEr
     let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
     // The exit code is 1 if a file is refused.
     let result = git.succeeds(&add);
-    absent_is_ok(fs::remove_file(names)).map_err(WorkspaceError::file(names))?;
+    missing_is_ok(fs::remove_file(names)).map_err(WorkspaceError::file(names))?;
     result.map(drop)
 }
 

@@ -170,7 +170,7 @@ impl Git {
         let ran = self.run_by(&all, &bounds);
         let verb = || verb(arguments).to_owned();
         let ran = ran.map_err(|why| match why {
-            ChildError::CannotStart(error) => {
+            ChildError::CannotStart(error) | ChildError::Io(error) => {
                 WorkspaceError::GitNotStarted { directory: self.directory.clone(), error }
             }
             ChildError::TimedOut(limit) => WorkspaceError::GitTookTooLong { command: verb(), limit },

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use super::error::WorkspaceError;
 use super::git::Git;
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 use cowhand_system::tree::{self, Next, TreeEntry, TreeStep};
 
 /// Maximum size of a list of names and of a file of rules.
@@ -34,7 +34,7 @@ pub(super) fn new_files(
     fs::write(rules, rules_of(git, base)?).map_err(WorkspaceError::file(rules))?;
     let exclude = format!("--exclude-from={}", rules.display());
     let every = git.run_limited(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
-    absent_is_ok(fs::remove_file(rules)).map_err(WorkspaceError::file(rules))?;
+    missing_is_ok(fs::remove_file(rules)).map_err(WorkspaceError::file(rules))?;
     let (every, cut) = every?;
     let shown: HashSet<&[u8]> = shown.split(|byte| *byte == 0).collect();
     let whole = every.split_inclusive(|byte| *byte == 0).filter_map(|name| name.strip_suffix(b"\0"));
@@ -58,7 +58,7 @@ pub(super) fn new_files(
             .push(format!("{name:?} is a nested repository, which is not in the diff; files in it: {count}"));
     }
     if let Some(more) = inner.len().checked_sub(MAX_NAMED_FILES).filter(|more| *more > 0) {
-        notes.push(format!("more repositories inside of the workspace that are not in the diff: {more}"));
+        notes.push(format!("further nested repositories that are not in the diff: {more}"));
     }
     Ok(notes)
 }

@@ -30,7 +30,7 @@ use cowhand_system::beneath::{NotOpened, Root};
 pub use diff::diff;
 pub use error::WorkspaceError;
 use git::Git;
-pub use remove::{RemainingPart, branch_is_removed, remove};
+pub use remove::{RemainingPart, remove, remove_branch_if_stored};
 pub use setup::{Setup, SetupFailure, set_up};
 
 /// Repository and commit from which a workspace is created.

@@ -15,7 +15,7 @@ use super::record;
 use crate::minder::LockedMinder;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
+use cowhand_system::remove::{is_missing, missing_is_ok, remove_folder};
 use cowhand_system::tree::{self, Next, Purpose, TreeEntry, TreeStep};
 
 /// The part of a workspace that remains after its directory is removed.
@@ -55,7 +55,7 @@ pub fn remove(
 }
 
 /// Removes the branch of a removed workspace if its commits now exist elsewhere, and returns whether it is removed.
-pub fn branch_is_removed(
+pub fn remove_branch_if_stored(
     workspace: &Workspace,
     minder: Option<&LockedMinder>,
 ) -> Result<bool, WorkspaceError> {
@@ -216,7 +216,7 @@ fn discard(path: &Path) -> io::Result<()> {
     removed.push(".removed");
     let removed = Path::new(&removed);
     remove_folder(removed)?;
-    absent_is_ok(fs::rename(path, removed))?;
+    missing_is_ok(fs::rename(path, removed))?;
     remove_folder(removed)
 }
 

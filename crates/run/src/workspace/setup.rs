@@ -44,6 +44,9 @@ pub fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
         Ok(ran) if ran.stderr_end.is_empty() => Err(failed(format!("ended with {}", ran.status))),
         Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.stderr_end))),
         Err(ChildError::CannotStart(error)) => Err(not_started(error)),
+        Err(ChildError::Io(error)) => {
+            Err(SetupFailure::CannotStart(sentence(format!("cannot be waited for: {error}"))))
+        }
         Err(ChildError::TimedOut(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
         Err(ChildError::Stopped) => Err(SetupFailure::Stopped),
     }

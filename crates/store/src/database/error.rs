@@ -70,7 +70,7 @@ pub enum StoreError {
     ServerReadOnly { location: String, why: String },
     #[error("the store's connection failed: {0}")]
     Connection(#[source] sqlx::Error),
-    #[error("the store refused {statement}: {source}")]
+    #[error("the statement {statement} failed: {source}")]
     Statement { statement: &'static str, source: sqlx::Error },
     #[error(
         "the store contains a value that cowhand cannot read: {what}. Restore a backup with `cowhand restore FILE`"

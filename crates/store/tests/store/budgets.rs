@@ -9,7 +9,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::provider::{Provider, ProviderSlot};
+use cowhand_core::provider::{LimitedProvider, Provider};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::{DisabledBy, ScheduleState};
 use cowhand_store::{Claim, Decision, Fired, NewFiring, Settled, Starter, Store, UsageRecorded};
@@ -199,7 +199,7 @@ async fn recorded_usage_counts_after_the_node_is_lost(db: TestDb) {
     let epoch = claimed(&store, &first, limits()).await;
     for dollars in [0.5, 1.0, 1.25] {
         let recorded = store.record_usage(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
-        assert_eq!(recorded, UsageRecorded::Noted(None));
+        assert_eq!(recorded, UsageRecorded::Recorded(None));
     }
     let recorded = store.record_usage(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
     assert_eq!(recorded, UsageRecorded::Fenced, "only its own node is believed");
@@ -316,7 +316,7 @@ async fn a_running_attempt_learns_which_budget_it_exceeds(db: TestDb) {
         .await
         .unwrap()
     {
-        UsageRecorded::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
+        UsageRecorded::Recorded(over) => over.map(|over| (over.scope, over.window, over.spent)),
         UsageRecorded::Fenced => panic!("{id} is not ours"),
     };
     assert_eq!(record(&first, one, 0.999_999).await, None);
@@ -485,7 +485,7 @@ async fn a_job_counts_as_empty_only_if_no_attempt_acted(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
     let current = async || store.schedule(schedule).await.unwrap().unwrap();
-    let slot = || ProviderSlot { provider: "claude".into(), limits: Provider::default() };
+    let slot = || LimitedProvider { provider: "claude".into(), limits: Provider::default() };
     for (number, worked) in [(1, true), (1_000, false)] {
         let firing = NewFiring {
             schedule,

@@ -282,15 +282,15 @@ async fn waiting_jobs_are_cancelled_at_once(db: TestDb) {
     let job = fire(&store, schedule, 0).await;
     let CancelOutcome::Done(over) = store.cancel(job.id().clone(), at(5)).await.unwrap() else { panic!() };
     assert_eq!(over.status(), JobStatus::Cancelled);
-    assert_eq!(store.cancel(job.id().clone(), at(6)).await.unwrap(), CancelOutcome::AlreadyStopped(over));
+    assert_eq!(store.cancel(job.id().clone(), at(6)).await.unwrap(), CancelOutcome::AlreadyEnded(over));
     assert_eq!(store.schedules().await.unwrap()[0].last_run_at, Some(at(5)));
     let next = fire(&store, schedule, 3_600).await;
     let (running, epoch) = claim(&store, &next, 3_600).await;
     assert_eq!(
         store.cancel(next.id().clone(), at(3_601)).await.unwrap(),
-        CancelOutcome::Asked(running.clone())
+        CancelOutcome::Requested(running.clone())
     );
-    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), CancelOutcome::Asked(running));
+    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), CancelOutcome::Requested(running));
     let LiveState::Running { cancel, .. } = store.snapshot().await.unwrap().jobs[0].state else { panic!() };
     assert!(cancel);
     let ended = Outcome::Cancelled { how: Termination::Forced };
@@ -308,7 +308,7 @@ async fn a_cancelled_job_gets_no_other_attempt(db: TestDb) {
     let store = db.open().await;
     let job = store.add_job(hand_job(), at(0)).await.unwrap();
     let (job, epoch) = claim(&store, &job, 1).await;
-    assert!(matches!(store.cancel(job.id().clone(), at(2)).await.unwrap(), CancelOutcome::Asked(_)));
+    assert!(matches!(store.cancel(job.id().clone(), at(2)).await.unwrap(), CancelOutcome::Requested(_)));
     let retry = Retry { max_attempts: 3, ..Retry::default() };
     match store.release_expired(job.id().clone(), epoch, false, retry, at(1_000)).await.unwrap() {
         Settled::Done(job) => assert_eq!(job.status(), JobStatus::Failed),

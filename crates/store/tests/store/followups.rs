@@ -1,6 +1,6 @@
 //! Follow-ups: a running attempt requests them, and their limit applies to the whole chain.
 
-use cowhand_core::followup::{FollowupRefusal, FollowupRefused, Followups};
+use cowhand_core::followup::{FollowupRefused, Followups, RefusedFollowup};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, NewJob, Outcome};
 use cowhand_core::policy::Retry;
@@ -39,7 +39,7 @@ async fn running(store: &Store) -> JobId {
 
 fn asked(by: &JobId, key: &str, rules: Vec<Followups>) -> NewFollowup {
     let new = NewJob { prompt: Some("Go on.".into()), ..hand_job() };
-    NewFollowup { by: by.clone(), attempt: 1, key: key.into(), wanted: at(5), rules: Ok(rules), new }
+    NewFollowup { by: by.clone(), attempt: 1, key: key.into(), earliest: at(5), rules: Ok(rules), new }
 }
 
 async fn a_chain_stops_at_its_bound(db: TestDb) {
@@ -97,7 +97,7 @@ async fn a_chain_is_forgotten_with_its_jobs_and_not_before_it_has_ended(db: Test
     let made = store.make_followup(asked(third, "k", vec![rules(2)]), at(401)).await.unwrap();
     let refused = FollowupRefused::TooMany { made: 2, max: 2 };
     assert_eq!(made, FollowupOutcome::Refused(refused.clone()), "those that are gone count");
-    let kept = Some(FollowupRefusal { job: third.clone(), at: at(401), message: refused.to_string() });
+    let kept = Some(RefusedFollowup { job: third.clone(), at: at(401), message: refused.to_string() });
     assert_eq!(store.followups_of(third.clone()).await.unwrap().refused, kept);
     assert_eq!(store.last_refusal(hand_job().agent).await.unwrap(), kept);
     assert_eq!(store.last_refusal("other".parse().unwrap()).await.unwrap(), None);

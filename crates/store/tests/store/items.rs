@@ -13,8 +13,8 @@ use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use cowhand_core::work_source::ConfiguredSource;
 use cowhand_store::{
-    CancelOutcome, Claim, FailedItem, FiringRef, ItemState, NewItemClaim, Settled, Store, TakeConditions,
-    TakePreparing, TakeResult,
+    CancelOutcome, Claim, FailedItemState, FiringRef, ItemState, NewItemClaim, Settled, Store,
+    TakeConditions, TakePreparing, TakeResult,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -70,7 +70,7 @@ fn new_claim(id: &str) -> NewItemClaim {
 /// Takes an item, also if it was given up and a person offered it again.
 async fn take(store: &Store, id: &str) -> JobId {
     let mut taken = store.take_item(new_claim(id), None, at(0)).await.unwrap();
-    if taken == TakeResult::PutBack {
+    if taken == TakeResult::OfferedAgain {
         let put_back = NewItemClaim { unless: TakeConditions::default(), ..new_claim(id) };
         taken = store.take_item(put_back, None, at(0)).await.unwrap();
     }
@@ -234,10 +234,10 @@ async fn an_item_that_failed_too_often_is_given_up(db: TestDb) {
         store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     }
     let stored = store.item_failures().await.unwrap().remove(0);
-    assert_eq!((stored.failures, stored.state, stored.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
+    assert_eq!((stored.failures, stored.state, stored.failed_at), (2, FailedItemState::GivenUp, Some(at(3))));
     assert_eq!((stored.reason.as_deref(), stored.item.as_ref()), (Some("gone"), Some(&item("x"))));
     // A caller that finds the item offered has to check that a person has put it back.
-    assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), TakeResult::PutBack);
+    assert_eq!(store.take_item(new_claim("x"), None, at(6)).await.unwrap(), TakeResult::OfferedAgain);
     let person = "me@files-x".to_owned();
     let taken = store.take_item(new_claim("x"), Some(person.clone()), at(6)).await.unwrap();
     assert!(matches!(taken, TakeResult::Ours(_)));
@@ -259,7 +259,10 @@ async fn a_release_by_a_job_does_not_reset_the_failures(db: TestDb) {
     let entry = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
     store.outbox_entry_delivered(entry, at(5)).await.unwrap();
     let stored = store.item_failures().await.unwrap().remove(0);
-    assert_eq!((stored.failures, stored.state, stored.released_at), (1, FailedItem::Offered, Some(at(3))));
+    assert_eq!(
+        (stored.failures, stored.state, stored.released_at),
+        (1, FailedItemState::Offered, Some(at(3)))
+    );
     let since = |second| TakeConditions { given_up: true, released_since: Some(at(second)) };
     let take = |unless| store.take_item(NewItemClaim { unless, ..new_claim("x") }, None, at(6));
     assert_eq!(take(since(2)).await.unwrap(), TakeResult::Released, "it was given back after that");
@@ -268,7 +271,7 @@ async fn a_release_by_a_job_does_not_reset_the_failures(db: TestDb) {
     let strict = NewItemClaim { source, ..new_claim("x") };
     assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), TakeResult::TooOften { failures: 1 });
     store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
-    assert_eq!(take(since(2)).await.unwrap(), TakeResult::PutBack, "a person took it out of its queue");
+    assert_eq!(take(since(2)).await.unwrap(), TakeResult::OfferedAgain, "a person took it out of its queue");
     store.forget_failures("files tasks".to_owned(), item("x").id).await.unwrap();
     assert!(matches!(take(since(2)).await.unwrap(), TakeResult::Ours(_)));
 }

@@ -26,7 +26,7 @@ on_both! {
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 async fn with_clock(db: &TestDb) -> (Store, Clock) {
-    let clock = Clock::by_hand(at(0));
+    let clock = Clock::test(at(0));
     (db.open().await.with_clock(clock.clone()), clock)
 }
 

@@ -6,7 +6,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::provider::{Provider, ProviderSlot};
+use cowhand_core::provider::{LimitedProvider, Provider};
 use cowhand_store::{Claim, ProviderAndRuntime, Settled, Starter, Store};
 use jiff::{SignedDuration, Timestamp};
 use sqlx::Connection;
@@ -23,8 +23,8 @@ on_both! {
 
 const AGENTS: [&str; 2] = ["coder", "other"];
 
-fn slot(limits: Provider) -> ProviderSlot {
-    ProviderSlot { provider: "claude".into(), limits }
+fn slot(limits: Provider) -> LimitedProvider {
+    LimitedProvider { provider: "claude".into(), limits }
 }
 
 fn starter(limits: Provider) -> Starter {

@@ -68,7 +68,7 @@ async fn requested_events_have_an_actor(db: TestDb) {
     audit::by(jo.clone(), store.add_token(new("ci", "h2"), at(1))).await.unwrap().unwrap();
     // Concurrent verbs may share a commit, and each verb keeps its own actor.
     let sender = Actor::Sender { from: "127.0.0.1".parse().unwrap() };
-    let note = || store.note(Fact::FleetStopping { keep_agents: true }, at(2));
+    let note = || store.record_fact(Fact::FleetStopping { keep_agents: true }, at(2));
     let (one, two, three) =
         tokio::join!(audit::by(sender.clone(), note()), note(), audit::by(jo.clone(), note()));
     one.and(two).and(three).unwrap();

@@ -83,13 +83,13 @@ async fn a_workspace_has_one_live_job_at_a_time(db: TestDb) {
         store.take_workspace("n".into(), made.path.clone(), job.id().clone()).await.unwrap()
     };
     assert_eq!(take(&one).await, None, "it may be half there");
-    store.keep_workspace(&made, WorkspaceState::Used, at(4)).await.unwrap();
+    store.set_workspace_state(&made, WorkspaceState::Used, at(4)).await.unwrap();
     assert_eq!(take(&two).await, None, "its job has not ended");
     let epoch = start(&store, &one, None, at(5)).await;
     assert_eq!(take(&two).await, None);
     end(&store, &one, epoch, at(6)).await;
     let until = Some(at(100));
-    store.keep_workspace(&made, WorkspaceState::Kept { until }, at(7)).await.unwrap();
+    store.set_workspace_state(&made, WorkspaceState::Kept { until }, at(7)).await.unwrap();
     let stored = of(&one).await.unwrap();
     assert_eq!(stored.state, WorkspaceState::Kept { until });
     assert_eq!(stored.job_status, Some(JobStatus::Completed));
@@ -101,7 +101,7 @@ async fn a_workspace_has_one_live_job_at_a_time(db: TestDb) {
     assert_eq!(of(&two).await.unwrap().state, WorkspaceState::Used);
     assert_eq!(store.workspaces("other".into()).await.unwrap(), []);
     assert_eq!(store.workspaces("n".into()).await.unwrap().len(), 1);
-    store.keep_workspace(&made, WorkspaceState::Branch, at(8)).await.unwrap();
+    store.set_workspace_state(&made, WorkspaceState::Branch, at(8)).await.unwrap();
     assert_eq!(of(&two).await, None, "only its branch is left");
     assert_eq!(anywhere(&two).await.unwrap().state, WorkspaceState::Branch);
     assert_eq!(take(&two).await, None);

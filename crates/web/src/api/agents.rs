@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use cowhand_core::followup::FollowupRefusal;
+use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::plan::{LiveState, Snapshot};
@@ -39,7 +39,7 @@ pub struct AgentView {
     pub next: Option<AgentNextFiring>,
     /// Last refused follow-up of one of the agent's jobs, within a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub followup_refused: Option<FollowupRefusal>,
+    pub followup_refused: Option<RefusedFollowup>,
     /// The agent's `work_source`, if none of its schedules takes items from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untaken_work: Option<String>,

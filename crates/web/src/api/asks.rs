@@ -16,7 +16,7 @@ use cowhand_engine::fleet::AskDecision;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AsksQuery {
-    /// Include asks that are answered or closed, the newest first.
+    /// Include asks that were answered or have ended, the newest first.
     all: Switch,
     /// Maximum number of asks; unset means 50.
     limit: Option<Count>,

@@ -41,7 +41,7 @@ pub(super) async fn backup(
     if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
         return Err(ApiProblem::new(Code::Forbidden, ONLY_FOR_OWNER));
     }
-    if api.store.is_server() {
+    if api.store.is_postgres() {
         return Err(StoreError::NoCopy.into());
     }
     let backup = backup::make(&api.store, &api.state, !query.no_output.is_on()).await;

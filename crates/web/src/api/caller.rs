@@ -18,7 +18,7 @@ use cowhand_core::job::JobStatus;
 use tokio::net::UnixStream;
 use tracing::warn;
 
-use super::kept_listener::KeptListener;
+use super::rebinding_listener::RebindingListener;
 use super::{Api, ApiProblem, Code, RequestedEndpoint};
 use cowhand_run::process::attempts_above;
 use cowhand_run::shortage::is_shortage;
@@ -34,8 +34,8 @@ pub(super) struct Peer {
     attempts: Result<Vec<String>, String>,
 }
 
-impl Connected<IncomingStream<'_, KeptListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, KeptListener>) -> Self {
+impl Connected<IncomingStream<'_, RebindingListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, RebindingListener>) -> Self {
         Self::of(stream.io())
     }
 }
@@ -111,7 +111,7 @@ impl Api {
                 "{user} was refused {method} {endpoint}: the socket is for user {daemon_uid} and root only"
             );
             let fact = Fact::AccessRefused { method, endpoint };
-            audit::by(user, self.store.note(fact, self.now())).await?;
+            audit::by(user, self.store.record_fact(fact, self.now())).await?;
         }
         let message = format!(
             "this socket is for the user of the daemon ({daemon_uid}) and root only, not for user {uid}"
@@ -173,7 +173,7 @@ impl Api {
             warn!(%job, "a process of this job was refused {method} {endpoint} {how}");
             let actor = Actor::Job { job: job.clone() };
             let fact = Fact::AccessRefused { method, endpoint };
-            audit::by(actor, self.store.note_of_job(job, fact, self.now())).await?;
+            audit::by(actor, self.store.record_fact_of_job(job, fact, self.now())).await?;
         }
         Ok(())
     }

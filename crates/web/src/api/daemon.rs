@@ -147,7 +147,7 @@ pub(super) async fn stop(
 ) -> Result<Json<DaemonView>, ApiProblem> {
     let daemon = api.daemon()?;
     // A store that cannot be written must not prevent the stop.
-    let recorded = api.store.note(Fact::FleetStopping { keep_agents: request.keep_agents }, api.now());
+    let recorded = api.store.record_fact(Fact::FleetStopping { keep_agents: request.keep_agents }, api.now());
     let store_problem = match tokio::time::timeout(RECORD_STOP_TIMEOUT, recorded).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),

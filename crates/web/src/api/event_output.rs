@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::events::write_line;
+use super::events::{PART_BYTES, write_line};
 use super::extract::Count;
 use super::{Api, ApiProblem, OutputCursor};
 use cowhand_run::jsonl::Jsonl;
@@ -39,9 +39,6 @@ struct OutputPosition {
     /// Set when a line of the job was passed on.
     has_passed_on: bool,
 }
-
-/// Size of a part of an answer above which no more lines are added.
-const PART_BYTES: usize = 1 << 20;
 
 impl LiveOutput {
     /// Starts after the current output of live jobs.

@@ -104,7 +104,7 @@ struct EventLog {
 /// Number of events that are read together.
 const EVENTS_PER_READ: u32 = 100;
 /// Size of a part of an answer above which no more lines are added.
-const PART_BYTES: usize = 1 << 20;
+pub(super) const PART_BYTES: usize = 1 << 20;
 
 impl GrowingLines for EventLog {
     async fn next_part(&mut self) -> Result<Option<LinesPart>, ApiProblem> {

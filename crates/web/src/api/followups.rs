@@ -58,7 +58,7 @@ pub(super) async fn make(
             by: asking_job.id().clone(),
             attempt,
             key,
-            wanted: now,
+            earliest: now,
             rules: Err(FollowupRefused::NoAgent { of: agent.clone() }),
             new: new_job(agent, None, prompt, None),
         };
@@ -84,7 +84,7 @@ pub(super) async fn make(
         by: asking_job.id().clone(),
         attempt,
         key,
-        wanted: earliest_start,
+        earliest: earliest_start,
         rules,
         new: new_job(agent, schedule, prompt, confined),
     };

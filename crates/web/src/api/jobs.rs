@@ -7,7 +7,7 @@ use axum::response::Response;
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Ask, Denial};
 use cowhand_core::event::{Event, Fact};
-use cowhand_core::followup::FollowupRefusal;
+use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
@@ -128,7 +128,7 @@ pub struct JobView {
     pub followed_by: Vec<JobId>,
     /// Last refusal of a follow-up that this job asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub followup_refused: Option<FollowupRefusal>,
+    pub followup_refused: Option<RefusedFollowup>,
     /// Hook runs, in the order in which they run.
     #[serde(default)]
     pub hooks: Vec<HookRun>,
@@ -283,8 +283,8 @@ impl From<PastAttempt> for AttemptView {
 /// Cancels a pending job immediately. For a running job, requests the cancellation.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
-        CancelOutcome::Done(job) | CancelOutcome::Asked(job) => Ok(Json(job)),
-        CancelOutcome::AlreadyStopped(job) => Err(ApiProblem::already_stopped(&job)),
+        CancelOutcome::Done(job) | CancelOutcome::Requested(job) => Ok(Json(job)),
+        CancelOutcome::AlreadyEnded(job) => Err(ApiProblem::already_stopped(&job)),
     }
 }
 

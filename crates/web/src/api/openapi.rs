@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::problem::Details;
-use super::route::{Creates, JobAccess, Route, RouteAnswer, Streams};
+use super::route::{AnswerForm, Creates, JobAccess, Route, RouteAnswer};
 use super::{Code, routes};
 use cowhand_engine::fleet::PreparingFiring;
 
@@ -180,16 +180,16 @@ fn responses(route: &Route, answer_schemas: &mut SchemaGenerator) -> Map<String,
 fn content(answer: &RouteAnswer, answer_schemas: &mut SchemaGenerator) -> Value {
     let schema = (answer.schema)(answer_schemas);
     let lines = json!({ "schema": { "type": "string" } });
-    match answer.streams {
-        Streams::No => json!({ "application/json": { "schema": schema } }),
-        Streams::Text => json!({ "text/plain": { "schema": schema } }),
-        Streams::Bytes(media_type) => json!({ media_type: {} }),
-        Streams::IfRequested => json!({
+    match answer.form {
+        AnswerForm::Json => json!({ "application/json": { "schema": schema } }),
+        AnswerForm::Text => json!({ "text/plain": { "schema": schema } }),
+        AnswerForm::Bytes(media_type) => json!({ media_type: {} }),
+        AnswerForm::LinesIfRequested => json!({
             "application/json": { "schema": schema },
             "application/x-ndjson": lines,
             "text/event-stream": lines,
         }),
-        Streams::Always => json!({
+        AnswerForm::Lines => json!({
             "application/x-ndjson": { "schema": { "type": "string", "x-line": schema } },
             "text/event-stream": lines,
         }),

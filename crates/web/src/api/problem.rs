@@ -195,10 +195,10 @@ impl From<FleetError> for ApiProblem {
         let code = match error {
             FleetError::Store(error) => return error.into(),
             FleetError::NoAgent { .. }
-            | FleetError::AgentLeft { .. }
+            | FleetError::AgentRemoved { .. }
             | FleetError::NoSchedule { .. }
             | FleetError::NoScheduleAnywhere { .. }
-            | FleetError::ScheduleLeft { .. }
+            | FleetError::ScheduleRemovedWhilePreparing { .. }
             | FleetError::ScheduleRemoved { .. }
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)

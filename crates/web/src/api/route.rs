@@ -47,19 +47,19 @@ pub(super) enum JobAccess {
 pub(super) struct RouteAnswer {
     pub(super) schema: SchemaFn,
     /// Form of the answer.
-    pub(super) streams: Streams,
+    pub(super) form: AnswerForm,
     /// Whether the endpoint creates an object. The status is then 201.
     pub(super) creates: Creates,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Streams {
+pub(super) enum AnswerForm {
     /// JSON.
-    No,
-    /// A page of JSON, or the form of `Always` if the request has `follow` or accepts server-sent events.
-    IfRequested,
+    Json,
+    /// A page of JSON, or the form of `Lines` if the request has `follow` or accepts server-sent events.
+    LinesIfRequested,
     /// Lines of JSON, or server-sent events if the request accepts them.
-    Always,
+    Lines,
     /// Plain text, returned as a whole.
     Text,
     /// A file of this media type.
@@ -158,13 +158,13 @@ impl Route {
 
     pub(super) fn answers<T: JsonSchema>(self) -> Self {
         let schema = SchemaGenerator::subschema_for::<T>;
-        let answer = RouteAnswer { schema, streams: Streams::No, creates: Creates::Nothing };
+        let answer = RouteAnswer { schema, form: AnswerForm::Json, creates: Creates::Nothing };
         Self { answer: Some(answer), ..self }
     }
 
-    pub(super) fn streams(mut self, streams: Streams) -> Self {
+    pub(super) fn form(mut self, form: AnswerForm) -> Self {
         if let Some(answer) = &mut self.answer {
-            answer.streams = streams;
+            answer.form = form;
         }
         self
     }

@@ -10,7 +10,7 @@ use cowhand_core::server::Scope;
 use jiff::Timestamp;
 
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
-use super::route::{Creates, Route, Streams};
+use super::route::{AnswerForm, Creates, Route};
 use super::{
     AgentView, AnswerRequest, AskRequest, AttemptView, CancelFiringsRequest, CancelledFirings, ClaimRequest,
     ComingFiring, CompleteRequest, CreatedToken, DaemonStopRequest, FiringView, FollowupRequest, Health,
@@ -65,7 +65,7 @@ fn daemon_routes() -> Vec<Route> {
             )
             .params::<backup::BackupQuery>()
             .answers::<String>()
-            .streams(Streams::Bytes(backup::BACKUP_MEDIA_TYPE))
+            .form(AnswerForm::Bytes(backup::BACKUP_MEDIA_TYPE))
             .refuses(&[Conflict]),
         Route::get("/api/v1/doctor", doctor::doctor)
             .needs(Scope::Admin)
@@ -175,7 +175,7 @@ fn jobs_routes() -> Vec<Route> {
             .about("Returns the output of the job, one message for each line.")
             .params::<jobs::OutputQuery>()
             .answers::<OutputMessage>()
-            .streams(Streams::Always)
+            .form(AnswerForm::Lines)
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/result", jobs::result)
             .about("Returns the result of the job, as its agent wrote it.")
@@ -188,7 +188,7 @@ fn jobs_routes() -> Vec<Route> {
         Route::get("/api/v1/jobs/{job}/diff", sessions::diff)
             .about("Returns the changes in the job's workspace, as a git diff.")
             .answers::<String>()
-            .streams(Streams::Text)
+            .form(AnswerForm::Text)
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/session", sessions::session)
             .about("Returns the job's session, and how a person continues it in a terminal.")
@@ -304,7 +304,7 @@ fn fleet_routes() -> Vec<Route> {
             .about("Lists events in order; every state change is one event.")
             .params::<events::EventsQuery>()
             .answers::<Page<Event>>()
-            .streams(Streams::IfRequested),
+            .form(AnswerForm::LinesIfRequested),
         Route::get("/api/v1/usage", usage::usage)
             .about("Returns the spending by day, agent and model.")
             .params::<usage::UsageQuery>()

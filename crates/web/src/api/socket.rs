@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 use super::caller::Peer;
-use super::kept_listener::{KeptListener, SocketPath};
+use super::rebinding_listener::{RebindingListener, SocketPath};
 use super::{Api, ApiProblem, Code, RequestedEndpoint, job_token};
 use cowhand_engine::state::{MAX_SOCKET_PATH, StateFolder, short_socket_path};
 use cowhand_store::audit;
@@ -44,7 +44,7 @@ pub struct Socket {
 
 impl Socket {
     pub fn open(api: Api) -> Result<Self, SocketError> {
-        let listener = KeptListener::bind(api.clone(), find_path);
+        let listener = RebindingListener::bind(api.clone(), find_path);
         let listener = listener.map_err(|source| SocketError { path: api.state.socket(), source })?;
         let path = listener.path().clone();
         if let Ok(fleet) = api.daemon() {

@@ -41,7 +41,7 @@ pub struct CreatedToken {
 
 impl std::fmt::Debug for CreatedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokenMade").field("about", &self.about).finish_non_exhaustive()
+        f.debug_struct("CreatedToken").field("about", &self.about).finish_non_exhaustive()
     }
 }
 

@@ -18,7 +18,7 @@ use tracing::debug;
 use super::extract::{Count, JsonBody, Params, Switch, parse_name};
 use super::{Api, ApiProblem};
 use cowhand_engine::fleet::{FleetError, find_item};
-use cowhand_engine::queues::{self, DroppedResult, ItemPlace, ItemStatus, ItemView, Queue};
+use cowhand_engine::queues::{self, DroppedResult, ItemScope, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
 use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
 
@@ -98,7 +98,8 @@ pub struct QueueProblem {
 struct WorkCursor {
     queue: String,
     /// Set for items that are not available. They come after the available ones.
-    is_taken: bool,
+    #[serde(rename = "is_taken")]
+    is_unavailable: bool,
     item: WorkItem,
 }
 
@@ -114,12 +115,12 @@ impl WorkCursor {
             updated_at: view.item.created_at,
             ..view.item.clone()
         };
-        Self { queue: queue.to_owned(), is_taken: view.status != ItemStatus::Available, item }
+        Self { queue: queue.to_owned(), is_unavailable: view.status != ItemStatus::Available, item }
     }
 
     /// Compares positions within one queue.
     fn compare(&self, other: &Self) -> Ordering {
-        self.is_taken.cmp(&other.is_taken).then_with(|| self.item.compare_order(&other.item))
+        self.is_unavailable.cmp(&other.is_unavailable).then_with(|| self.item.compare_order(&other.item))
     }
 
     fn encode(&self) -> String {
@@ -225,7 +226,7 @@ pub(super) async fn one(
 ) -> Result<Json<ItemView>, ApiProblem> {
     let id = parse_name(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
-    let named_item = (&id, place(query.agent.as_ref(), query.queue.as_deref()));
+    let named_item = (&id, item_scope(query.agent.as_ref(), query.queue.as_deref()));
     let (queue, view) = find_item(&sources, &roster, &api.store, named_item).await?;
     api.retry_undelivered(&queue).await;
     Ok(Json(ItemView { dropped_result: api.dropped_result(&id, &queue).await?, ..view }))
@@ -282,8 +283,8 @@ impl Api {
     }
 }
 
-const fn place<'a>(agent: Option<&'a AgentName>, queue: Option<&'a str>) -> ItemPlace<'a> {
-    ItemPlace { agent, queue }
+const fn item_scope<'a>(agent: Option<&'a AgentName>, queue: Option<&'a str>) -> ItemScope<'a> {
+    ItemScope { agent, queue }
 }
 
 /// Number of newest jobs with an item among which the last job of an item is searched.
@@ -306,8 +307,8 @@ pub(super) async fn claim(
     JsonBody(request): JsonBody<ClaimRequest>,
 ) -> Result<Json<ItemView>, ApiProblem> {
     let person = request.person.as_deref().unwrap_or("person");
-    let place = place(request.agent.as_ref(), request.queue.as_deref());
-    Ok(Json(api.daemon()?.claim_item(&parse_name(&id)?, place, person).await?))
+    let scope = item_scope(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.claim_item(&parse_name(&id)?, scope, person).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -327,9 +328,9 @@ pub(super) async fn release(
     JsonBody(request): JsonBody<ReleaseRequest>,
 ) -> Result<Json<ItemView>, ApiProblem> {
     let options =
-        ReleaseOptions { add_comment: request.reason.is_some(), reason: request.reason, unfinished: false };
-    let place = place(request.agent.as_ref(), request.queue.as_deref());
-    Ok(Json(api.daemon()?.release_item(&parse_name(&id)?, place, options).await?))
+        ReleaseOptions { add_comment: request.reason.is_some(), reason: request.reason, undoes_claim: false };
+    let scope = item_scope(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.release_item(&parse_name(&id)?, scope, options).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -346,8 +347,8 @@ pub(super) async fn retry(
     Path(id): Path<String>,
     JsonBody(request): JsonBody<RetryRequest>,
 ) -> Result<Json<ItemView>, ApiProblem> {
-    let place = place(request.agent.as_ref(), request.queue.as_deref());
-    Ok(Json(api.daemon()?.retry_item(&parse_name(&id)?, place).await?))
+    let scope = item_scope(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.retry_item(&parse_name(&id)?, scope).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -380,6 +381,6 @@ pub(super) async fn complete(
         artifacts: Vec::new(),
         error: None,
     };
-    let place = place(request.agent.as_ref(), request.queue.as_deref());
-    Ok(Json(api.daemon()?.complete_item(&parse_name(&id)?, place, result).await?))
+    let scope = item_scope(request.agent.as_ref(), request.queue.as_deref());
+    Ok(Json(api.daemon()?.complete_item(&parse_name(&id)?, scope, result).await?))
 }

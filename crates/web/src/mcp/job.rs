@@ -19,7 +19,7 @@ use super::tool::Tool;
 use crate::api::{
     ApiProblem, AskRequest, AskVerdict, Client, Code, FollowupRequest, JobAskReply, JobView, ReportRequest,
 };
-use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
+use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, unverified_parts};
 
 /// Connection of an agent to the daemon.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl JobTools {
             ));
         };
         let (job, attempt) =
-            claimed(&token).ok_or_else(|| format!("{TOKEN_VARIABLE} is not the token of a job"))?;
+            unverified_parts(&token).ok_or_else(|| format!("{TOKEN_VARIABLE} is not the token of a job"))?;
         Ok(Self { client: Client::of_job(socket.into(), token), job, attempt })
     }
 

@@ -83,7 +83,7 @@ pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
         tools.extend([
             Tool::new("trigger", "Creates a job now.", trigger),
             Tool::new("cancel", "Ends a job with all its processes.", cancel),
-            Tool::new("retry", "Runs a finished job again, as a new one.", retry),
+            Tool::new("retry", "Runs an ended job again, as a new job.", retry),
             Tool::new("enable", "Turns a schedule on.", enable),
             Tool::new("disable", "Turns a schedule off; running jobs continue.", disable),
         ]);

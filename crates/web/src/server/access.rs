@@ -42,7 +42,7 @@ pub(super) enum Caller {
         /// Set if the token came in a cookie.
         by_page: bool,
     },
-    Stranger {
+    Unknown {
         /// Set if the request had a token or a cookie that is not valid.
         has_token: bool,
     },
@@ -102,7 +102,7 @@ impl Access {
         let Some(record) = record.map_err(ApiProblem::from)? else {
             self.failures.take(peer).map_err(|refusal| CallerRefused::TooMany(refusal.into_response()))?;
             warn!(%peer, "a request without a valid token");
-            return Ok(Caller::Stranger { has_token: token.is_some() });
+            return Ok(Caller::Unknown { has_token: token.is_some() });
         };
         if from_cookie.is_some() && !method.is_safe() && single_header(headers, OWN_PAGE_HEADER) != Some("1")
         {
@@ -135,7 +135,7 @@ pub(super) async fn check(
     let caller = access.caller(peer.ip(), request.method(), request.headers()).await;
     let (token, by_page) = match caller.map_err(IntoResponse::into_response)? {
         Caller::Known { token, by_page } => (token, by_page),
-        Caller::Stranger { has_token } => return Err(unauthorized(has_token)),
+        Caller::Unknown { has_token } => return Err(unauthorized(has_token)),
     };
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let needed = needed_scope(request.method(), route.unwrap_or_default());

@@ -50,7 +50,7 @@ pub(super) struct DeliveryPermits<'i> {
     total: SemaphorePermit<'i>,
 }
 
-/// Error that the server is closing.
+/// Error of a closed semaphore. [`Intake`] never closes its semaphores, so this error does not occur.
 #[derive(Debug)]
 pub(super) struct IntakeClosed;
 

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, warn};
 
 use super::connection::serve_stream;
-use crate::api::kept_listener::{KeptListener, SocketPath};
+use crate::api::rebinding_listener::{RebindingListener, SocketPath};
 use crate::api::{self, Api, ApiProblem, Code, RequestedEndpoint, SocketError};
 use cowhand_engine::state::{StateFolder, job_socket};
 use cowhand_engine::trigger::stopped;
@@ -43,7 +43,7 @@ pub struct JobSocket {
 
 impl JobSocket {
     pub fn open(api: &Api) -> Result<Self, SocketError> {
-        let listener = KeptListener::bind(api.clone(), find_path);
+        let listener = RebindingListener::bind(api.clone(), find_path);
         let listener = listener.map_err(|source| SocketError::at(api.state().path(), source))?;
         let path = listener.path().clone();
         let (stop, stopping) = watch::channel(false);
@@ -74,7 +74,7 @@ fn find_path(state: &StateFolder) -> io::Result<SocketPath> {
     Ok(SocketPath { link: path.clone(), real: path })
 }
 
-async fn serve(mut listener: KeptListener, router: Router, stop: watch::Receiver<bool>) {
+async fn serve(mut listener: RebindingListener, router: Router, stop: watch::Receiver<bool>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {

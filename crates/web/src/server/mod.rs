@@ -45,7 +45,7 @@ pub enum ListenError {
     #[error(
         "cannot listen on {at}: {source}; `--listen ADDRESS:PORT` uses another address, `--no-server` starts no server"
     )]
-    Taken { at: SocketAddr, source: io::Error },
+    CannotBind { at: SocketAddr, source: io::Error },
     #[error("`server.tls`: {0}")]
     Tls(#[from] TlsError),
 }
@@ -76,7 +76,7 @@ impl HttpListener {
             let listen = socket.local_addr()?;
             Ok(Self { socket, settings: Settings { listen, ..settings }, tls })
         };
-        let bound = bound.await.map_err(|source| ListenError::Taken { at, source })?;
+        let bound = bound.await.map_err(|source| ListenError::CannotBind { at, source })?;
         if !bound.settings.listen.ip().is_loopback() && bound.tls.is_none() {
             warn!(
                 "{} can be reached from outside, without TLS; set `server.tls`, or put a proxy in front",

@@ -56,8 +56,8 @@ impl RateLimit {
         }
         let until = used_until.entry(limited_address(peer)).or_insert(now);
         let used = until.saturating_duration_since(now) + self.interval;
-        let allowance = self.interval * self.burst;
-        let wait = used.saturating_sub(allowance);
+        let burst_time = self.interval * self.burst;
+        let wait = used.saturating_sub(burst_time);
         if !wait.is_zero() {
             return Err(TooMany { wait });
         }

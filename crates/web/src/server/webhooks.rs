@@ -70,7 +70,7 @@ enum DeliveryStatus {
 
 /// Settings of a schedule for its deliveries.
 #[derive(Debug)]
-struct Hook {
+struct WebhookSettings {
     agent: AgentName,
     schedule: ScheduleName,
     secrets: Vec<String>,
@@ -93,7 +93,7 @@ impl WebhookReceiver {
         }
     }
 
-    fn find(&self, agent: &str, schedule: &str) -> Result<Hook, ApiProblem> {
+    fn find(&self, agent: &str, schedule: &str) -> Result<WebhookSettings, ApiProblem> {
         let agent: AgentName = agent.parse().map_err(|_| unknown())?;
         let roster = self.fleet.roster();
         let found = roster.agent(&agent).ok_or_else(unknown)?;
@@ -111,21 +111,32 @@ impl WebhookReceiver {
             error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {} not set", names.join(", "));
             return Err(ApiProblem::unavailable("this webhook is not set up; the log shows what is missing"));
         }
-        Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
+        Ok(WebhookSettings {
+            agent,
+            schedule: schedule.name.clone(),
+            secrets,
+            allow_unsigned: *allow_unsigned,
+        })
     }
 
     /// Checks the signature, and returns whether the delivery is signed. Refuses a wrong or stale signature. Accepts a
     /// missing one only if the schedule allows unsigned deliveries and the server is reachable only from this machine.
-    fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
-        let verdict = if hook.secrets.is_empty() {
+    fn check(
+        &self,
+        settings: &WebhookSettings,
+        headers: &HeaderMap,
+        body: &[u8],
+        peer: IpAddr,
+    ) -> Result<bool, Refused> {
+        let verdict = if settings.secrets.is_empty() {
             SignatureVerdict::Unsigned
         } else {
-            signature::check(headers, body, &hook.secrets, self.fleet.clock().now())
+            signature::check(headers, body, &settings.secrets, self.fleet.clock().now())
         };
         let why = match verdict {
             SignatureVerdict::Right => return Ok(true),
-            SignatureVerdict::Unsigned if hook.allow_unsigned && self.is_local => return Ok(false),
-            SignatureVerdict::Unsigned if hook.allow_unsigned => {
+            SignatureVerdict::Unsigned if settings.allow_unsigned && self.is_local => return Ok(false),
+            SignatureVerdict::Unsigned if settings.allow_unsigned => {
                 "unsigned deliveries are accepted only if the server listens on loopback"
             }
             SignatureVerdict::Unsigned => "the delivery is not signed",
@@ -135,7 +146,7 @@ impl WebhookReceiver {
             }
         };
         self.failures.take(peer)?;
-        warn!(agent = %hook.agent, schedule = %hook.schedule, %peer, "a webhook was refused: {why}");
+        warn!(agent = %settings.agent, schedule = %settings.schedule, %peer, "a webhook was refused: {why}");
         Err(ApiProblem::new(Code::Unauthorized, why).into())
     }
 }
@@ -162,7 +173,7 @@ async fn receive(
         |refused: Refused| receiver.failures.take(peer).map_or_else(Refused::from, |()| refused);
     let found =
         path.map_err(|_| unknown()).and_then(|Path((agent, schedule))| receiver.find(&agent, &schedule));
-    let hook = found.map_err(|problem| match problem.code {
+    let settings = found.map_err(|problem| match problem.code {
         Code::Unavailable => problem.into(),
         _ => count_failure(problem.into()),
     })?;
@@ -178,7 +189,7 @@ async fn receive(
     };
     let body_and_permits = tokio::time::timeout(BODY_TIMEOUT, body_and_permits).await;
     let (_permits, body) = body_and_permits.unwrap_or_else(|_| Err(count_failure(Refused::TimedOut)))?;
-    let is_signed = receiver.check(&hook, &parts.headers, &body, peer)?;
+    let is_signed = receiver.check(&settings, &parts.headers, &body, peer)?;
     let _parsing = receiver.intake.reserve_parsing(body.len()).await?;
     let webhook = Webhook::of_body(delivery_id(&parts.headers, &body), event_name(&parts.headers), &body)?;
     drop(body);
@@ -188,7 +199,7 @@ async fn receive(
     let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT_HEADER);
     let repository = webhook.repository().filter(|_| is_github).map(str::to_owned);
     let id = webhook.id.clone();
-    let delivering = receiver.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
+    let delivering = receiver.fleet.deliver(&settings.agent, &settings.schedule, Delivery::Webhook(webhook));
     let delivered = audit::by(Actor::Sender { from: peer }, delivering).await;
     let delivered = delivered.map_err(delivery_problem)?;
     if let (Some(repository), true) = (repository, delivered.is_new()) {

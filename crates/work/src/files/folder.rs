@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::fault;
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 
 /// Maximum size of an item that can be listed or claimed.
 pub(super) const MAX_ITEM_BYTES: u64 = 1 << 20;
@@ -130,7 +130,7 @@ impl Lock {
     /// Replaces a file as a whole and keeps its mode and, if possible, its owner. Returns false and leaves the file as
     /// it is if it has changed since it was read. That can happen, because people and their editors take no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
-        absent_is_ok(self.root.remove(TEMPORARY_FILE))?;
+        missing_is_ok(self.root.remove(TEMPORARY_FILE))?;
         let mut file = self.root.create_new(TEMPORARY_FILE)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;

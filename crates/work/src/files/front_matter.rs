@@ -31,7 +31,7 @@ const BOM: char = '\u{feff}';
 impl Document {
     /// Parses a file. An error message continues the sentence "the file …".
     pub(super) fn parse(text: String) -> Result<Self, String> {
-        let front = match fenced(&text)? {
+        let front = match front_matter_range(&text)? {
             None => None,
             Some((yaml, end)) => Some(Front { node: tree(&text[yaml.clone()])?, yaml, end }),
         };
@@ -184,7 +184,7 @@ fn cannot_be_edited(keys: &str) -> String {
 }
 
 /// Returns the range of the YAML and the start of the body; `None` if the first line is not `---`.
-fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
+fn front_matter_range(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
     let top = text.len() - text.trim_start_matches(BOM).len();
     let mut lines = text[top..].split_inclusive('\n');
     let Some(first) = lines.next().filter(|line| line.trim_end() == "---") else { return Ok(None) };

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_file_is_read_again_only_if_it_has_changed() {
         let folder = tempfile::tempdir().unwrap();
-        let clock = Clock::by_hand("2026-01-01T00:00:00Z".parse().unwrap());
+        let clock = Clock::test("2026-01-01T00:00:00Z".parse().unwrap());
         let source = FilesWorkSource::new(folder.path(), clock.clone());
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         write("fine.md", "---\ntitle: Fine\n---\nText.\n");

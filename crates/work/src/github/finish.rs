@@ -65,7 +65,7 @@ impl GitHubWorkSource {
             );
             return Ok(answer(false, Some(&message)));
         }
-        if self.is_finished(&issue, ours) || (options.unfinished && ours.is_none()) {
+        if self.is_finished(&issue, ours) || (options.undoes_claim && ours.is_none()) {
             return Ok(answer(true, Some("the issue was not claimed")));
         }
         let marker = Marker::Release(ResultMarker::of(by, ours));
@@ -76,7 +76,7 @@ impl GitHubWorkSource {
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
         fault::point("github_release_unlabelled");
-        if self.settings.cleanup_on_failure || options.unfinished {
+        if self.settings.cleanup_on_failure || options.undoes_claim {
             issues.add_label(number, &self.settings.ready).await?;
             fault::point("github_release_labelled");
         }

@@ -34,7 +34,7 @@ fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -
     match agent.usage_reporting() {
         UsageReporting::TokensContinuous if in_dollars && !has_price => Some(without_price(agent, at)),
         UsageReporting::AtEnd => {
-            let (by_itself, help) = match agent.program.known_runtime() {
+            let (reporter, help) = match agent.program.known_runtime() {
                 Runtime::Acp => (
                     "its program".to_owned(),
                     "`per_job_…` limits the amount that is reserved for a job, and `timeout` limits its duration".to_owned(),
@@ -45,7 +45,7 @@ fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -
                 ),
             };
             let message = format!(
-                "a running job may exceed this budget: with `runtime: acp`, {by_itself} may report its usage only at the end"
+                "a running job may exceed this budget: with `runtime: acp`, {reporter} may report its usage only at the end"
             );
             Some(Problem::warning(at, message).help(help))
         }

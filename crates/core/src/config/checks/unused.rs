@@ -24,7 +24,7 @@ pub(in crate::config) struct UnusedSettings(HashMap<(Location, String), (Problem
 
 impl UnusedSettings {
     /// Records the message for a location, and whether the setting has no effect for this agent.
-    fn note(&mut self, at: Location, message: impl Into<String>, key: impl Into<String>, is_unused: bool) {
+    fn record(&mut self, at: Location, message: impl Into<String>, key: impl Into<String>, is_unused: bool) {
         let problem = Problem::warning(at, message).key(key);
         let known = self.0.entry((at, problem.message.clone())).or_insert((problem, true));
         known.1 &= is_unused;
@@ -49,7 +49,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     }
     if let Some(written) = draft.node.entry("ask_timeout") {
         let message = "`ask_timeout` has no effect without `permission_mode: ask`, `followups` or `fleet_tools`, because the agent cannot ask";
-        unused.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_job_channel());
+        unused.record(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_job_channel());
     }
     work_source(unused, draft, agent);
     followups(unused, draft, agent);
@@ -65,7 +65,7 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
                 continue;
             };
             let message = format!("`{empty}` has no effect without `empty_runs`");
-            unused.note(
+            unused.record(
                 written.key_at,
                 message,
                 key(&format!("breaker.{empty}")),
@@ -99,19 +99,19 @@ fn timing(
     ] {
         let Some(written) = node.entry(name).filter(|written| !written.node.is_null()) else { continue };
         let message = format!("`{name}` has no effect here: only schedules of type {where_} use it");
-        unused.note(written.key_at, message, key(name), !works);
+        unused.record(written.key_at, message, key(name), !works);
     }
     // Schedules of other types are not recorded here, because the loop above records the key for them.
     if let Some(written) = node.entry("overlap").filter(|_| recurs) {
         let has_use = is_cron || overlap == Overlap::Skip;
-        unused.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
+        unused.record(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
     }
 }
 
 fn active_hours(unused: &mut UnusedSettings, node: &Node, hours: Option<&ActiveHours>, key: String) {
     let (Some(hours), Some(written)) = (hours, node.entry("active_hours")) else { return };
     let message = "`active_hours` has no effect: without `days`, equal `start` and `end` allow every time";
-    unused.note(written.key_at, message, key, hours.start == hours.end && hours.days.is_empty());
+    unused.record(written.key_at, message, key, hours.start == hours.end && hours.days.is_empty());
 }
 
 const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval` fires: it counts from the end of its previous job, \
@@ -139,7 +139,7 @@ fn check_limit_order<T: PartialOrd + Copy>(
         let [(name, own), (other, next)] = pair else { continue };
         let Some(entry) = written.entry(name) else { continue };
         let message = format!("`{name}` is more than `{other}`, which is reached first");
-        unused.note(entry.key_at, message, format!("{key}.{name}"), own > next);
+        unused.record(entry.key_at, message, format!("{key}.{name}"), own > next);
     }
 }
 
@@ -158,7 +158,7 @@ fn work_source(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     });
     let message = "nothing takes items from this `work_source`: only schedules do, and no schedule of this agent takes from it; \
                    add a schedule, for example `poll: {type: interval, interval: 5m}`";
-    unused.note(
+    unused.record(
         at,
         message,
         draft.key_of("work_source"),
@@ -173,7 +173,7 @@ fn followups(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
     let begun = Timestamp::UNIX_EPOCH;
     let first = followups.next(Chain { made: 0, began: begun }, begun, begun);
     let message = "no follow-up is possible: `expires` is shorter than `min_interval`";
-    unused.note(written.key_at, message, draft.key_of("followups"), first.is_err());
+    unused.record(written.key_at, message, draft.key_of("followups"), first.is_err());
 }
 
 fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
@@ -186,7 +186,7 @@ fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
                 let message = format!(
                     "`when: {path}` is not a path such as `metadata.shouldNotify`, so this hook never runs"
                 );
-                unused.note(
+                unused.record(
                     entry.key_at,
                     message,
                     draft.key_of(&format!("hooks.{list}[{number}].when")),
@@ -196,7 +196,7 @@ fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
             let Some(events) = written.entry("on_events") else { continue };
             let is_unused = hook.on_events.as_ref().is_some_and(Vec::is_empty);
             let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));
-            unused.note(
+            unused.record(
                 events.key_at,
                 "with `on_events: []` this hook never runs; remove the key to run it after every job",
                 key,
@@ -209,7 +209,12 @@ fn hooks(unused: &mut UnusedSettings, draft: &Draft, agent: &Agent) {
 fn retry(unused: &mut UnusedSettings, owner: &Node, retry: &Retry, key: &str) {
     let Some(written) = owner.get("retry").and_then(|retry| retry.entry("on")) else { return };
     let message = "with `on: []` no job is retried, whatever the value of `max_attempts`";
-    unused.note(written.key_at, message, format!("{key}.on"), retry.on.is_empty() && retry.max_attempts > 1);
+    unused.record(
+        written.key_at,
+        message,
+        format!("{key}.on"),
+        retry.on.is_empty() && retry.max_attempts > 1,
+    );
 }
 
 fn sandbox(unused: &mut UnusedSettings, owner: &Node, sandbox: Option<&SandboxRules>, key: &str) {
@@ -217,7 +222,7 @@ fn sandbox(unused: &mut UnusedSettings, owner: &Node, sandbox: Option<&SandboxRu
     for name in ["image", "socket"] {
         let Some(entry) = written.entry(name) else { continue };
         let message = format!("`{name}` has no effect without `kind: docker`");
-        unused.note(entry.key_at, message, format!("{key}.{name}"), sandbox.kind != SandboxKind::Docker);
+        unused.record(entry.key_at, message, format!("{key}.{name}"), sandbox.kind != SandboxKind::Docker);
     }
 }
 
@@ -234,8 +239,8 @@ fn check_schedule_sandbox(
     let lost = sandbox.keys_beyond(of_agent);
     for name in ["write", "read", "network"] {
         let Some(entry) = written.entry(name) else { continue };
-        let message = "part of this has no effect: a schedule can only restrict the sandbox of its agent further; add it to the sandbox of the agent, too";
-        unused.note(entry.key_at, message, format!("{key}.{name}"), lost.contains(&name));
+        let message = "all or part of this has no effect: a schedule can only restrict the sandbox of its agent further; add it to the sandbox of the agent, too";
+        unused.record(entry.key_at, message, format!("{key}.{name}"), lost.contains(&name));
     }
 }
 
@@ -254,7 +259,7 @@ fn check_allow_rules(
         let message = format!(
             "`{rule}` has no effect: a person is always asked about a command that is not plain or runs other commands"
         );
-        unused.note(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
+        unused.record(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
     }
 }
 
@@ -283,7 +288,7 @@ fn check_schedule_allow(
     let names_any =
         |permissions: &Permissions| permissions.allow.as_ref().is_some_and(|rules| !rules.is_empty());
     let message = "this has no effect: a schedule can only restrict the `permissions.allow` of its agent, and that list is empty";
-    unused.note(written.key_at, message, key, names_any(own) && !names_any(of_agent));
+    unused.record(written.key_at, message, key, names_any(own) && !names_any(of_agent));
 }
 
 /// Warns of providers that no agent uses, because a misspelt name removes a limit.

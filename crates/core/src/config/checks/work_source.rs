@@ -34,7 +34,10 @@ fn add_missing_repo(agent_or_schedule: &mut Node, repo: &Entry) {
 /// Checks whether the text is `owner/name`.
 fn is_repo(text: &str) -> bool {
     let is_part = |part: &str| {
-        !part.is_empty() && part.chars().all(|sign| sign.is_alphanumeric() || matches!(sign, '_' | '.' | '-'))
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|character| character.is_alphanumeric() || matches!(character, '_' | '.' | '-'))
     };
     text.split_once('/').is_some_and(|(owner, name)| is_part(owner) && is_part(name))
 }

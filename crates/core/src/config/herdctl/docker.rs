@@ -71,7 +71,7 @@ fn refusal(docker: &Docker) -> Option<&'static str> {
     None
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds of a tenth of a second")]
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53, far above any quota or period")]
 fn processors(docker: &Docker) -> Option<f64> {
     Some(docker.cpu_quota? as f64 / docker.cpu_period.unwrap_or(DEFAULT_CPU_PERIOD) as f64)
 }
@@ -82,7 +82,7 @@ const INVALID_VOLUME: &str = "`docker.volumes` has to be `/host/path:/container/
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the schema lets no sign through, and what is too large is the largest"
+    reason = "the schema allows no sign, and a number that is too large becomes the largest one"
 )]
 fn bytes(text: &str) -> Option<u64> {
     let (number, power) = match text.trim_end().to_ascii_lowercase().strip_suffix(['b', 'k', 'm', 'g', 't']) {

@@ -8,7 +8,7 @@ fn a_lease_that_ran_out_lapses() {
     let manual = || Scene::new(r#"{"type":"manual"}"#);
     check([
         ("held", manual().job("agent", held("10:01")), "10:00", "wake 10:01"),
-        ("expired", manual().job("agent", held("10:00")), "10:00", "lapse 1 epoch 7"),
+        ("expired", manual().job("agent", held("10:00")), "10:00", "expire 1 epoch 7"),
     ]);
 }
 
@@ -18,6 +18,6 @@ fn a_cancelled_running_job_is_stopped_until_its_lease_expires() {
     let manual = || Scene::new(r#"{"type":"manual"}"#);
     check([
         ("held", manual().job("agent", asked("10:01")), "10:00", "stop 1 | wake 10:01"),
-        ("expired, so no node stops it", manual().job("agent", asked("10:00")), "10:00", "lapse 1 epoch 7"),
+        ("expired, so no node stops it", manual().job("agent", asked("10:00")), "10:00", "expire 1 epoch 7"),
     ]);
 }

@@ -72,7 +72,7 @@ fn missed_delays_are_described() {
             "its day is excluded",
             delay(r#","exclude_dates":["2026-01-05"]"#),
             Some(
-                "its time 2026-01-05T10:00:00Z was missed, because the day is one of its `exclude_dates`; it waits until \
+                "it did not run at 2026-01-05T10:00:00Z, because the day is one of its `exclude_dates`; it waits until \
                  2026-01-06T00:00:00Z, when its calendar allows it",
             ),
         ),
@@ -80,7 +80,7 @@ fn missed_delays_are_described() {
             "its hours have passed",
             delay(r#","active_hours":{"start":"09:00","end":"11:00"}"#),
             Some(
-                "its time 2026-01-05T10:00:00Z was missed, because no daemon ran; it waits until 2026-01-06T09:00:00Z, \
+                "it did not run at 2026-01-05T10:00:00Z, because no daemon ran; it waits until 2026-01-06T09:00:00Z, \
                  when its calendar allows it",
             ),
         ),

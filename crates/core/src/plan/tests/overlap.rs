@@ -43,7 +43,7 @@ fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
     record.waiting = Some(WaitingFiring { due: at("10:00"), reason: SkipReason::AtCapacity });
     record.last_due = Some(at("09:00"));
     if let Some(end) = last_run {
-        record.record_look(at(end).into());
+        record.record_run_or_poll(at(end).into());
     }
     scene.job("clock", PENDING).job("clock", PENDING)
 }

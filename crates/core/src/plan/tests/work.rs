@@ -194,7 +194,7 @@ fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
         let mut scene = polling().max(2).fill();
         let id = scene.add(name, r#"{"type":"interval","interval":"1m"}"#);
         let record = scene.snapshot.schedules.get_mut(&id).unwrap();
-        record.record_look(at("10:00").into());
+        record.record_run_or_poll(at("10:00").into());
         record.interval_count = 4;
         record.waiting = due.map(|due| WaitingFiring { due: at(due), reason: SkipReason::AtCapacity });
         scene

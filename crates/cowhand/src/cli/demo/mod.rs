@@ -134,11 +134,11 @@ async fn print_event(event: &Event, store: &Store) -> anyhow::Result<()> {
         Fact::JobRetrying { message, .. } => (AnsiColor::Yellow, format!("will be retried: {message}")),
         Fact::WorkClaimed { item } => (AnsiColor::Cyan, format!("{item}: available → claimed")),
         Fact::WorkReported { item, outcome: WorkOutcome::Success } => {
-            (AnsiColor::Cyan, format!("{item}: claimed → completed"))
+            (AnsiColor::Cyan, format!("{item}: claimed → done"))
         }
         Fact::WorkReleased { item, .. } => (AnsiColor::Cyan, format!("{item}: claimed → available")),
         Fact::ScheduleSkipped { reason: SkipReason::NoWork, .. } => {
-            (AnsiColor::Yellow, "no tasks left, so no agent is started".to_owned())
+            (AnsiColor::Yellow, "no work items left, so no agent is started".to_owned())
         }
         Fact::ScheduleSkipped { reason, .. } | Fact::ScheduleWaiting { reason, .. } => {
             (AnsiColor::Yellow, format!("not now: {}", reason.as_str().replace('_', " ")))

@@ -164,7 +164,7 @@ impl OneScheduleArgs {
 }
 
 /// Checks whether the schedule has no skip reason, or only the reason that it is not due.
-const fn is_only_waiting_for_due_time(view: &ScheduleView) -> bool {
+const fn has_no_other_reason(view: &ScheduleView) -> bool {
     matches!(view.skip_reason, Some(SkipReason::NotDue) | None)
 }
 
@@ -203,7 +203,7 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
             Some(by) if is_alone => Some(format!("it is prepared when a daemon starts{by}")),
             Some(by) => Some(format!("being prepared{by}")),
             None if view.status == ScheduleStatus::Error => None,
-            None if is_only_waiting_for_due_time(view) && view.missed.is_some() => {
+            None if has_no_other_reason(view) && view.missed.is_some() => {
                 view.missed.as_ref().map(|missed| format!("missed: {}", missed.note))
             }
             None => view

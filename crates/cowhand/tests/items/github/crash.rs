@@ -163,7 +163,7 @@ async fn daemon_dies_at_each_step_of_release() {
 #[tokio::test]
 async fn daemon_dies_while_it_puts_back_expired_claim() {
     let steps =
-        ["item_taken", "github_marked", "lapsed_taken_over", "github_released", "github_release_labelled"];
+        ["item_taken", "github_marked", "expired_taken_over", "github_released", "github_release_labelled"];
     each(&steps, async |fault| {
         let hub = Hub::new("cat", "", OFTEN).await;
         hub.fake.add(1, &["agent-working"]);

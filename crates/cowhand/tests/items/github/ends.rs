@@ -9,7 +9,7 @@ use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::WorkOutcome;
 
 use super::{BY_HAND, Hub, OFTEN, WAIT, marker_of_another_fleet, minutes, output, said, trigger};
-use crate::fake::{FakeState, Fault, OnRequest};
+use crate::fake::{FakeFault, FakeState, OnRequest};
 use crate::{jobs, stop, until};
 
 const NO_WORK: fn(&Fact) -> bool =
@@ -181,7 +181,7 @@ async fn failed_report_is_sent_later() {
     let job = trigger(&fleet).await;
     // The first faults use up the retries of the client. The others last for the rest of the test.
     for status in [502; 4].into_iter().chain([403; 100]) {
-        hub.fake.fault("POST /repos/my-org/my-repo/issues/7/comments", Fault::status(status));
+        hub.fake.fault("POST /repos/my-org/my-repo/issues/7/comments", FakeFault::status(status));
     }
     hub.go();
     let mut messages = Vec::new();
@@ -217,7 +217,8 @@ async fn rate_limited_poll_shows_end_of_limit() {
     ];
     let budget: Vec<(&'static str, &str)> =
         budget.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    hub.fake.fault("GET /repos/my-org/my-repo/issues", Fault::with(403, &budget, "API rate limit exceeded"));
+    hub.fake
+        .fault("GET /repos/my-org/my-repo/issues", FakeFault::with(403, &budget, "API rate limit exceeded"));
     let fleet = hub.started().await;
     let mut events = fleet.subscribe_after(0);
     let seen = until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleDelayed { .. })).await;

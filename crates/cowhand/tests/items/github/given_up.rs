@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cowhand::queues::ItemPlace;
-use cowhand::store::FailedItem;
+use cowhand::queues::ItemScope;
+use cowhand::store::FailedItemState;
 use cowhand_core::event::Fact;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome};
 
@@ -26,9 +26,9 @@ async fn action_of_person_resets_failure_count_of_issue() {
     for act in ["nothing yet", "label", "retry", "release"] {
         match act {
             "label" => hub.fake.state().issues.get_mut(&7).unwrap().labels.push("ready".to_owned()),
-            "retry" => drop(fleet.retry_item(&id, ItemPlace::default()).await.unwrap()),
+            "retry" => drop(fleet.retry_item(&id, ItemScope::default()).await.unwrap()),
             "release" => {
-                drop(fleet.release_item(&id, ItemPlace::default(), ReleaseOptions::default()).await.unwrap());
+                drop(fleet.release_item(&id, ItemScope::default(), ReleaseOptions::default()).await.unwrap());
             }
             _ => {}
         }
@@ -38,12 +38,12 @@ async fn action_of_person_resets_failure_count_of_issue() {
         expected += 2;
         assert_eq!(jobs(&fleet).await.len(), expected, "{act}");
         let known = fleet.store().item_failures().await.unwrap().pop().unwrap();
-        assert_eq!((known.failures, known.state), (2, FailedItem::GivenUp), "{act}");
+        assert_eq!((known.failures, known.state), (2, FailedItemState::GivenUp), "{act}");
         assert!(hub.fake.issue(7).labels.is_empty(), "{act}");
     }
     // A person closes it: the failures are forgotten, and it cannot be retried.
     hub.fake.state().issues.get_mut(&7).unwrap().is_closed = true;
-    let closed = fleet.retry_item(&id, ItemPlace::default()).await.unwrap_err();
+    let closed = fleet.retry_item(&id, ItemScope::default()).await.unwrap_err();
     assert_eq!(
         closed.to_string(),
         "github-7 cannot be tried again: the issue is closed, or not in the repository"

@@ -1,7 +1,7 @@
 //! Several fleets on one repository: the names of fleets in comments, and items of another fleet.
 
 use cowhand::fleet::FleetError;
-use cowhand::queues::ItemPlace;
+use cowhand::queues::ItemScope;
 use cowhand_core::event::Fact;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome, WorkResult};
 use jiff::Timestamp;
@@ -46,7 +46,7 @@ async fn items_of_another_fleet_are_left_alone() {
     hub.fake.state().comment(7, "somebody", &claim);
     let before = hub.fake.issue(7);
     let fleet = hub.started().await;
-    let released = fleet.release_item(&issue(), ItemPlace::default(), ReleaseOptions::default()).await;
+    let released = fleet.release_item(&issue(), ItemScope::default(), ReleaseOptions::default()).await;
     let done = WorkResult {
         outcome: WorkOutcome::Success,
         summary: "Done.".into(),
@@ -54,7 +54,7 @@ async fn items_of_another_fleet_are_left_alone() {
         artifacts: Vec::new(),
         error: None,
     };
-    let completed = fleet.complete_item(&issue(), ItemPlace::default(), done).await;
+    let completed = fleet.complete_item(&issue(), ItemScope::default(), done).await;
     for refused in [released, completed] {
         let error = refused.unwrap_err();
         assert!(matches!(error, FleetError::ItemLeftAlone { .. }), "{error:?}");

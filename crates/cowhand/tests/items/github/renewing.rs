@@ -34,7 +34,7 @@ fn advance(hub: &Hub, clock: &Clock, time: SignedDuration) {
 async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     let hub = Hub::new(WAIT, "", "type: manual, timeout: 12h, idle_timeout: 12h").await;
     hub.fake.add(7, &["ready"]);
-    let clock = Clock::by_hand(hub.fake.state().now);
+    let clock = Clock::test(hub.fake.state().now);
     let fleet = hub.started_with(&clock).await;
     let mut events = fleet.subscribe_after(0);
     let job = trigger(&fleet).await;

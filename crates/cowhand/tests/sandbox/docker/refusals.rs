@@ -178,9 +178,9 @@ fn message_of_refusing_engine_is_shown() {
         (
             500,
             "{\"message\":\"its disk is\\nall full\"}",
-            "the engine refused it (500): its disk is all full",
+            "the engine refused the request (500): its disk is all full",
         ),
-        (403, "go away!\n", "the engine refused it (403): go away!"),
+        (403, "go away!\n", "the engine refused the request (403): go away!"),
     ] {
         let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         let answers: &'static [(&str, &str)] = Box::leak(Box::new([PING, ("/v1.44/images/", answer.leak())]));
@@ -207,7 +207,7 @@ fn container_that_cannot_be_created_fails_job() {
     let mut scene =
         plain(User::Root, "touch ran", &json!({"docker": {"enabled": true, "tmpfs": ["/x:no-such-word"]}}));
     let why = refused(&mut scene);
-    assert!(why.contains("`sandbox: docker` cannot be enforced: the engine refused it"), "{why}");
+    assert!(why.contains("`sandbox: docker` cannot be enforced: the engine refused the request"), "{why}");
     assert!(why.contains("no-such-word"), "{why}");
     scene.nothing_is_left();
 }

@@ -65,7 +65,7 @@ impl Preparer<'_> {
                 Closing::undo(format!("the claim did not succeed: {error}"))
             }
         };
-        fault::point("lapsed_taken_over");
+        fault::point("expired_taken_over");
         engine.store.close_item(holder, closing, now).await?;
         engine.outbox.notify_one();
         Ok(())

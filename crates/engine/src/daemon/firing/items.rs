@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
 use super::prepare::{CLAIM_VALID_FOR, PreparedFiring, Preparer};
-use cowhand_store::{FailedItem, FiringRef, Prepared, TakeResult};
+use cowhand_store::{FailedItemState, FiringRef, Prepared, TakeResult};
 use cowhand_system::fault;
 use cowhand_work::{
     Claimant, QueueState, SourceOwner, WorkSource, WorkSourceError, can_claim_another, guarded,
@@ -132,7 +132,7 @@ impl Preparer<'_> {
                     None => break,
                 },
             };
-            let _turn = self.engine.lock_places(&firing.agent.name).await;
+            let _lock = self.engine.lock_places(&firing.agent.name).await;
             if self.places(firing, found.made + picked.len()).await? == 0 {
                 (found.full, *next) = (true, Some(judged));
                 break;
@@ -193,7 +193,7 @@ impl Preparer<'_> {
             claim.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
         }
         let mut taken = store.take_item(claim.clone(), None, self.now()).await?;
-        if taken == TakeResult::PutBack && source.queue_state(id).await? == QueueState::Available {
+        if taken == TakeResult::OfferedAgain && source.queue_state(id).await? == QueueState::Available {
             info!(item = %id, "a person has released it, so the count of its failures starts at zero");
             claim.unless.given_up = false;
             taken = store.take_item(claim, None, self.now()).await?;
@@ -204,7 +204,7 @@ impl Preparer<'_> {
             TakeResult::TooOften { failures } => {
                 debug!(item = %id, failures, "not taken: it failed too often and is left for a person");
             }
-            TakeResult::PutBack => {
+            TakeResult::OfferedAgain => {
                 debug!(item = %id, "not taken: it is left for a person, who has not released it");
             }
             TakeResult::Released => {
@@ -307,7 +307,7 @@ impl Preparer<'_> {
         let is_held =
             |id: &WorkItemId| held_items.iter().any(|held| held.queue == queue && held.item.id == *id);
         for failed in failed.into_iter().filter(|failed| !is_held(&failed.id)) {
-            if failed.state != FailedItem::Offered && !is_search_due {
+            if failed.state != FailedItemState::Offered && !is_search_due {
                 continue;
             }
             match source.queue_state(&failed.id).await? {

@@ -135,7 +135,7 @@ impl Preparer<'_> {
     /// are skipped, and not that of a `delay`, whose schedule is disabled as soon as it has fired. A firing by hand or
     /// from outside is already accepted, so it is not skipped; its job waits for the end of a pause.
     async fn off_reason(&self, schedule: &Schedule) -> anyhow::Result<Option<SkipReason>> {
-        if !self.key.is_dropped_when_off() {
+        if !self.key.is_dropped_when_disabled() {
             return Ok(None);
         }
         let record = self.engine.store.schedule(self.schedule).await?;

@@ -15,8 +15,8 @@ use super::pace::Pace;
 use crate::context::Engine;
 use crate::trigger::dispatch::Dispatch;
 use crate::trigger::{
-    FatalTriggerError, Paced, StrategyContext, Task, TriggerServices, TriggerStrategy, is_stopped, marker,
-    retry_after, stopped, strategy,
+    FatalTriggerError, Paced, StrategyContext, Task, TriggerServices, TriggerStrategy, find_in_error,
+    is_stopped, retry_after, stopped, strategy,
 };
 use cowhand_store::{Fired, StoreError};
 use cowhand_system::fault;
@@ -127,7 +127,11 @@ impl Runner {
             warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
             self.record_delay(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
         }
-        if marker::<Paced>(error).is_some() { Duration::ZERO } else { retry_after(error).unwrap_or(backoff) }
+        if find_in_error::<Paced>(error).is_some() {
+            Duration::ZERO
+        } else {
+            retry_after(error).unwrap_or(backoff)
+        }
     }
 
     async fn fail_schedule(&self, reason: String) {
@@ -225,5 +229,5 @@ impl Runner {
 }
 
 fn fatal(error: &anyhow::Error) -> Option<String> {
-    marker(error).map(|FatalTriggerError(reason)| cut(reason, 0, ERROR_CAP))
+    find_in_error(error).map(|FatalTriggerError(reason)| cut(reason, 0, ERROR_CAP))
 }

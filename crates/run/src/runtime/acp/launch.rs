@@ -29,11 +29,11 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 
 const INSTRUCTIONS_FILE: &str = "acp.json";
 
-fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let agent = order.agent;
+fn plan(request: &LaunchRequest<'_>) -> CommandLine {
+    let agent = request.agent;
     let instructions = Instructions {
         command: agent.program.command.clone(),
-        session: match order.session {
+        session: match request.session {
             SessionChoice::Fresh | SessionChoice::FreshAs(_) => SessionRequest::Fresh,
             SessionChoice::Resume(id) => SessionRequest::Resume(id.clone()),
             SessionChoice::Fork { of, .. } => SessionRequest::Fork(of.clone()),
@@ -48,20 +48,20 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         mcp_servers: agent.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
         timeout_ms: u64::try_from(STARTUP_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
     };
-    let resumes = match order.session {
+    let resumes = match request.session {
         SessionChoice::Resume(id) => Some(id.clone()),
         SessionChoice::Fresh | SessionChoice::FreshAs(_) | SessionChoice::Fork { .. } => None,
     };
-    let is_resumed = !matches!(order.session, SessionChoice::Fresh | SessionChoice::FreshAs(_));
+    let is_resumed = !matches!(request.session, SessionChoice::Fresh | SessionChoice::FreshAs(_));
     let program = instructions.command.first().and_then(|program| Path::new(program).file_name());
     let is_gemini = program.is_some_and(|name| name == "gemini");
-    let chat = is_gemini.then(|| ChatRecord::starting_now(order.environment));
+    let chat = is_gemini.then(|| ChatRecord::starting_now(request.environment));
     let spent = AcpUsage::new(agent.program.model.clone(), is_resumed).with_record(chat);
     CommandLine {
         argv: vec![
             OWN_PROGRAM.to_owned(),
             "acp".to_owned(),
-            order.file(INSTRUCTIONS_FILE).display().to_string(),
+            request.file(INSTRUCTIONS_FILE).display().to_string(),
         ],
         defaults: Vec::new(),
         environment: Vec::new(),
@@ -106,13 +106,13 @@ mod tests {
         let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
         let environment = HashMap::new();
         let session = SessionChoice::Resume("s-1".to_owned());
-        let order = LaunchRequest {
+        let request = LaunchRequest {
             agent: &agent,
             session: &session,
             folder: Path::new("/p"),
             environment: &environment,
         };
-        let plan = plan(&order);
+        let plan = plan(&request);
         assert_eq!(plan.argv, ["(cowhand)", "acp", "/p/acp.json"]);
         assert_eq!(plan.files.len(), 1);
         let instructions: Value = serde_json::from_str(&plan.files[0].1).unwrap();

@@ -33,7 +33,8 @@ pub(super) struct AcpUsage {
     /// Set when the prompt was sent. Context sizes that were stated earlier do not count.
     prompted: bool,
     /// Cost of the session when the first prompt was sent, if known.
-    before: Option<f64>,
+    #[serde(rename = "before")]
+    cost_before: Option<f64>,
     /// Session record, if the agent is the Gemini CLI.
     chat: Option<ChatRecord>,
     steps: Steps,
@@ -69,8 +70,8 @@ impl AcpUsage {
 
     /// Records that a prompt is sent.
     pub(super) fn begin(&mut self) {
-        let before = self.cost.or((!self.resumed).then_some(0.0));
-        self.before = self.before.or(before);
+        let cost_before = self.cost.or((!self.resumed).then_some(0.0));
+        self.cost_before = self.cost_before.or(cost_before);
         self.prompted = true;
     }
 
@@ -135,8 +136,8 @@ impl AcpUsage {
     /// Returns the cost since the prompt, or none if it is unknown. If the cost is less than before, the agent counts
     /// from zero again.
     fn cost_since(&self) -> Option<f64> {
-        let before = self.before?;
-        self.cost.map(|cost| if cost < before { cost } else { cost - before })
+        let cost_before = self.cost_before?;
+        self.cost.map(|cost| if cost < cost_before { cost } else { cost - cost_before })
     }
 
     fn tokens_per_model(&self) -> BTreeMap<String, ModelUsage> {

@@ -13,7 +13,7 @@ use super::super::description::{
     Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, no_configuration,
 };
 use super::super::result_line::per_model;
-use super::super::{Reader, SessionChoice, record};
+use super::super::{Reader, SessionChoice, session_file};
 use super::Claude;
 use crate::process::StopSignal;
 
@@ -103,7 +103,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
         RuntimePath { is_folder: false, ..RuntimePath::folder("", ".claude.json") },
     ],
     provider: Some(|_| ProviderAccess {
-        address: "ANTHROPIC_BASE_URL",
+        address_variable: "ANTHROPIC_BASE_URL",
         default_address: "https://api.anthropic.com",
         keys: &[
             ("ANTHROPIC_API_KEY", "x-api-key", ""),
@@ -117,21 +117,21 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 const MCP_FILE: &str = "mcp.json";
 const PROMPT_FILE: &str = "system-prompt.md";
 
-fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let agent = order.agent;
+fn plan(request: &LaunchRequest<'_>) -> CommandLine {
+    let agent = request.agent;
     let word = |source: &SettingSource| match source {
         SettingSource::User => "user".to_owned(),
         SettingSource::Project => "project".to_owned(),
         SettingSource::Local => "local".to_owned(),
     };
-    let before = usage_before(order);
+    let usage_before = usage_before(request);
     let servers = (!agent.mcp_servers.is_empty()).then(|| mcp(&agent.mcp_servers));
     let asks = agent.tools.mode == PermissionMode::Ask;
     let launch = ClaudeLaunch {
         model: agent.program.model.clone(),
         max_turns: agent.max_turns,
         permission_mode: Some(permission_mode(agent.tools.mode).to_owned()),
-        system_prompt_file: agent.system_prompt.as_ref().map(|_| order.file(PROMPT_FILE)),
+        system_prompt_file: agent.system_prompt.as_ref().map(|_| request.file(PROMPT_FILE)),
         tools: agent.tools.available.clone().filter(|tools| !tools.is_empty()),
         allowed_tools: agent.tools.allowed.clone(),
         denied_tools: agent.tools.denied.clone(),
@@ -142,21 +142,24 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         },
         settings: agent.tools.permissions.as_ref().filter(|_| asks).map(own_rules),
         permission_prompt_tool: asks.then(|| "mcp__cowhand__approve".to_owned()),
-        mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
+        mcp_config_file: servers.as_ref().map(|_| request.file(MCP_FILE)),
         plugins: agent.claude.plugins.clone(),
         partial_messages: agent.claude.partial_messages,
         // Claude compares the limit with the cost of the whole session.
-        max_budget: agent.budget.per_job_usd.map(|left| left + before.total_cost_usd.unwrap_or_default()),
-        session: order.session.clone(),
+        max_budget: agent
+            .budget
+            .per_job_usd
+            .map(|left| left + usage_before.total_cost_usd.unwrap_or_default()),
+        session: request.session.clone(),
     };
     let prompt = agent.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
     // The timeout of the tool call is ten minutes longer than the timeout of the ask.
-    let stream_timeout =
+    let tool_timeout =
         asks.then(|| ("MCP_TOOL_TIMEOUT", (agent.ask_timeout.as_secs() * 1000 + 600_000).to_string()));
     CommandLine {
         argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
         // An agent must not update the program that other agents use.
-        defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(stream_timeout).collect(),
+        defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(tool_timeout).collect(),
         environment: Vec::new(),
         files: servers
             .map(|servers| (MCP_FILE.to_owned(), servers.to_string()))
@@ -165,20 +168,23 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
             .collect(),
         // Claude writes its result line after an interrupt.
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Claude(Claude { before, ..Claude::default() }),
+        reader: Reader::Claude(Claude { usage_before, ..Claude::default() }),
     }
 }
 
 /// Returns the usage so far of the session that is resumed or forked, or no usage for a new session. Claude records the
 /// cost of a session when Claude ends, and adds to this cost when the session is resumed. Older versions do neither.
-fn usage_before(order: &LaunchRequest<'_>) -> JobUsage {
-    let (SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. }) = order.session else {
+fn usage_before(request: &LaunchRequest<'_>) -> JobUsage {
+    let (SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. }) = request.session else {
         return JobUsage::default();
     };
-    let record =
-        record::find(&order.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"), &format!("{id}.jsonl"), 1);
+    let record = session_file::find(
+        &request.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"),
+        &format!("{id}.jsonl"),
+        1,
+    );
     let before = record.and_then(|record| {
-        record::last_value(record, "\"cost-state\"", |line| {
+        session_file::last_value(record, "\"cost-state\"", |line| {
             let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
             Some(JobUsage { per_model: per_model(models), total_cost_usd: Some(cost), ..JobUsage::default() })
         })

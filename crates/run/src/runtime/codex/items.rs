@@ -127,6 +127,9 @@ fn tool_result(item_type: &str, tool_use_id: Option<String>, mut item: Fields) -
 fn failure_reason(item: &Fields) -> String {
     match item.get("exit_code").and_then(Value::as_i64) {
         Some(code) => format!("exit code {code}"),
-        None => format!("the tool {} and gave no reason", text(item, "status").unwrap_or("failed")),
+        None if text(item, "status") == Some("declined") => {
+            "the use of the tool was declined, without a reason".to_owned()
+        }
+        None => "the tool failed and gave no reason".to_owned(),
     }
 }

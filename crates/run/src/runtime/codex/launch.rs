@@ -23,7 +23,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     missing_session_messages: &["no rollout found for thread id {id}"],
     homes: &[RuntimePath::folder("CODEX_HOME", ".codex")],
     provider: Some(|_| ProviderAccess {
-        address: "OPENAI_BASE_URL",
+        address_variable: "OPENAI_BASE_URL",
         default_address: "https://api.openai.com/v1",
         keys: &[
             ("OPENAI_API_KEY", "authorization", "Bearer "),
@@ -38,7 +38,7 @@ fn configure(settings: &mut ProxySettings<'_>) {
     let provider = [
         ("name", json!("cowhand")),
         ("base_url", json!(settings.proxy_address)),
-        ("env_key", json!(settings.key)),
+        ("env_key", json!(settings.key_variable)),
         ("wire_api", json!("responses")),
     ];
     let provider = provider.map(|(key, value)| format!("model_providers.cowhand.{key}={value}")).into_iter();
@@ -48,8 +48,8 @@ fn configure(settings: &mut ProxySettings<'_>) {
     settings.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
 }
 
-fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let agent = order.agent;
+fn plan(request: &LaunchRequest<'_>) -> CommandLine {
+    let agent = request.agent;
     // The working directory need not be a git repository.
     let mut argv: Vec<String> =
         ["codex", "exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
@@ -63,13 +63,13 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let mut private = Private::default();
     let names: Vec<&str> = agent.mcp_servers.keys().map(String::as_str).collect();
     let servers = agent.mcp_servers.values().zip(server_keys(&names));
-    for (place, (server, server_key)) in servers.enumerate() {
-        for (key, value) in private.server(order.folder, place, server) {
+    for (index, (server, server_key)) in servers.enumerate() {
+        for (key, value) in private.server(request.folder, index, server) {
             set(&format!("mcp_servers.{server_key}.{key}"), &value);
         }
     }
     argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
-    let before = match order.session {
+    let before = match request.session {
         SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
         SessionChoice::Resume(id) => Some(("resume", id)),
         SessionChoice::Fork { of, .. } => Some(("fork", of)),
@@ -78,7 +78,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     // The prompt comes on stdin.
     argv.push("-".to_owned());
     let used =
-        before.map(|(_, id)| rollout::used(&order.home("CODEX_HOME", ".codex"), id)).unwrap_or_default();
+        before.map(|(_, id)| rollout::used(&request.home("CODEX_HOME", ".codex"), id)).unwrap_or_default();
     CommandLine {
         argv,
         defaults: Vec::new(),
@@ -87,7 +87,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Codex(Codex {
             before: used,
-            home: Some(order.home("CODEX_HOME", ".codex")),
+            home: Some(request.home("CODEX_HOME", ".codex")),
             model: agent.program.model.clone(),
             ..Codex::default()
         }),
@@ -133,18 +133,18 @@ struct Private {
 impl Private {
     /// Returns the keys of a server with their values in TOML, and adds its secrets to the files and the environment.
     /// JSON strings, numbers and lists are valid TOML.
-    fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
+    fn server(&mut self, folder: &Path, index: usize, server: &McpServer) -> Vec<(&'static str, String)> {
         let mut keys = Vec::new();
         if server.transport == McpTransport::Stdio {
             // Codex accepts the environment of a server only in Codex's config and arguments, so a script sets it.
-            let name = format!("mcp-{place}.sh");
+            let name = format!("mcp-{index}.sh");
             keys.push(("command", json!("sh").to_string()));
             keys.push(("args", json!([folder.join(&name)]).to_string()));
             self.files.push((name, script(server)));
         } else {
             keys.push(("url", json!(server.url.as_deref().unwrap_or_default()).to_string()));
             let headers = server.headers.iter().enumerate().map(|(header, (name, value))| {
-                let variable = format!("COWHAND_MCP_{place}_{header}");
+                let variable = format!("COWHAND_MCP_{index}_{header}");
                 let named = format!("{} = {}", json!(name), json!(variable));
                 self.environment.push((variable, value.clone()));
                 named

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::super::record;
+use super::super::session_file;
 use super::Tokens;
 
 /// Returns when all reached usage limits have ended, by the last line of the record in which a limit is reached.
 /// Returns none if there is no such line.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
-    let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
-    record::last_value(record, "\"rate_limits\"", |line| {
+    let record = session_file::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
+    session_file::last_value(record, "\"rate_limits\"", |line| {
         let limits = line.get("payload")?.get("rate_limits")?;
         let windows = ["primary", "secondary"].into_iter().filter_map(|name| limits.get(name));
         let full = windows.filter(|window| window["used_percent"].as_f64().is_some_and(|used| used >= 100.0));
@@ -24,9 +24,9 @@ pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
 /// Returns the usage of a thread, or zero if there is no record. Codex cannot resume a thread without a record.
 pub(super) fn used(home: &Path, thread: &str) -> Tokens {
     // The records are in folders by year, month and day.
-    let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);
+    let record = session_file::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);
     let used = record.and_then(|record| {
-        record::last_value(record, "\"token_count\"", |line| {
+        session_file::last_value(record, "\"token_count\"", |line| {
             Some(Tokens::read(line.get("payload")?.get("info")?.get("total_token_usage")?))
         })
     });

@@ -28,7 +28,7 @@ fn each_tool_call_has_one_use_and_one_result() {
     let declined = r#"{"type":"item.completed","item":{"id":"i2","type":"command_execution","command":"rm","aggregated_output":"","exit_code":null,"status":"declined"}}"#;
     let messages = mapped(&[declined]);
     assert_eq!(messages[0]["input"], json!({"command": "rm"}));
-    assert_eq!(messages[1]["error"], "the tool declined and gave no reason");
+    assert_eq!(messages[1]["error"], "the use of the tool was declined, without a reason");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn unknown_lines_are_kept() {
 }
 
 #[test]
-fn usage_of_a_run_excludes_earlier_turns_of_its_thread() {
+fn usage_of_an_attempt_excludes_earlier_turns_of_its_thread() {
     let before = Tokens { input: 1000, cached: 300, written: 0, output: 50 };
     let mut reader = Codex { before, model: Some("gpt-9".to_owned()), ..Codex::default() };
     reader.read(r#"{"type":"turn.completed","usage":{"input_tokens":2500,"cached_input_tokens":900,"output_tokens":90}}"#);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::json::count;
-use super::super::record;
+use super::super::session_file;
 use super::launch::HOME;
 
 /// Maximum number of models. Their usage is part of every checkpoint.
@@ -57,7 +57,7 @@ impl ChatRecord {
         let (Some(folder), Some(session)) = (&self.folder, session.and_then(|id| id.get(..8))) else {
             return;
         };
-        let found = record::find_all(folder, &format!("-{session}.jsonl"), 2);
+        let found = session_file::find_all(folder, &format!("-{session}.jsonl"), 2);
         for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut position = self.files.remove(&path).unwrap_or_default();
             if self.read_from(file, &mut position).is_ok() {
@@ -77,9 +77,9 @@ impl ChatRecord {
         }
         file.seek(SeekFrom::Start(position.read))?;
         // The rest of a large file is read by the next call.
-        let (mut lines, mut line) = (BufReader::new(file).take(record::MAX_RECORD_BYTES), Vec::new());
-        while (&mut lines).take(record::MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
-            if !line.ends_with(b"\n") && (line.len() as u64) < record::MAX_RECORD_LINE_BYTES {
+        let (mut lines, mut line) = (BufReader::new(file).take(session_file::MAX_RECORD_BYTES), Vec::new());
+        while (&mut lines).take(session_file::MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
+            if !line.ends_with(b"\n") && (line.len() as u64) < session_file::MAX_RECORD_LINE_BYTES {
                 break;
             }
             position.read += line.len() as u64;

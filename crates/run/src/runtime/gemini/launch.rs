@@ -23,7 +23,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     ],
     homes: &[HOME],
     provider: Some(|_| ProviderAccess {
-        address: "GOOGLE_GEMINI_BASE_URL",
+        address_variable: "GOOGLE_GEMINI_BASE_URL",
         default_address: "https://generativelanguage.googleapis.com",
         keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
         configure: no_configuration,
@@ -42,13 +42,13 @@ pub(super) const HOME: RuntimePath = RuntimePath {
 const POLICY_FILE: &str = "gemini-policy.toml";
 const PROMPT_FILE: &str = "system-prompt.md";
 
-fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let agent = order.agent;
+fn plan(request: &LaunchRequest<'_>) -> CommandLine {
+    let agent = request.agent;
     let mut argv: Vec<String> =
         ["gemini", "--output-format", "stream-json", "--approval-mode"].map(str::to_owned).into();
     argv.push(approval_mode(agent.tools.mode).to_owned());
     argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
-    argv.extend(match order.session {
+    argv.extend(match request.session {
         SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => {
             vec!["--resume".to_owned(), id.clone()]
         }
@@ -56,13 +56,13 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         SessionChoice::Fresh => Vec::new(),
     });
     let (mut environment, mut files) = (Vec::new(), Vec::new());
-    let rules = rules(order);
+    let rules = rules(request);
     if !rules.is_empty() {
-        argv.extend(["--policy".to_owned(), order.file(POLICY_FILE).display().to_string()]);
+        argv.extend(["--policy".to_owned(), request.file(POLICY_FILE).display().to_string()]);
         files.push((POLICY_FILE.to_owned(), rules));
     }
     if let Some(prompt) = &agent.system_prompt {
-        let file = order.file(PROMPT_FILE).display().to_string();
+        let file = request.file(PROMPT_FILE).display().to_string();
         environment.push(("GEMINI_SYSTEM_MD".to_owned(), file));
         files.push((PROMPT_FILE.to_owned(), prompt.clone()));
     }
@@ -77,7 +77,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         environment,
         files,
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Gemini(Gemini::with_chat_record(order.environment)),
+        reader: Reader::Gemini(Gemini::with_chat_record(request.environment)),
     }
 }
 
@@ -108,8 +108,8 @@ const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 /// Returns a policy in TOML; empty if the config has no rules for tools. The policy is passed as a separate file,
 /// because system settings require paths that belong to root, and the settings of the user and the workspace must not
 /// be changed.
-fn rules(order: &LaunchRequest<'_>) -> String {
-    let agent = order.agent;
+fn rules(request: &LaunchRequest<'_>) -> String {
+    let agent = request.agent;
     let mut rules = String::new();
     let tools = agent.tools.available.as_deref().unwrap_or_default();
     if !tools.is_empty() {

@@ -36,13 +36,13 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 fn provider(agent: &Agent) -> ProviderAccess {
     match provider_of(agent) {
         Some("anthropic") => ProviderAccess {
-            address: "ANTHROPIC_BASE_URL",
+            address_variable: "ANTHROPIC_BASE_URL",
             default_address: "https://api.anthropic.com",
             keys: &[("ANTHROPIC_API_KEY", "x-api-key", "")],
             configure,
         },
         of => ProviderAccess {
-            address: "OPENAI_BASE_URL",
+            address_variable: "OPENAI_BASE_URL",
             // Other OpenAI-compatible providers need an explicit address, or their key would be sent to OpenAI.
             default_address: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
             keys: &[("OPENAI_API_KEY", "authorization", "Bearer ")],
@@ -60,7 +60,8 @@ fn provider_of(agent: &Agent) -> Option<&str> {
 fn configure(settings: &mut ProxySettings<'_>) {
     let Some(provider) = provider_of(settings.agent) else { return };
     let below = if provider == "anthropic" { "/v1" } else { "" };
-    let (url, key) = (format!("{}{below}", settings.proxy_address), settings.environment.get(settings.key));
+    let (url, key) =
+        (format!("{}{below}", settings.proxy_address), settings.environment.get(settings.key_variable));
     let options = json!({ "baseURL": url, "apiKey": key });
     let mut config = own_config(settings.environment);
     merge(&mut config, json!({ "provider": { provider: { "options": options } } }));
@@ -75,8 +76,8 @@ fn own_config(environment: &HashMap<String, String>) -> Value {
 /// Variable with a config as JSON. OpenCode merges this config over its config files.
 const CONFIG_VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
-fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let agent = order.agent;
+fn plan(request: &LaunchRequest<'_>) -> CommandLine {
+    let agent = request.agent;
     let mode = agent.tools.mode;
     let mut argv: Vec<String> = ["opencode", "run", "--format", "json"].map(str::to_owned).into();
     argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
@@ -86,15 +87,15 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     if mode == PermissionMode::Plan {
         argv.extend(["--agent", "plan"].map(str::to_owned));
     }
-    match order.session {
+    match request.session {
         SessionChoice::Fresh | SessionChoice::FreshAs(_) => {}
         SessionChoice::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
         SessionChoice::Fork { of, .. } => {
             argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()]);
         }
     }
-    let mut config = own_config(order.environment);
-    merge(&mut config, config_of(order));
+    let mut config = own_config(request.environment);
+    merge(&mut config, config_of(request));
     let reader = Opencode { model: agent.program.model.clone(), ..Opencode::default() };
     CommandLine {
         argv,
@@ -107,9 +108,9 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-fn config_of(order: &LaunchRequest<'_>) -> Value {
-    let agent = order.agent;
-    let mut config = json!({ "permission": permissions(order) });
+fn config_of(request: &LaunchRequest<'_>) -> Value {
+    let agent = request.agent;
+    let mut config = json!({ "permission": permissions(request) });
     let mode = if agent.tools.mode == PermissionMode::Plan { "plan" } else { "build" };
     if let Some(prompt) = &agent.system_prompt {
         config["agent"][mode]["prompt"] = json!(prompt);
@@ -126,8 +127,8 @@ fn config_of(order: &LaunchRequest<'_>) -> Value {
 
 /// Returns the permissions. No person can be asked, so a tool that would need permission is denied; OpenCode itself
 /// would allow everything. Later rules win, so the denied tools of the config come last.
-fn permissions(order: &LaunchRequest<'_>) -> Value {
-    let agent = order.agent;
+fn permissions(request: &LaunchRequest<'_>) -> Value {
+    let agent = request.agent;
     let mut rules = Map::new();
     if let Some(tools) = agent.tools.available.as_ref().filter(|tools| !tools.is_empty()) {
         rules.insert("*".to_owned(), json!("deny"));

@@ -262,14 +262,14 @@ async fn follow(
 async fn send_input(input: Option<(Stream, Vec<u8>)>) -> Infallible {
     if let Some((stream, prompt)) = input {
         let (mut back, mut stream) = split(stream);
-        let report = async {
+        let send = async {
             // The agent may have closed its stdin.
             stream.write_all(&prompt).await.ok();
             stream.shutdown().await.ok();
         };
         // The output is read on the other connection.
         let mut nobody = tokio::io::sink();
-        tokio::join!(report, tokio::io::copy(&mut back, &mut nobody)).1.ok();
+        tokio::join!(send, tokio::io::copy(&mut back, &mut nobody)).1.ok();
         std::future::pending::<()>().await;
     }
     std::future::pending().await

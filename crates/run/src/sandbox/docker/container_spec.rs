@@ -111,8 +111,8 @@ impl ContainerSpec<'_> {
         };
         let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
         // Granted paths inside a hidden folder are mounted after it.
-        let meant = |path: &PathBuf| within(path, hidden);
-        for path in read.iter().filter(|path| !within(path, write) && !meant(path)) {
+        let in_hidden = |path: &PathBuf| within(path, hidden);
+        for path in read.iter().filter(|path| !within(path, write) && !in_hidden(path)) {
             put(path, path, false);
         }
         for path in write {
@@ -127,7 +127,7 @@ impl ContainerSpec<'_> {
         for path in hidden.iter().filter(|path| within(path, write) || within(path, read)) {
             put(if path.is_dir() { self.nothing } else { Path::new("/dev/null") }, path, false);
         }
-        for path in read.iter().filter(|path| meant(path)) {
+        for path in read.iter().filter(|path| in_hidden(path)) {
             put(path, path, false);
         }
         for (ours, theirs) in home_replacements {
@@ -170,7 +170,7 @@ fn is_unmountable(path: &Path) -> bool {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the config bounds it to a thousand processors"
+    reason = "the config bounds it to 1024 processors"
 )]
 fn nano(processors: f64) -> u64 {
     (processors * 1e9) as u64

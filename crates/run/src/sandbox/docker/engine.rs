@@ -40,7 +40,7 @@ pub enum EngineError {
     Closed(PathBuf),
     #[error("the engine at {} does not answer within {} s", .0.display(), .1.as_secs())]
     Timeout(PathBuf, Duration),
-    #[error("the engine refused it ({status}): {message}")]
+    #[error("the engine refused the request ({status}): {message}")]
     Refused { status: u16, message: String },
     #[error("the engine at {} gave an unexpected answer: {why}", .socket.display())]
     UnexpectedAnswer { socket: PathBuf, why: String },

@@ -21,15 +21,15 @@ use cowhand_system::http;
 /// Credentials of the proxy. They are in a file that the keeper reads and removes before the agent starts.
 #[derive(Serialize, Deserialize)]
 pub struct ProxyCredentials {
-    /// Address of the provider.
-    pub upstream: String,
+    #[serde(rename = "upstream")]
+    pub provider_address: String,
     pub header: String,
     pub value: String,
 }
 
 impl std::fmt::Debug for ProxyCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials").field("header", &self.header).finish_non_exhaustive()
+        f.debug_struct("ProxyCredentials").field("header", &self.header).finish_non_exhaustive()
     }
 }
 
@@ -50,7 +50,7 @@ impl Attempt {
 }
 
 pub(super) struct Gateway {
-    upstream: String,
+    provider_address: String,
     key: (HeaderName, HeaderValue),
     client: reqwest::Client,
 }
@@ -81,8 +81,8 @@ impl Gateway {
             io::Error::other("the key of the provider contains characters that an HTTP header cannot contain")
         })?;
         value.set_sensitive(true);
-        let upstream = credentials.upstream.trim_end_matches('/').to_owned();
-        Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })
+        let provider_address = credentials.provider_address.trim_end_matches('/').to_owned();
+        Ok(Self { provider_address, key: (name, value), client: client(None).map_err(io::Error::other)? })
     }
 
     /// Forwards a request to the provider. Of the URL, only the path and the query below the provider's address come
@@ -96,7 +96,7 @@ impl Gateway {
         if has_dot_segment(request.uri().path()) {
             return Err(ProxyError::DotSegment);
         }
-        let url = format!("{}{path}", self.upstream);
+        let url = format!("{}{path}", self.provider_address);
         forward(&self.client, &url, request, std::slice::from_ref(&self.key)).await
     }
 }
@@ -106,9 +106,9 @@ impl Gateway {
 /// of the folder of the provider's address, and the key is meant only for paths in that folder.
 fn has_dot_segment(path: &str) -> bool {
     /// Number of layers of encoding from which a path counts as having such a segment; no honest program needs so many.
-    const MAX_LAYERS: usize = 4;
+    const REFUSED_LAYERS: usize = 4;
     let mut path = Cow::Borrowed(path);
-    for _ in 0..MAX_LAYERS {
+    for _ in 0..REFUSED_LAYERS {
         let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
         if decoded == path {
             return path.split(['/', '\\']).any(is_dots);

@@ -57,10 +57,10 @@ impl Metrics {
             (labels(provider), count)
         });
         page.family(MetricKind::Gauge, "cowhand_provider_jobs", "Jobs that run at a provider.", running);
-        let places =
+        let slot_counts =
             slots.iter().filter_map(|(provider, limits)| Some((labels(provider), limits.max_concurrent?)));
         let help = "Maximum number of jobs that may run at a provider at a time, if it is limited.";
-        page.family(MetricKind::Gauge, "cowhand_provider_places", help, places);
+        page.family(MetricKind::Gauge, "cowhand_provider_places", help, slot_counts);
         let parked = slots.keys().map(|provider| {
             let parked = states.get(provider).and_then(|state| state.parked.as_ref());
             let until = parked.map(|parked| parked.until).filter(|until| *until > now);

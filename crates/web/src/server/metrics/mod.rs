@@ -36,7 +36,7 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn new(fleet: Arc<Fleet>) -> Self {
-        let tally = Arc::new(Mutex::new(Tally::from(fleet.first_event())));
+        let tally = Arc::new(Mutex::new(Tally::from(fleet.event_before_start())));
         Self { fleet, tally }
     }
 

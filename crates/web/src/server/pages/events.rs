@@ -16,12 +16,13 @@ const EVENTS_PER_PAGE: i64 = 100;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsPageQuery {
     /// `seq` of the newest event on the page; unset means the newest event of all.
-    before: Option<i64>,
+    #[serde(rename = "before")]
+    up_to: Option<i64>,
 }
 
 pub(super) async fn page(State(pages): State<Pages>, Params(params): Params<EventsPageQuery>) -> PageAnswer {
     let newest = pages.newest_event().await?;
-    let end = params.before.map_or(newest, |before| before.min(newest));
+    let end = params.up_to.map_or(newest, |up_to| up_to.min(newest));
     let start = (end - EVENTS_PER_PAGE).max(0);
     let events: Page<Event> =
         pages.client.get(&format!("events?after={start}&limit={}", (end - start).max(1))).await?;

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab};
-use super::output::{LINES_PER_PAGE, OutputWindow, View};
+use super::output::{LINES_PER_PAGE, OutputForm, OutputWindow};
 use super::text::{self, Text};
 use super::{PageAnswer, Pages, Params, asks, elements, hook_runs, now, reports, workspace};
 use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
@@ -20,17 +20,6 @@ pub(super) struct JobPageQuery {
     view: OutputForm,
     /// Number of lines of output before the first line that is shown; unset means that the last lines are shown.
     after: Option<u64>,
-}
-
-/// Form of the output in the query. Links that do not choose a form have no value or an empty one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-enum OutputForm {
-    #[default]
-    #[serde(rename = "")]
-    Transcript,
-    /// The lines of the JSONL.
-    #[serde(rename = "raw")]
-    Raw,
 }
 
 pub(super) async fn page(
@@ -44,7 +33,6 @@ pub(super) async fn page(
     let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_report, .. } =
         view;
     let changes = pages.changes(&job).await?;
-    let view = if params.view == OutputForm::Raw { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, params.after).await?;
     let main = html! {
         div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
@@ -53,7 +41,7 @@ pub(super) async fn page(
         (prompt_part(&job))
         (hook_runs::part(&hooks))
         (workspace::part((&job.id, job.status), workspace.as_ref(), changes.as_ref()))
-        (output(&job, view, &window))
+        (output(&job, params.view, &window))
         (fork(&job))
     };
     let follow = format!("job={}", job.id);
@@ -165,13 +153,13 @@ fn prompt_part(job: &JobRecord) -> Markup {
     }
 }
 
-fn output(job: &JobRecord, view: View, window: &OutputWindow) -> Markup {
+fn output(job: &JobRecord, view: OutputForm, window: &OutputWindow) -> Markup {
     let base = format!("/jobs/{}", job.id);
     let is_live = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     let is_last = window.end() >= window.total;
-    let raw = u8::from(view == View::Raw);
+    let raw = u8::from(view == OutputForm::Raw);
     let live = (is_live && is_last).then(|| format!("{base}/live?raw={raw}&after={}", window.end()));
-    let view_name = if view == View::Raw { "raw" } else { "" };
+    let view_name = if view == OutputForm::Raw { "raw" } else { "" };
     let page_address = |after: u64| format!("{base}?view={view_name}&after={after}#output");
     html! {
         section.part #output aria-labelledby="output-title" {
@@ -179,8 +167,8 @@ fn output(job: &JobRecord, view: View, window: &OutputWindow) -> Markup {
                 h2 #output-title { "Output" }
                 span.muted #output-where { (position_of(window)) }
                 nav.tabs aria-label="Views of the output" {
-                    a href={ (base) "#output" } aria-current=[(view == View::Transcript).then_some("true")] { "Transcript" }
-                    a href={ (base) "?view=raw#output" } aria-current=[(view == View::Raw).then_some("true")] { "Raw" }
+                    a href={ (base) "#output" } aria-current=[(view == OutputForm::Transcript).then_some("true")] { "Transcript" }
+                    a href={ (base) "?view=raw#output" } aria-current=[(view == OutputForm::Raw).then_some("true")] { "Raw" }
                 }
             }
             @if window.total == 0 && !is_live { p.empty { "It has no output, or it ran on another machine." } }

@@ -12,7 +12,7 @@ use futures_util::stream;
 use serde::Deserialize;
 
 use super::Pages;
-use super::output::{View, render_partial};
+use super::output::{OutputForm, render_partial};
 use crate::api::{ApiProblem, KEEP_ALIVE_EVERY, Lines, segment};
 
 #[derive(Debug, Deserialize)]
@@ -31,7 +31,7 @@ const NEXT_LINE_TIMEOUT: Duration = Duration::from_millis(40);
 struct Live {
     lines: Lines,
     line: u64,
-    view: View,
+    view: OutputForm,
     end: EndEvent,
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn stream(
     let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let line = last_event_id.unwrap_or(params.after);
     let lines = pages.client.lines(&format!("jobs/{job}/output?follow=1&after={line}")).await?;
-    let view = if params.raw == 1 { View::Raw } else { View::Transcript };
+    let view = if params.raw == 1 { OutputForm::Raw } else { OutputForm::Transcript };
     let start = Live { lines, line, view, end: EndEvent::NotYet };
     let events = stream::unfold(start, |mut live| async {
         let event = live.next().await?;

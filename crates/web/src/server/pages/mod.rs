@@ -8,8 +8,8 @@ mod agent;
 mod asks;
 mod assets;
 mod budgets;
+mod compare;
 mod definition;
-mod diff;
 mod elements;
 mod events;
 mod fleet;
@@ -148,7 +148,7 @@ pub(super) fn router(pages: Pages) -> Router {
         .route("/jobs", get(jobs::page))
         .route("/jobs/{job}", get(job::page))
         .route("/jobs/{job}/live", get(live_output::stream))
-        .route("/jobs/{job}/diff", get(diff::page))
+        .route("/jobs/{job}/diff", get(compare::page))
         .route("/work", get(work::page))
         .route("/timeline", get(timeline::page))
         .route("/usage", get(usage::page))
@@ -196,7 +196,7 @@ async fn require_token(
             let seq = pages.newest_event().await.map_err(|problem| ProblemPage(problem).into_response())?;
             Ok(NEWEST_EVENT.scope(seq, next.run(request)).await)
         }
-        Caller::Stranger { has_token } => Err(login::login_needed(has_token)),
+        Caller::Unknown { has_token } => Err(login::login_needed(has_token)),
     }
 }
 

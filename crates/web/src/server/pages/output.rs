@@ -4,17 +4,21 @@ use cowhand_core::id::JobId;
 use cowhand_core::output::OutputMessage;
 use jiff::Timestamp;
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Pages;
 use super::text::{Text, short};
 use crate::api::ApiProblem;
 
-/// Form in which the output is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum View {
+/// Form in which the output is shown. In a query, no value or an empty one means the transcript.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub(super) enum OutputForm {
+    #[default]
+    #[serde(rename = "")]
     Transcript,
     /// The lines of the JSONL unchanged.
+    #[serde(rename = "raw")]
     Raw,
 }
 
@@ -52,18 +56,18 @@ impl OutputWindow {
         self.after + self.lines.len() as u64
     }
 
-    pub(super) fn render(&self, view: View) -> Markup {
+    pub(super) fn render(&self, view: OutputForm) -> Markup {
         html! {
             @for (number, line) in (self.after + 1..).zip(&self.lines) { (render_line(number, line, view)) }
         }
     }
 
     /// Renders the lines of a running job. The pieces of an incomplete message at the end become one row.
-    pub(super) fn render_partial(&self, view: View) -> Markup {
+    pub(super) fn render_partial(&self, view: OutputForm) -> Markup {
         let pieces: Vec<String> = self.lines.iter().rev().map_while(|line| piece(line)).collect();
         let text: String = pieces.iter().rev().map(String::as_str).collect();
         let number = self.end() + 1 - pieces.len() as u64;
-        let has_partial = view == View::Transcript && !text.is_empty();
+        let has_partial = view == OutputForm::Transcript && !text.is_empty();
         html! {
             (self.render(view))
             @if has_partial { (row(number, "assistant l-partial", None, &html! { (Text(&text)) })) }
@@ -72,9 +76,9 @@ impl OutputWindow {
 }
 
 /// Renders a line as [`render_line`] does, but also shows pieces of a message that is not complete.
-pub(super) fn render_partial(number: u64, line: &str, view: View) -> Markup {
+pub(super) fn render_partial(number: u64, line: &str, view: OutputForm) -> Markup {
     match (view, piece(line)) {
-        (View::Transcript, Some(piece)) if !piece.is_empty() => {
+        (OutputForm::Transcript, Some(piece)) if !piece.is_empty() => {
             row(number, "assistant l-partial", None, &html! { (Text(&piece)) })
         }
         _ => render_line(number, line, view),
@@ -91,10 +95,10 @@ fn piece(line: &str) -> Option<String> {
     }
 }
 
-pub(super) fn render_line(number: u64, line: &str, view: View) -> Markup {
+pub(super) fn render_line(number: u64, line: &str, view: OutputForm) -> Markup {
     match view {
-        View::Raw => row(number, "raw", None, &html! { (Text(line)) }),
-        View::Transcript => message(number, line),
+        OutputForm::Raw => row(number, "raw", None, &html! { (Text(line)) }),
+        OutputForm::Transcript => message(number, line),
     }
 }
 
@@ -251,12 +255,12 @@ mod tests {
             (serde_json::json!({"type": "tool_result", "error": hostile, "success": false}), "l-result-bad"),
             (serde_json::json!({"type": "error", "message": hostile}), "l-error"),
         ] {
-            let page = render_line(7, &message.to_string(), View::Transcript).into_string();
+            let page = render_line(7, &message.to_string(), OutputForm::Transcript).into_string();
             assert!(
                 page.contains(expected) && page.contains(escaped) && page.contains("id=\"L7\""),
                 "{page}"
             );
-            let raw = render_line(7, &message.to_string(), View::Raw).into_string();
+            let raw = render_line(7, &message.to_string(), OutputForm::Raw).into_string();
             for page in [page, raw] {
                 assert!(!page.contains("<img") && !page.contains(['\u{1b}', '\u{202e}']), "{page}");
             }

@@ -1,4 +1,4 @@
-//! Session records: the files in which an agent's program records its sessions, with their usage so far.
+//! Session files: the files in which an agent's program records its sessions, with their usage so far.
 //!
 //! The agent may write in the folder of these files. So no link in the folder is followed, only regular files are read,
 //! and of a large file only a part.
@@ -18,44 +18,44 @@ pub(super) const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// Maximum length of a line.
 pub(super) const MAX_RECORD_LINE_BYTES: u64 = 8 << 20;
 
-/// Opens the first file whose name ends with `ending`, in the folder or at most `below` levels below it. Names are
+/// Opens the first file whose name ends with `suffix`, in the folder or at most `below` levels below it. Names are
 /// visited in descending order, so that a newer date comes before an older one.
-pub(super) fn find(folder: &Path, ending: &str, below: usize) -> Option<File> {
-    first(&Root::open(folder).ok()?, ending, below)
+pub(super) fn find(folder: &Path, suffix: &str, below: usize) -> Option<File> {
+    first(&Root::open(folder).ok()?, suffix, below)
 }
 
-fn first(folder: &Root, ending: &str, below: usize) -> Option<File> {
+fn first(folder: &Root, suffix: &str, below: usize) -> Option<File> {
     let mut entries = folder.entries().ok()?;
     entries.sort_unstable_by(|one, other| other.0.cmp(&one.0));
     entries.into_iter().find_map(|(name, kind)| match kind {
-        FileType::RegularFile if is_named(&name, ending) => folder.file(Path::new(&name)).ok(),
+        FileType::RegularFile if is_named(&name, suffix) => folder.file(Path::new(&name)).ok(),
         FileType::Directory if below > 0 => {
-            first(&folder.directory(Path::new(&name)).ok()?, ending, below - 1)
+            first(&folder.directory(Path::new(&name)).ok()?, suffix, below - 1)
         }
         _ => None,
     })
 }
 
-/// Opens all files whose name ends with `ending`, in the folder or at most `below` levels below it, and returns them
+/// Opens all files whose name ends with `suffix`, in the folder or at most `below` levels below it, and returns them
 /// with their paths.
-pub(super) fn find_all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
+pub(super) fn find_all(folder: &Path, suffix: &str, below: usize) -> Vec<(PathBuf, File)> {
     let mut found = Vec::new();
     if let Ok(root) = Root::open(folder) {
-        gather(&root, folder, ending, below, &mut found);
+        gather(&root, folder, suffix, below, &mut found);
     }
     found
 }
 
-fn gather(folder: &Root, path: &Path, ending: &str, below: usize, found: &mut Vec<(PathBuf, File)>) {
+fn gather(folder: &Root, path: &Path, suffix: &str, below: usize, found: &mut Vec<(PathBuf, File)>) {
     for (name, kind) in folder.entries().unwrap_or_default() {
         let (name, path) = (Path::new(&name), path.join(&name));
         match kind {
-            FileType::RegularFile if is_named(name.as_os_str(), ending) => {
+            FileType::RegularFile if is_named(name.as_os_str(), suffix) => {
                 found.extend(folder.file(name).ok().map(|file| (path, file)));
             }
             FileType::Directory if below > 0 => {
                 if let Ok(inner) = folder.directory(name) {
-                    gather(&inner, &path, ending, below - 1, found);
+                    gather(&inner, &path, suffix, below - 1, found);
                 }
             }
             _ => {}
@@ -63,8 +63,8 @@ fn gather(folder: &Root, path: &Path, ending: &str, below: usize, found: &mut Ve
     }
 }
 
-fn is_named(name: &OsStr, ending: &str) -> bool {
-    name.to_str().is_some_and(|name| name.ends_with(ending))
+fn is_named(name: &OsStr, suffix: &str) -> bool {
+    name.to_str().is_some_and(|name| name.ends_with(suffix))
 }
 
 /// Returns the value of the last line that contains `pattern` and that `read` accepts. Of a large record, only the end

@@ -16,7 +16,7 @@ use tracing::{error, warn};
 use super::Api;
 use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
-use cowhand_system::remove::absent_is_ok;
+use cowhand_system::remove::missing_is_ok;
 
 /// Time between two checks of the file.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(crate) struct SocketPath {
 /// Function that finds the path of a socket, and creates its folder if needed.
 pub(crate) type FindPath = fn(&StateFolder) -> io::Result<SocketPath>;
 
-pub(crate) struct KeptListener {
+pub(crate) struct RebindingListener {
     api: Api,
     find_path: FindPath,
     path: SocketPath,
@@ -45,7 +45,7 @@ pub(crate) struct KeptListener {
     checks: Interval,
 }
 
-impl KeptListener {
+impl RebindingListener {
     /// Binds the socket. The daemon has locked the state folder, so an existing file was left by an earlier daemon.
     pub(crate) fn bind(api: Api, find_path: FindPath) -> io::Result<Self> {
         let path = find_path(api.state())?;
@@ -88,7 +88,7 @@ impl KeptListener {
     }
 }
 
-impl Listener for KeptListener {
+impl Listener for RebindingListener {
     type Io = UnixStream;
     type Addr = SocketAddr;
 
@@ -121,8 +121,8 @@ impl SocketPath {
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(&self.link))?;
-        absent_is_ok(fs::remove_file(&self.real))
+        missing_is_ok(fs::remove_file(&self.link))?;
+        missing_is_ok(fs::remove_file(&self.real))
     }
 
     /// Returns whether clients find the socket. A file that cannot be examined now counts as present.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::instructions::Instructions;
 use super::messages::MessageSink;
 use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
-use super::process::{AgentProcess, ConversationError, OutputLine};
+use super::process::{AgentProcess, ExchangeError, OutputLine};
 use super::wire::{self, MAX_LINE_BYTES, RpcError, RpcFrame};
 use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
@@ -33,7 +33,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct Exchange {
     agent: AgentProcess,
     sink: MessageSink,
     timeout: Duration,
@@ -61,7 +61,7 @@ struct PermissionRequest {
     options: Value,
 }
 
-/// The next event of a conversation.
+/// The next event of a exchange.
 enum Next {
     Line(OutputLine),
     Ended(ExitStatus),
@@ -81,12 +81,12 @@ pub(super) async fn run(
 ) -> anyhow::Result<ExitCode> {
     let sink = MessageSink::Stdout;
     match converse(instructions, prompt, sink, ask_fleet).await {
-        Ok(()) | Err(ConversationError::Stopped) => Ok(ExitCode::SUCCESS),
-        Err(ConversationError::Failed(kind, message)) => {
+        Ok(()) | Err(ExchangeError::Stopped) => Ok(ExitCode::SUCCESS),
+        Err(ExchangeError::Failed(kind, message)) => {
             sink.failed(kind, &message)?;
             Ok(ExitCode::FAILURE)
         }
-        Err(ConversationError::Broken(error)) => Err(error.into()),
+        Err(ExchangeError::Broken(error)) => Err(error.into()),
     }
 }
 
@@ -95,38 +95,37 @@ async fn converse(
     prompt: &str,
     sink: MessageSink,
     ask_fleet: AskFleet,
-) -> Result<(), ConversationError> {
+) -> Result<(), ExchangeError> {
     let (program, arguments) = instructions.command.split_first().ok_or_else(|| {
-        ConversationError::Failed(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
+        ExchangeError::Failed(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
     })?;
     let mut command = Command::new(program);
     command.args(arguments);
     // Signals are caught before the agent starts, so that no signal ends the client while the agent still runs.
-    let signals = Conversation::signals()?;
+    let signals = Exchange::signals()?;
     let agent = AgentProcess::start(command).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "it was not found; is it installed and on the PATH?".to_owned(),
             io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
             _ => error.to_string(),
         };
-        ConversationError::Failed(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
+        ExchangeError::Failed(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
     })?;
-    let mut conversation =
-        Conversation::new(agent, signals, sink, Duration::from_millis(instructions.timeout_ms));
-    conversation.ask_fleet = Some(ask_fleet);
-    conversation.permissions =
+    let mut exchange = Exchange::new(agent, signals, sink, Duration::from_millis(instructions.timeout_ms));
+    exchange.ask_fleet = Some(ask_fleet);
+    exchange.permissions =
         Some((PermissionJudge::new(instructions.rules.clone()), instructions.rules.clone()));
-    let done = session::run(&mut conversation, &instructions, prompt).await;
-    let breach = conversation.breach.take();
-    let hasty = conversation.cancelled.is_some() || matches!(done, Err(ConversationError::Stopped));
-    conversation.agent.shut_down(if hasty { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
+    let done = session::run(&mut exchange, &instructions, prompt).await;
+    let breach = exchange.breach.take();
+    let is_cancelled = exchange.cancelled.is_some() || matches!(done, Err(ExchangeError::Stopped));
+    exchange.agent.shut_down(if is_cancelled { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
     match breach {
-        Some(breach) => Err(ConversationError::reported(breach)),
+        Some(breach) => Err(ExchangeError::reported(breach)),
         None => done,
     }
 }
 
-impl Conversation {
+impl Exchange {
     fn signals() -> io::Result<[Signal; 2]> {
         Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
     }
@@ -148,7 +147,7 @@ impl Conversation {
         }
     }
 
-    /// Starts a conversation without output, to query the agent.
+    /// Starts a exchange without output, to query the agent.
     pub(super) fn without_output(agent: AgentProcess, timeout: Duration) -> io::Result<Self> {
         Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, timeout))
     }
@@ -163,7 +162,7 @@ impl Conversation {
 
     /// Exchanges versions and capabilities. The client offers no capabilities: agents read files and run commands
     /// themselves.
-    pub(super) async fn initialize(&mut self) -> Result<Value, ConversationError> {
+    pub(super) async fn initialize(&mut self) -> Result<Value, ExchangeError> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false },
@@ -172,23 +171,23 @@ impl Conversation {
         let answer = self.request_or_fail("initialize", params).await?;
         match answer.get("protocolVersion").and_then(Value::as_u64) {
             Some(PROTOCOL_VERSION) => Ok(answer),
-            Some(other) => Err(ConversationError::reported(format!(
+            Some(other) => Err(ExchangeError::reported(format!(
                 "the agent speaks version {other} of the Agent Client Protocol, and cowhand version {PROTOCOL_VERSION}"
             ))),
-            None => Err(ConversationError::reported(
+            None => Err(ExchangeError::reported(
                 "the agent does not state its version of the Agent Client Protocol; check that its command supports this protocol",
             )),
         }
     }
 
-    /// Sends a request. An error of the agent ends the conversation.
+    /// Sends a request. An error of the agent ends the exchange.
     pub(super) async fn request_or_fail(
         &mut self,
         method: &str,
         params: Value,
-    ) -> Result<Value, ConversationError> {
-        self.ask(method, params).await?.map_err(|error| {
-            ConversationError::reported(format!(
+    ) -> Result<Value, ExchangeError> {
+        self.request(method, params).await?.map_err(|error| {
+            ExchangeError::reported(format!(
                 "the agent answered {method} with an error: {}",
                 short(&error.text())
             ))
@@ -196,7 +195,7 @@ impl Conversation {
     }
 
     /// Sends a request, and handles everything that arrives before its answer.
-    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, ConversationError> {
+    pub(super) async fn request(&mut self, method: &str, params: Value) -> Result<Answer, ExchangeError> {
         self.requests_sent += 1;
         let id = self.requests_sent;
         self.sink.request(id, method)?;
@@ -221,7 +220,7 @@ impl Conversation {
                 Next::Silent => return Err(self.silent(method).await?),
                 Next::Signal => self.stop(method)?,
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
-                Next::Deadline if self.cancelled.is_some() => return Err(ConversationError::Stopped),
+                Next::Deadline if self.cancelled.is_some() => return Err(ExchangeError::Stopped),
                 Next::Deadline => return Err(self.unanswered(method)),
             }
         }
@@ -232,14 +231,14 @@ impl Conversation {
         &mut self,
         quiet: Duration,
         at_most: Duration,
-    ) -> Result<(), ConversationError> {
+    ) -> Result<(), ExchangeError> {
         let end = Instant::now() + at_most;
         loop {
             match self.next(Some(end.min(Instant::now() + quiet))).await? {
                 Next::Line(line) => {
                     self.read_line(line)?;
                 }
-                Next::Signal => return Err(ConversationError::Stopped),
+                Next::Signal => return Err(ExchangeError::Stopped),
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
                 Next::Deadline => return Ok(()),
                 Next::Ended(status) => return Err(ended(status, "session/load")),
@@ -268,7 +267,7 @@ impl Conversation {
     }
 
     /// Handles a line of the agent. If the line is an answer, returns it with the id of its request.
-    fn read_line(&mut self, line: OutputLine) -> Result<Option<(u64, Answer)>, ConversationError> {
+    fn read_line(&mut self, line: OutputLine) -> Result<Option<(u64, Answer)>, ExchangeError> {
         let line = match line {
             OutputLine::Line(line) => line,
             // A notification can be dropped; a request or an answer cannot.
@@ -280,7 +279,7 @@ impl Conversation {
             OutputLine::TooLong(bytes, _) => {
                 let text =
                     format!("the agent wrote a line of {bytes} bytes; the maximum is {MAX_LINE_BYTES}");
-                return Err(ConversationError::reported(text));
+                return Err(ExchangeError::reported(text));
             }
         };
         let frame = RpcFrame::read(&line);
@@ -304,7 +303,7 @@ impl Conversation {
         }
     }
 
-    fn serve(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), ConversationError> {
+    fn serve(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), ExchangeError> {
         let (Some((permissions, _)), "session/request_permission") = (&mut self.permissions, method) else {
             return self.agent.send(wire::method_not_found(id, method));
         };
@@ -328,7 +327,7 @@ impl Conversation {
         &mut self,
         asking: &PermissionRequest,
         verdict: PermissionVerdict,
-    ) -> Result<(), ConversationError> {
+    ) -> Result<(), ExchangeError> {
         self.waiting.retain(|waiting| waiting != asking);
         let PermissionRequest { id, options } = asking;
         let mode = self.permissions.as_ref().map_or(PermissionMode::Default, |(_, rules)| rules.mode);
@@ -347,7 +346,7 @@ impl Conversation {
 
     /// Cancels the turn if an update shows that the agent uses a forbidden tool without asking. That tool call can no
     /// longer be prevented, but the next one can.
-    fn watch(&mut self, update: &Value) -> Result<(), ConversationError> {
+    fn watch(&mut self, update: &Value) -> Result<(), ExchangeError> {
         let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
             return Ok(());
@@ -360,16 +359,16 @@ impl Conversation {
         self.cancel()
     }
 
-    /// Handles a stop signal: cancels the turn. If no turn runs, or the turn is already cancelled, the conversation
+    /// Handles a stop signal: cancels the turn. If no turn runs, or the turn is already cancelled, the exchange
     /// ends at once.
-    fn stop(&mut self, method: &str) -> Result<(), ConversationError> {
+    fn stop(&mut self, method: &str) -> Result<(), ExchangeError> {
         if method != PROMPT_METHOD || self.cancelled.is_some() {
-            return Err(ConversationError::Stopped);
+            return Err(ExchangeError::Stopped);
         }
         self.cancel()
     }
 
-    fn cancel(&mut self) -> Result<(), ConversationError> {
+    fn cancel(&mut self) -> Result<(), ExchangeError> {
         if self.cancelled.is_some() {
             return Ok(());
         }
@@ -384,7 +383,7 @@ impl Conversation {
     }
 
     /// Reads the remaining output of an agent that has ended, which may contain the answer.
-    async fn remaining_answer(&mut self, id: u64) -> Result<Option<Answer>, ConversationError> {
+    async fn remaining_answer(&mut self, id: u64) -> Result<Option<Answer>, ExchangeError> {
         let end = Instant::now() + OUTPUT_END_TIMEOUT;
         // A child of the agent may keep the pipe open.
         while let Ok(Some(line)) = tokio::time::timeout_at(end, self.agent.lines.recv()).await {
@@ -397,21 +396,19 @@ impl Conversation {
         Ok(None)
     }
 
-    async fn silent(&mut self, method: &str) -> io::Result<ConversationError> {
+    async fn silent(&mut self, method: &str) -> io::Result<ExchangeError> {
         Ok(match tokio::time::timeout(OUTPUT_END_TIMEOUT, self.agent.child.wait()).await {
             Ok(status) => ended(status?, method),
-            Err(_) => ConversationError::reported(format!(
+            Err(_) => ExchangeError::reported(format!(
                 "the agent closed its stdout before it had answered {method}"
             )),
         })
     }
 
-    fn unanswered(&self, method: &str) -> ConversationError {
+    fn unanswered(&self, method: &str) -> ExchangeError {
         let seconds = self.timeout.as_secs_f32();
         let hint = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
-        ConversationError::reported(format!(
-            "the agent did not answer {method} within {seconds} seconds{hint}"
-        ))
+        ExchangeError::reported(format!("the agent did not answer {method} within {seconds} seconds{hint}"))
     }
 }
 
@@ -436,15 +433,15 @@ async fn decide(
     (asking, verdict)
 }
 
-fn ended(status: ExitStatus, method: &str) -> ConversationError {
+fn ended(status: ExitStatus, method: &str) -> ExchangeError {
     use std::os::unix::process::ExitStatusExt;
     let when = format!("before it had answered {method}");
     if let Some(signal) = status.signal() {
-        return ConversationError::Failed(
+        return ExchangeError::Failed(
             ErrorKind::Signal,
             format!("the agent was ended by signal {signal} {when}"),
         );
     }
     let code = status.code().unwrap_or(-1);
-    ConversationError::Failed(ErrorKind::Exit, format!("the agent ended with exit code {code} {when}"))
+    ExchangeError::Failed(ErrorKind::Exit, format!("the agent ended with exit code {code} {when}"))
 }

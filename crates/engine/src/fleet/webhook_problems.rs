@@ -47,7 +47,7 @@ fn webhook_problems(
             } else if names.is_empty() {
                 "set `secret_env` to the name of the variable with the secret".to_owned()
             } else {
-                names.join(", ")
+                format!("set {}", names.join(" or "))
             };
             let problem = (!is_usable).then(|| format!("{UNSIGNED_NOTE}: {detail}"));
             if let Some(problem) = &problem {
