@@ -195,6 +195,8 @@ pub(crate) fn options(path: &Path) -> SqliteConnectOptions {
 }
 
 /// Creates a store under another name and renames it when it is complete, so that a killed start leaves no empty file.
+/// The file is synced once, before it gets its name: an interrupted creation starts again from the beginning, so the
+/// single migrations need no journal and no sync.
 async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
         location: location.to_owned(),
@@ -204,7 +206,8 @@ async fn create(path: &Path, location: &str) -> Result<(), StoreError> {
     file::create(&new).map_err(|error| open_error(&error))?;
     let disk_or_open_error =
         |error: sqlx::Error| file::disk_error(path, &error).unwrap_or_else(|| open_error(&error));
-    let mut connection = options(&new).connect().await.map_err(disk_or_open_error)?;
+    let unsynced = options(&new).journal_mode(SqliteJournalMode::Memory).synchronous(SqliteSynchronous::Off);
+    let mut connection = unsynced.connect().await.map_err(disk_or_open_error)?;
     SQLITE.run(&mut connection).await.map_err(|error| {
         file::disk_error(path, &error).unwrap_or_else(|| migration_error(location, &SQLITE, &error))
     })?;
