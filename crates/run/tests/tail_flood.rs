@@ -47,9 +47,9 @@ fn advance(tail: &mut Tailer) -> u64 {
 #[test]
 fn floods_and_endless_lines_fit_in_little_memory() {
     let before = peak();
-    flood(200 * MIB);
-    endless_line(Reader::command(), 100 * MIB);
-    endless_line(Reader::claude(), 100 * MIB);
+    flood(80 * MIB);
+    endless_line(Reader::command(), 80 * MIB);
+    endless_line(Reader::claude(), 80 * MIB);
     short_lines();
     let used = peak() - before;
     println!("{used} KiB more at the peak, from {before} KiB");
