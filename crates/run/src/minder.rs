@@ -95,12 +95,12 @@ impl MindedCommand {
     }
 
     /// Prepares a command that a new daemon waits for.
-    pub(super) fn locked(minder: &LockedMinder, program: &str, arguments: &[String]) -> io::Result<Self> {
+    pub(super) fn locked(minder: &LockedMinder, program: &str, arguments: &[OsString]) -> io::Result<Self> {
         let first = [OsStr::new(LOCK_OPTION), minder.lock.as_os_str(), OsStr::new(program)];
         Self::prepare(&minder.program, &first, arguments)
     }
 
-    fn prepare(minder: &Path, first: &[&OsStr], arguments: &[String]) -> io::Result<Self> {
+    fn prepare(minder: &Path, first: &[&OsStr], arguments: &[impl AsRef<OsStr>]) -> io::Result<Self> {
         let (connection, end) = UnixStream::pair()?;
         let mut command = Command::new(minder);
         command.arg(MINDER_VERB).args(first).args(arguments).stdin(OwnedFd::from(end));
