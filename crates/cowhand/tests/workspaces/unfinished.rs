@@ -98,6 +98,23 @@ fn workspace_is_kept_while_its_repository_is_away() {
     }
 }
 
+/// The index of the repository decides which files are outside its sparse checkout. If git cannot read it, no diff is
+/// made that could lack a removed file.
+#[test]
+fn diff_waits_for_index_of_repository() {
+    let hide = "rm deep/file; git update-index --skip-worktree deep/file; i=\"$SCENE/my repository/.git/index\"; \
+                mv \"$i\" $SCENE/index; echo garbage > \"$i\"";
+    let scene = Scene::new(&format!("{hide}; echo loose > loose"), &json!({}));
+    scene.git(&["sparse-checkout", "set", "deep"]);
+    scene.start();
+    let id = scene.trigger();
+    let reason = scene.kept_because(&id);
+    assert!(reason.starts_with("no diff could be made: git ls-files: "), "{reason}");
+    fs::rename(scene.root.join("index"), scene.repository().join(".git/index")).unwrap();
+    wait_until("the diff", || scene.said_of_diff(&id).contains("\n-deep\n").then_some(()));
+    scene.assert_clean();
+}
+
 /// The diff is kept, and only then the repository is missing.
 #[test]
 fn clone_with_commits_outlives_a_missing_repository() {

@@ -20,8 +20,9 @@ pub(super) fn clear(git: &Git, repository: &Git, tree: &Path) -> Result<(), Work
     if flagged().next().is_none() {
         return Ok(());
     }
-    // Without an index, nothing is known to be in the sparse checkout.
-    let of_repository = list(repository).unwrap_or_default();
+    // Without this list, a removed file could not be distinguished from a file outside the sparse checkout. So an error
+    // is returned, and the diff is made when git can read the index of the repository.
+    let of_repository = list(repository)?;
     let is_inside = |(tag, name): (u8, &'_ [u8])| (!tag.eq_ignore_ascii_case(&b'S')).then(|| name.to_owned());
     let inside: HashSet<Vec<u8>> = entries(&of_repository).filter_map(is_inside).collect();
     let is_missing = |name: &[u8]| fs::symlink_metadata(tree.join(OsStr::from_bytes(name))).is_err();
