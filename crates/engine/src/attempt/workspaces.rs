@@ -222,6 +222,9 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
             WorkspaceState::Kept { .. } => {
                 kept.entry(stored.workspace.agent.clone()).or_default().push(stored);
             }
+                // An earlier daemon may have ended before it could make the diff.
+                let diff = diff::keep_missing(&engine, &stored.workspace).await;
+                note(&engine, &stored.workspace.job, diff);
             WorkspaceState::Making => remove(&engine, &stored).await,
             WorkspaceState::Used => keep_or_remove(&engine, &stored, true).await,
         }
