@@ -368,7 +368,7 @@ async fn remove_with_diff_kept(
     if stored.job_status.is_some() && stored.state != WorkspaceState::Making {
         diff::keep_missing(engine, &stored.workspace).await?;
     }
-    let minder = Some(engine.git_minder());
+    let minder = engine.git_minder();
     removal::remove(&engine.store, &engine.home.state, &stored.workspace, minder, engine.clock.now()).await
 }
 
