@@ -32,8 +32,10 @@ async fn main() {
         std::sync::Arc::default(),
         SourceContext::of_base(folder.path(), HashMap::default()),
     );
-    let client =
-        Client::alone(Api::alone(store.clone(), state, Roster::of(Vec::new()), sources, Redactor::default()));
+    let program = std::env::current_exe().unwrap();
+    let roster = Roster::of(Vec::new());
+    let api = Api::alone(store.clone(), state, roster, sources, Redactor::default(), program);
+    let client = Client::alone(api);
     let mut by_hand = SqliteConnection::connect(&format!("sqlite://{place}")).await.unwrap();
     println!(
         "{:>9}  {:>12}  {:>12}  {:>9}  {:>12}  {:>14}  {:>14}",

@@ -1,5 +1,5 @@
 //! The minder: parent and subreaper of one command of the daemon. The command is `when_command`, `setup` or the
-//! `git` of a workspace.
+//! `git` of a workspace. Without a daemon, `prune` and `job delete` run their `git` under a minder in the same way.
 //!
 //! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer
 //! or has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the
@@ -94,12 +94,12 @@ impl MindedCommand {
     }
 
     /// Prepares a command that a new daemon waits for.
-    pub(super) fn locked(minder: &LockedMinder, program: &str, arguments: &[String]) -> io::Result<Self> {
+    pub(super) fn locked(minder: &LockedMinder, program: &str, arguments: &[OsString]) -> io::Result<Self> {
         let first = [OsStr::new(LOCK_OPTION), minder.lock.as_os_str(), OsStr::new(program)];
         Self::prepare(&minder.program, &first, arguments)
     }
 
-    fn prepare(minder: &Path, first: &[&OsStr], arguments: &[String]) -> io::Result<Self> {
+    fn prepare(minder: &Path, first: &[&OsStr], arguments: &[impl AsRef<OsStr>]) -> io::Result<Self> {
         let (connection, end) = UnixStream::pair()?;
         let mut command = Command::new(minder);
         command.arg(MINDER_VERB).args(first).args(arguments).stdin(OwnedFd::from(end));

@@ -122,7 +122,7 @@ pub struct InheritedSettings {
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pub pass_env: Option<Vec<String>>,
     pub retry: Option<Retry>,
-    /// Maximum duration of one attempt; unset means 1h, 0 means no limit.
+    /// Maximum duration of one attempt, including its preparation; unset means 1h, 0 means no limit.
     pub timeout: Option<Timeout>,
     /// Maximum time without output of an attempt; unset means 15m, 0 means no limit.
     pub idle_timeout: Option<Timeout>,

@@ -52,7 +52,7 @@ pub struct ScheduleConfig {
     /// Retry policy; unset keys are taken from the agent.
     #[serde(default)]
     pub retry: Option<Retry>,
-    /// Maximum duration of one attempt; unset means the agent's.
+    /// Maximum duration of one attempt, including its preparation; unset means the agent's.
     #[serde(default)]
     pub timeout: Option<Timeout>,
     /// Maximum time without output of an attempt; unset means the agent's.

@@ -215,8 +215,11 @@ impl FleetLocation {
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let redactor = self.redactor(&loaded, &variables);
         let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
-        let client =
-            Client::of_person(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor));
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::new(Exit::CannotRunHere, format!("cannot find this program: {error}"))
+        })?;
+        let api = Api::alone(store, self.state.clone(), loaded.roster, sources, redactor, program);
+        let client = Client::of_person(api);
         Ok(Connection { client, location: self, _empty_folder: empty })
     }
 

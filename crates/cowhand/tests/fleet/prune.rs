@@ -185,6 +185,29 @@ fn next_start_finishes_killed_prune() {
     }
 }
 
+/// A file of a deleted job cannot be removed while the daemon runs. The next daemon removes it.
+#[test]
+fn next_start_removes_file_that_could_not_be_removed() {
+    let scene = Scene::started();
+    let jobs = [(); 2].map(|()| ran(&scene, "worker"));
+    let obstacle = scene.root.join(format!(".cowhand/jobs/{}.diff", jobs[0]));
+    fs::create_dir_all(obstacle.join("inner")).unwrap();
+    assert_ne!(scene.run(&["job", "delete", &jobs[0]]).code, Some(0));
+    let log = || fs::read_to_string(scene.root.join(".cowhand/daemon.log")).unwrap();
+    wait_until("the warning", || log().contains("its files are not up to date").then_some(()));
+    for _ in 0..2 {
+        assert_eq!(scene.run(&["stop"]).code, Some(0));
+        assert_eq!(files(&scene, &jobs[0]), [format!("{}.diff", jobs[0])]);
+        scene.start();
+    }
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    fs::remove_dir_all(&obstacle).unwrap();
+    fs::write(&obstacle, "text").unwrap();
+    scene.start();
+    wait_until("the file to go", || files(&scene, &jobs[0]).is_empty().then_some(()));
+    assert_eq!(files(&scene, &jobs[1]).len(), 3);
+}
+
 #[test]
 fn doctor_warns_about_large_state_folder() {
     let scene = Scene::with("agents: [{name: a, runtime: command, command: [/bin/sh]}]");

@@ -1,9 +1,9 @@
-//! Jobs that are cancelled while git makes their workspace.
+//! Jobs that are cancelled, or exceed their `timeout`, while git makes their workspace or `setup` runs.
 
 use serde_json::{Value, json};
 
 use super::crash::slow_scene;
-use super::{Scene, left_over, wait_until};
+use super::{Scene, left_over, status_and_error, wait_until};
 
 /// Rules of an agent that leaves a file when it starts.
 fn settings(kind: &str) -> Value {
@@ -30,6 +30,13 @@ impl Scene {
         assert_eq!(ended, (Some("cancelled"), Some("not_started"), Some(1)), "{job:#}");
         assert!(!self.root.join("ran").exists(), "{job:#}");
     }
+
+    fn assert_only_daemon(&self) {
+        let daemon = self.daemon().unwrap();
+        wait_until("git to be gone", || {
+            left_over(self.folder.path()).iter().all(|pid| *pid == daemon).then_some(())
+        });
+    }
 }
 
 #[test]
@@ -45,10 +52,30 @@ fn cancel_ends_git_that_makes_workspace() {
         assert!(scene.command(&["cancel", &id]).output().unwrap().status.success());
         scene.assert_not_started(&id);
         scene.assert_clean();
-        let daemon = scene.daemon().unwrap();
-        wait_until("git to be gone", || {
-            left_over(scene.folder.path()).iter().all(|pid| *pid == daemon).then_some(())
-        });
+        scene.assert_only_daemon();
+    }
+}
+
+#[test]
+fn timeout_ends_preparation() {
+    // A preparation that fails because it is ended still counts as too slow.
+    for (kind, delay, setup) in [
+        ("worktree", "sleep 300", "true"),
+        ("clone", "trap 'exit 1' TERM; sleep 300 & wait", "true"),
+        ("worktree", "true", "sleep 300"),
+    ] {
+        let scene = slow_scene(kind, delay);
+        let isolation = json!({"kind": kind, "cleanup": "always", "setup": ["sh", "-c", setup]});
+        let settings = json!({"isolation": isolation, "timeout": "2s", "retry": {"max_attempts": 1}});
+        scene.write_fleet("touch $SCENE/ran", &settings);
+        scene.start();
+        let job = scene.run();
+        let message = "its preparation took longer than 2s (`timeout`), so its agent was not started";
+        assert_eq!(status_and_error(&job), ["failed", "timeout", message], "{kind} {setup}");
+        assert_eq!(job["exit_reason"], "timeout", "{job:#}");
+        assert!(!scene.root.join("ran").exists(), "{job:#}");
+        scene.assert_clean();
+        scene.assert_only_daemon();
     }
 }
 

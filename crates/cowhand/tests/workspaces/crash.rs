@@ -101,6 +101,46 @@ fn new_daemon_waits_for_git_of_killed_daemon() {
     scene.assert_clean();
 }
 
+impl Scene {
+    /// Makes a `git` whose command `verb` hangs if the file `hang` exists. Returns a `PATH` with it.
+    fn path_with_hanging_git(&self, verb: &str) -> String {
+        let (bin, path) = (self.root.join("bin"), std::env::var("PATH").unwrap());
+        fs::create_dir(&bin).unwrap();
+        let root = self.root.display();
+        let wrapper = format!(
+            "#!/bin/sh\ncase \" $* \" in *' {verb} '*) [ -e '{root}/hang' ] && touch '{root}/up' && exec sleep 300;; esac\n\
+             PATH='{path}' exec git \"$@\"\n"
+        );
+        fs::write(bin.join("git"), wrapper).unwrap();
+        fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+        format!("{}:{path}", bin.display())
+    }
+}
+
+/// Without a daemon, `prune` and `job delete` remove the workspace themselves.
+#[test]
+fn git_of_killed_prune_ends() {
+    for verb in ["prune", "delete"] {
+        let script = "echo x > made; git add -A; git commit -qm work; exit 1";
+        let scene = Scene::started(script, &json!({"isolation": "clone"}));
+        let jobs = [(); 2].map(|()| scene.run()["id"].as_str().unwrap().to_owned());
+        assert!(scene.command(&["stop"]).output().unwrap().status.success());
+        assert_eq!(scene.workspaces().len(), 2);
+        fs::write(scene.root.join("hang"), "").unwrap();
+        let arguments =
+            if verb == "prune" { ["prune", "--max-jobs", "1"] } else { ["job", "delete", &jobs[0]] };
+        let mut command = scene.command(&arguments);
+        let mut removal = command.env("PATH", scene.path_with_hanging_git("fetch")).spawn().unwrap();
+        wait_until("git to hang", || scene.root.join("up").exists().then_some(()));
+        removal.kill().unwrap();
+        removal.wait().unwrap();
+        wait_until("its git to be dead", || left_over(&scene.root).is_empty().then_some(()));
+        scene.start();
+        wait_until("the workspace to be removed", || (scene.workspaces().len() == 1).then_some(()));
+        assert_eq!(scene.branches(), [format!("cowhand/coder/{}", jobs[0])], "{verb}");
+    }
+}
+
 /// A git that makes the diff, or copies the commits of a clone, hangs. It ends with the daemon.
 #[test]
 fn daemon_is_killed_while_git_compares_or_removes_workspace() {
@@ -108,17 +148,7 @@ fn daemon_is_killed_while_git_compares_or_removes_workspace() {
         let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
         let script = "echo x > made; git add -A; git commit -qm work; touch $SCENE/hang";
         let scene = Scene::new(script, &isolation);
-        let (bin, path) = (scene.root.join("bin"), std::env::var("PATH").unwrap());
-        fs::create_dir(&bin).unwrap();
-        let root = scene.root.display();
-        let wrapper = format!(
-            "#!/bin/sh\ncase \" $* \" in *' {verb} '*) [ -e '{root}/hang' ] && touch '{root}/up' && exec sleep 300;; esac\n\
-             PATH='{path}' exec git \"$@\"\n"
-        );
-        fs::write(bin.join("git"), wrapper).unwrap();
-        fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
-        let path = format!("{}:{path}", bin.display());
-        scene.start_with(&[("PATH", &path)]);
+        scene.start_with(&[("PATH", &scene.path_with_hanging_git(verb))]);
         let id = scene.trigger();
         wait_until("git to hang", || scene.root.join("up").exists().then_some(()));
         let daemon = scene.daemon().unwrap();

@@ -1,6 +1,8 @@
 //! Missing repositories, failing `setup` commands, and agents that damage their workspace.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::kill_process;
@@ -232,16 +234,29 @@ fn diff_shows_changes_that_agent_hides_in_its_index() {
     );
     let flags = "echo mine >> README; rm deep/file; git update-index --assume-unchanged README; \
                  git update-index --skip-worktree deep/file";
+    // The names of these files are not UTF-8.
+    let bytes = "changed=$(printf 'deep/caf\\351'); removed=$(printf 'deep/th\\351'); echo mine >> $changed; \
+                 rm $removed; git update-index --assume-unchanged $changed; \
+                 git update-index --skip-worktree $changed $removed";
+    let conflict = "git checkout -qb other; echo a > README; git commit -qam a; git checkout -q -; \
+                    echo b > README; git commit -qam b; git merge other || true";
     for (is_sparse, script, expected) in [
         (true, flags, ["\n+mine\n", "\n-deep\n"].as_slice()),
+        (true, "rm deep/file; git update-index --skip-worktree deep/file", &["\n-deep\n"]),
         (true, "echo mine > outside/file", &["\n+mine\n"]),
         (true, &same_times, &["\n+mine!\n"]),
+        (true, bytes, &["\n+mine\n", "\n-rude\n"]),
         (false, flags, &["\n+mine\n", "\n-deep\n"]),
+        (false, bytes, &["\n+mine\n", "\n-rude\n"]),
+        (true, conflict, &["\n+<<<<<<< HEAD\n"]),
     ] {
         let scene = Scene::new(&format!("mkdir -p outside; {script}"), &json!({}));
         fs::create_dir(scene.repository().join("outside")).unwrap();
         for name in ["file", "other"] {
             fs::write(scene.repository().join("outside").join(name), "outside\n").unwrap();
+        }
+        for (name, text) in [(b"deep/caf\xe9".as_slice(), "polite\n"), (b"deep/th\xe9", "rude\n")] {
+            fs::write(scene.repository().join(OsStr::from_bytes(name)), text).unwrap();
         }
         scene.git(&["add", "-A"]);
         scene.git(&["commit", "--quiet", "-m", "outside"]);

@@ -102,6 +102,45 @@ fn workspace_is_kept_while_its_repository_is_away() {
     }
 }
 
+/// A workspace that `cleanup` keeps, without a diff when the daemon ends.
+#[test]
+fn missing_diff_of_kept_workspace_is_made_after_restart() {
+    let scene = Scene::started(&format!("{WORK}; exit 1"), &json!({}));
+    let id = scene.working();
+    let away = scene.root.join("away");
+    fs::rename(scene.repository(), &away).unwrap();
+    scene.let_agent_end();
+    scene.finished(&id);
+    let is_unfinished = || scene.job(&id)["workspace"]["unfinished"].is_string().then_some(());
+    wait_until("the reason why there is no diff", is_unfinished);
+    assert_eq!(scene.job(&id)["workspace"]["state"], "kept");
+    scene.restart();
+    wait_until("the reason after the restart", is_unfinished);
+    assert!(scene.command(&["stop"]).output().unwrap().status.success());
+    fs::rename(&away, scene.repository()).unwrap();
+    scene.start();
+    wait_until("the diff", || scene.said_of_diff(&id).contains("\n+loose\n").then_some(()));
+    let workspace = &scene.job(&id)["workspace"];
+    assert_eq!((&workspace["state"], &workspace["unfinished"]), (&json!("kept"), &Value::Null));
+}
+
+/// The index of the repository decides which files are outside its sparse checkout. If git cannot read it, no diff is
+/// made that could lack a removed file.
+#[test]
+fn diff_waits_for_index_of_repository() {
+    let hide = "rm deep/file; git update-index --skip-worktree deep/file; i=\"$SCENE/my repository/.git/index\"; \
+                mv \"$i\" $SCENE/index; echo garbage > \"$i\"";
+    let scene = Scene::new(&format!("{hide}; echo loose > loose"), &json!({}));
+    scene.git(&["sparse-checkout", "set", "deep"]);
+    scene.start();
+    let id = scene.trigger();
+    let reason = scene.kept_because(&id);
+    assert!(reason.starts_with("no diff could be made: git ls-files: "), "{reason}");
+    fs::rename(scene.root.join("index"), scene.repository().join(".git/index")).unwrap();
+    wait_until("the diff", || scene.said_of_diff(&id).contains("\n-deep\n").then_some(()));
+    scene.assert_clean();
+}
+
 /// The diff is kept, and only then the repository is missing.
 #[test]
 fn clone_with_commits_outlives_a_missing_repository() {

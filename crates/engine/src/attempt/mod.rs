@@ -126,25 +126,32 @@ impl AttemptTask {
 
     async fn start(&mut self, rules: &Rules) -> Result<(), StartError> {
         self.clear_folder().await?;
-        let stoppable = self.stoppable();
-        let session =
-            stoppable.unless_stopped(self.choose_session(rules)).await.ok_or(StartError::Stopped)??;
-        self.start_with(rules, session).await
+        let stoppable = self.stoppable(rules).await?;
+        let session = stoppable.unless_stopped(self.choose_session(rules)).await??;
+        self.start_with(rules, session, &stoppable).await
     }
 
     async fn start_without_session(&mut self, rules: &Rules) -> Result<(), StartError> {
         let session = self.replace_session().await?;
-        self.start_with(rules, session).await
+        let stoppable = self.stoppable(rules).await?;
+        self.start_with(rules, session, &stoppable).await
     }
 
-    async fn start_with(&mut self, rules: &Rules, session: SessionStart) -> Result<(), StartError> {
-        let stoppable = self.stoppable();
-        let spec = stoppable.to_end(Box::pin(self.prepare(rules, session, &stoppable))).await?;
+    async fn start_with(
+        &self,
+        rules: &Rules,
+        session: SessionStart,
+        stoppable: &Stoppable,
+    ) -> Result<(), StartError> {
+        let spec = stoppable.to_end(Box::pin(self.prepare(rules, session, stoppable))).await?;
         self.launch(&spec).await
     }
 
-    fn stoppable(&self) -> Stoppable {
-        Stoppable::new(self.stop_requests.clone())
+    /// Returns what ends the preparation: a stop, or the timeout of the attempt.
+    async fn stoppable(&self, rules: &Rules) -> Result<Stoppable, StartError> {
+        let stoppable = Stoppable::new(self.stop_requests.clone());
+        let began = stoppable.unless_stopped(self.began()).await?;
+        Ok(stoppable.with_timeout(&self.engine.clock, began, rules.timeout.duration()))
     }
 
     /// Starts the keeper, which starts the agent.
@@ -195,7 +202,12 @@ impl AttemptTask {
         let is_stopped = *self.stop_requests.borrow() != StopRequest::Continue;
         match error {
             // A step that fails while the attempt is stopped may fail because of the stop.
-            StartError::CannotStart(_) | StartError::SetupFailed(_) | StartError::Stopped if is_stopped => {
+            StartError::CannotStart(_)
+            | StartError::SetupFailed(_)
+            | StartError::TookTooLong(_)
+            | StartError::Stopped
+                if is_stopped =>
+            {
                 self.stopped_before_start()
             }
             StartError::CannotStart(why) => match self.requeue_reason(&why) {
@@ -204,6 +216,10 @@ impl AttemptTask {
             },
             // The output of `setup` is not examined for shortages, because any text can be in it.
             StartError::SetupFailed(why) => Stage::Settle(self.failed_start(why)),
+            StartError::TookTooLong(_) => {
+                let error = JobError { kind: ErrorKind::Timeout, message: error.to_string() };
+                Stage::Settle(self.not_started(FailReason::Timeout, error))
+            }
             // The job is not at fault if the store does not answer.
             StartError::SessionNotRead(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
             StartError::LeaseLost => {
@@ -238,9 +254,13 @@ impl AttemptTask {
 
     /// Returns the settlement of an attempt that could not be started.
     fn failed_start(&self, message: String) -> Settlement {
+        self.not_started(FailReason::Error, JobError { kind: ErrorKind::StartFailed, message })
+    }
+
+    /// Returns the settlement of an attempt that failed before its agent was started.
+    fn not_started(&self, reason: FailReason, error: JobError) -> Settlement {
         self.remove_private_files();
-        let error = JobError { kind: ErrorKind::StartFailed, message };
-        let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        let outcome = Outcome::Failed { reason, error, summary: None };
         Settlement { used_no_tool: true, ..outcome.into() }
     }
 

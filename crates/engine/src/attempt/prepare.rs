@@ -73,7 +73,7 @@ impl AttemptTask {
         refuse_secret_in_argument(&agent, &self.redactor(rules))?;
         let launch = self.with_channel(&agent, &start.session)?;
         let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
-        let ready = stoppable.unless_stopped(launch.ready()).await.ok_or(StartError::Stopped)?;
+        let ready = stoppable.unless_stopped(launch.ready()).await?;
         let launch = ready.map_err(CannotStart::Launch)?;
         // `setup` gets the agent's environment, which contains the names of these files.
         self.attempt().write_private(&launch.files).map_err(CannotStart::PrivateFiles)?;

@@ -10,6 +10,7 @@ use cowhand_core::id::ScheduleName;
 use cowhand_run::launch::LaunchError;
 use cowhand_run::sandbox::SandboxError;
 use cowhand_store::StoreError;
+use jiff::SignedDuration;
 
 /// Why an attempt was not started. `AttemptTask::after_start` decides what each variant means for the job.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,9 @@ pub(super) enum StartError {
     /// Another node has settled the attempt: nothing is to be done.
     #[error("it is not started: its lease is lost, and the attempt is already settled")]
     LeaseLost,
+    /// The preparation exceeded the timeout of the attempt: the attempt fails.
+    #[error("its preparation took longer than {0:#} (`timeout`), so its agent was not started")]
+    TookTooLong(SignedDuration),
     /// A stop was requested before the start.
     #[error("it was stopped before its start")]
     Stopped,

@@ -105,7 +105,7 @@ impl AttemptTask {
     }
 
     /// Returns the start of the attempt, on both clocks if the store has them and on the wall clock if not.
-    async fn began(&self) -> Moment {
+    pub(super) async fn began(&self) -> Moment {
         let JobState::Running { since } = *self.job.state() else { return self.engine.clock.moment() };
         match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
             Ok(began) => began.unwrap_or_else(|| since.into()),

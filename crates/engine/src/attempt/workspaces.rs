@@ -165,9 +165,11 @@ async fn git_guard<'a>(
     stoppable: &Stoppable,
 ) -> Result<Option<MutexGuard<'a, ()>>, WorkDirError> {
     match kind {
-        IsolationKind::Worktree => {
-            stoppable.unless_stopped(engine.workspaces.lock()).await.map(Some).ok_or(WorkDirError::Stopped)
-        }
+        IsolationKind::Worktree => stoppable
+            .unless_stopped(engine.workspaces.lock())
+            .await
+            .map(Some)
+            .map_err(|_| WorkDirError::Stopped),
         IsolationKind::Clone | IsolationKind::Shared => Ok(None),
     }
 }
@@ -220,6 +222,9 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
                 keep_or_remove(&engine, &stored, false).await;
             }
             WorkspaceState::Kept { .. } => {
+                // An earlier daemon may have ended before it could make the diff.
+                let diff = diff::keep_missing(&engine, &stored.workspace).await;
+                note(&engine, &stored.workspace.job, diff);
                 kept.entry(stored.workspace.agent.clone()).or_default().push(stored);
             }
             WorkspaceState::Making => remove(&engine, &stored).await,
@@ -365,7 +370,7 @@ async fn remove_with_diff_kept(
     if stored.job_status.is_some() && stored.state != WorkspaceState::Making {
         diff::keep_missing(engine, &stored.workspace).await?;
     }
-    let minder = Some(engine.git_minder());
+    let minder = engine.git_minder();
     removal::remove(&engine.store, &engine.home.state, &stored.workspace, minder, engine.clock.now()).await
 }
 

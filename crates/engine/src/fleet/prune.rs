@@ -1,5 +1,7 @@
 //! Removal of jobs with all their files: all jobs that `retention` does not keep, or one job by its id.
 
+use std::path::PathBuf;
+
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Job;
 use cowhand_core::retention::{Excess, Retention, RetentionLimit};
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Fleet, FleetError, known_agent};
 use crate::prune::{self, PruneScope};
 use crate::state::StateFolder;
+use cowhand_run::minder::LockedMinder;
 use cowhand_store::{Pruned, Store};
 
 /// The jobs to remove.
@@ -112,13 +115,16 @@ pub async fn prune(
 }
 
 /// Removes the workspaces of removed jobs. It is called if no daemon runs; a running daemon removes these workspaces.
+/// `program` is the `cowhand` program, which ends git if this process is killed.
 pub async fn remove_workspaces(
     store: &Store,
     state: &StateFolder,
+    program: PathBuf,
     jobs: Vec<JobId>,
     now: Timestamp,
 ) -> Result<(), FleetError> {
-    prune::workspaces::remove_all(store, state, jobs, now)
+    let minder = LockedMinder { program, lock: state.git_lock() };
+    prune::workspaces::remove_all(store, state, jobs, &minder, now)
         .await
         .map_err(|why| FleetError::Prune(why.to_string()))
 }

@@ -79,6 +79,7 @@ pub(crate) async fn remove_all(
     store: &Store,
     state: &StateFolder,
     jobs: Vec<JobId>,
+    minder: &LockedMinder,
     now: Timestamp,
 ) -> Result<(), WorkspacesError> {
     if !state.workspaces().exists() {
@@ -88,7 +89,7 @@ pub(crate) async fn remove_all(
     let mut result = Ok(());
     for stored in workspaces_of(store, node, jobs).await? {
         if stored.job_status.is_none() {
-            let removed = remove(store, state, &stored.workspace, None, now).await;
+            let removed = remove(store, state, &stored.workspace, minder.clone(), now).await;
             result = result.and(removed.map_err(|why| WorkspacesError::StillThere {
                 job: stored.workspace.job.clone(),
                 why: Box::new(why),
@@ -98,17 +99,17 @@ pub(crate) async fn remove_all(
     result
 }
 
-/// Removes the directory of a workspace, and its branch if the branch has no commits of its own. A daemon has a minder,
-/// which ends git with it.
+/// Removes the directory of a workspace, and its branch if the branch has no commits of its own. The minder ends git
+/// with this process.
 pub(crate) async fn remove(
     store: &Store,
     state: &StateFolder,
     workspace: &Workspace,
-    minder: Option<LockedMinder>,
+    minder: LockedMinder,
     now: Timestamp,
 ) -> Result<(), WorkspacesError> {
     let (folder, removed) = (folder(state)?, workspace.clone());
-    let remaining = run_git(move || workspace::remove(&removed, &folder, minder.as_ref())).await;
+    let remaining = run_git(move || workspace::remove(&removed, &folder, Some(&minder))).await;
     fault::point("workspace-removed");
     let result = match remaining? {
         RemainingPart::Nothing => store.forget_workspace(workspace).await,

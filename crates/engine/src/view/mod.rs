@@ -7,6 +7,7 @@
 
 pub mod line;
 pub mod output;
+mod progress;
 mod state;
 pub mod style;
 
@@ -33,6 +34,7 @@ use crate::state::StateFolder;
 use cowhand_run::redact::Redactor;
 use cowhand_store::{Cancellation, JobFilter, Store, StoreError};
 use output::OutputLog;
+use progress::Progress;
 
 #[derive(Debug)]
 pub struct Views {
@@ -40,7 +42,8 @@ pub struct Views {
     started_at: Timestamp,
     /// Number of the last event that the files show.
     cursor: i64,
-    /// Jobs with files that could not be written or removed, to be tried again. They do not delay other jobs.
+    /// Jobs with files that could not be written or removed, to be tried again, also by a later daemon. They do not
+    /// delay other jobs.
     behind: BTreeMap<JobId, Change>,
     /// Jobs that were removed according to the log since the last call of [`Self::take_removed`].
     removed: Vec<JobId>,
@@ -51,7 +54,7 @@ pub struct Views {
 }
 
 /// A change to the files of a job.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Write,
     /// The job was pruned or deleted after this number of attempts. Each attempt may have left files.
@@ -65,11 +68,8 @@ const EVENTS_PER_READ: u32 = 500;
 
 impl Views {
     pub fn new(state: StateFolder, started_at: Timestamp) -> Self {
-        // If the cursor cannot be read, more files are written than necessary, which is harmless.
-        let cursor =
-            fs::read_to_string(state.path().join(VIEW_CURSOR)).ok().and_then(|text| text.trim().parse().ok());
-        let (cursor, behind, redactor) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
-        let removed = Vec::new();
+        let Progress { cursor, behind } = Progress::read(&state);
+        let (removed, redactor) = (Vec::new(), Arc::default());
         Self { state, started_at, cursor, behind, removed, is_delay_logged: false, redactor }
     }
 
@@ -136,7 +136,7 @@ impl Views {
         }
         self.is_delay_logged = !self.behind.is_empty();
         state::write(self, store, &fleet.roster, now).await?;
-        write_whole(&self.state.path().join(VIEW_CURSOR), self.cursor.to_string().as_bytes())?;
+        Progress { cursor: self.cursor, behind: self.behind.clone() }.write(&self.state)?;
         Ok(())
     }
 
@@ -234,8 +234,6 @@ fn wants_log(roster: &Roster, job: &Job) -> bool {
         .filter(|schedule| Some(&schedule.name) == job.schedule())
         .any(|schedule| schedule.output_to_file)
 }
-
-const VIEW_CURSOR: &str = "views";
 
 fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redactor) -> anyhow::Result<()> {
     write_text(path, &to_yaml(path, head, value, redactor)?)

@@ -1,6 +1,6 @@
 //! The changes of a job: committed, uncommitted and new files, compared with the base commit of its workspace.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
@@ -153,12 +153,18 @@ fn compare_tree(
 }
 
 /// Adds new files to the separate index, so that the diff includes them and the workspace stays unchanged. `names` is a
-/// temporary file. A file that git refuses does not hide others.
+/// temporary file. A file that git refuses does not hide others. Only the named files are added, because adding a
+/// submodule would use the config of the submodule.
 fn add_to_index(git: &Git, files: &[u8], names: &Path) -> Result<(), WorkspaceError> {
-    let Some(listed) = write_names(files, names)? else { return Ok(()) };
-    let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
+    if files.is_empty() {
+        return Ok(());
+    }
+    fs::write(names, files).map_err(WorkspaceError::file(names))?;
+    let mut listed = OsString::from("--pathspec-from-file=");
+    listed.push(names);
+    let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul"];
     // The exit code is 1 if a file is refused.
-    let result = git.succeeds(&add);
+    let result = git.succeeds(&[add.map(OsStr::new).as_slice(), &[&listed]].concat());
     missing_is_ok(fs::remove_file(names)).map_err(WorkspaceError::file(names))?;
     result.map(drop)
 }
@@ -219,17 +225,6 @@ fn new_files(git: &Git, added: &[u8]) -> Result<Vec<u8>, WorkspaceError> {
     Ok(files.flatten().copied().collect())
 }
 
-/// Writes the names to the file `names` and returns git's option for that file. Returns none if there are no names, or
-/// if the path of the file is not UTF-8. Only the named files are added to the index, because adding a submodule would
-/// use the config of the submodule.
-fn write_names(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError> {
-    let place = names.to_str().filter(|_| !files.is_empty());
-    if place.is_some() {
-        fs::write(names, files).map_err(WorkspaceError::file(names))?;
-    }
-    Ok(place.map(|place| format!("--pathspec-from-file={place}")))
-}
-
 /// Returns the repository of a working tree, as git reports it.
 pub(super) fn common(git: &Git) -> Result<PathBuf, WorkspaceError> {
     git.run(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map(PathBuf::from)
@@ -272,4 +267,48 @@ fn compare_branch(
         git.run_limited(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = format!("only what was committed to {} is compared with the base: {why}", workspace.branch);
     Ok(Compared { text, cut, notes: [note].into_iter().chain(attributes.as_text).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The state folder can have such a path, if a link leads from there to the workspaces.
+    #[test]
+    fn the_temporary_files_can_have_any_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (repository, path) = (root.join("repository"), root.join("job"));
+        fs::create_dir(&repository).unwrap();
+        let git = Git::at(&repository);
+        git.run(&["init", "--quiet"]).unwrap();
+        fs::write(repository.join("README"), "first\n").unwrap();
+        fs::write(repository.join(".gitignore"), "*.log\n").unwrap();
+        git.run(&["add", "-A"]).unwrap();
+        let user = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        git.run(&[user.as_slice(), &["commit", "--quiet", "-m", "first"]].concat()).unwrap();
+        git.run(&["worktree", "add", "--quiet", "-b", "mine", "../job"]).unwrap();
+        for name in ["new", "x.log"] {
+            fs::write(path.join(name), "made\n").unwrap();
+        }
+        let workspace = Workspace {
+            node: "node".to_owned(),
+            path,
+            job: "job-2026-01-05-aaaaaa".parse().unwrap(),
+            agent: "coder".parse().unwrap(),
+            kind: IsolationKind::Worktree,
+            repository,
+            branch: "mine".to_owned(),
+            base: git.run(&["rev-parse", "HEAD"]).unwrap(),
+        };
+        let scratch = root.join(OsStr::from_bytes(b"caf\xe9"));
+        fs::create_dir(&scratch).unwrap();
+        let text = diff(&workspace, &scratch.join("job.index"), SystemTime::now(), None).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(
+            text.contains("+++ b/new") && !text.contains("x.log") && !text.contains("# cowhand"),
+            "{text}"
+        );
+        assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
+    }
 }

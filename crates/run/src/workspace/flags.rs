@@ -11,32 +11,26 @@ use super::error::WorkspaceError;
 use super::git::Git;
 use super::hidden::MAX_BASE_BYTES;
 
-/// Maximum number of names in one command.
-const MAX_ARGUMENTS: usize = 200;
-
 /// Removes the flags from a copy of the agent's index. Only a file that is missing in the workspace, and outside the
 /// sparse checkout of the repository too, keeps `skip-worktree`. `repository` has the repository's own index.
 pub(super) fn clear(git: &Git, repository: &Git, tree: &Path) -> Result<(), WorkspaceError> {
     let listed = list(git)?;
-    let flagged = || entries(&listed).filter(|(tag, _)| *tag != b'H');
+    // A file with a merge conflict has no flags (`M`), and git refuses to change them.
+    let flagged = || entries(&listed).filter(|(tag, _)| !matches!(tag, b'H' | b'M'));
     if flagged().next().is_none() {
         return Ok(());
     }
-    // Without an index, nothing is known to be in the sparse checkout.
-    let of_repository = list(repository).unwrap_or_default();
+    // Without this list, a removed file could not be distinguished from a file outside the sparse checkout. So an error
+    // is returned, and the diff is made when git can read the index of the repository.
+    let of_repository = list(repository)?;
     let is_inside = |(tag, name): (u8, &'_ [u8])| (!tag.eq_ignore_ascii_case(&b'S')).then(|| name.to_owned());
     let inside: HashSet<Vec<u8>> = entries(&of_repository).filter_map(is_inside).collect();
     let is_missing = |name: &[u8]| fs::symlink_metadata(tree.join(OsStr::from_bytes(name))).is_err();
     let is_outside = |tag: u8, name: &[u8]| tag == b'S' && is_missing(name) && !inside.contains(name);
-    let hiding = flagged().filter(|(tag, name)| !is_outside(*tag, name)).map(|(_, name)| name);
-    // A name that is not UTF-8 cannot be an argument here.
-    let hiding: Vec<&str> = hiding.filter_map(|name| std::str::from_utf8(name).ok()).collect();
-    for some in hiding.chunks(MAX_ARGUMENTS) {
-        for option in ["--no-assume-unchanged", "--no-skip-worktree"] {
-            git.run(&[["update-index", option, "--"].as_slice(), some].concat())?;
-        }
-    }
-    Ok(())
+    let hiding = flagged().filter(|(tag, name)| !is_outside(*tag, name));
+    let hiding: Vec<&OsStr> = hiding.map(|(_, name)| OsStr::from_bytes(name)).collect();
+    git.flag("--no-assume-unchanged", &hiding)?;
+    git.flag("--no-skip-worktree", &hiding)
 }
 
 /// Makes git compare the content of each file, and not only its size and times, which the agent can choose. Git reads a

@@ -1,5 +1,6 @@
 //! The `git` program for cowhand's own commands, without hooks, without prompts and with a small environment.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ const SHORT_GIT_TIMEOUT: Duration = Duration::from_mins(1);
 const LONG_GIT_TIMEOUT: Duration = Duration::from_mins(10);
 /// Maximum size of kept output.
 const MAX_GIT_OUTPUT_BYTES: usize = 1 << 20;
+/// Maximum number of names in one command.
+const MAX_NAMES: usize = 200;
 
 /// Variables that git inherits, for paths and the user's config.
 const GIT_VARIABLES: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
@@ -41,7 +44,7 @@ pub(super) struct Git {
     repository_and_tree: Option<(PathBuf, PathBuf)>,
     /// Settings that override the repository's config.
     settings: Vec<(String, String)>,
-    /// Minder that ends the commands with the daemon.
+    /// Minder that ends the commands with this process.
     minder: Option<LockedMinder>,
     /// Set to end the commands.
     stop: Arc<AtomicBool>,
@@ -88,8 +91,7 @@ impl Git {
         Self { timeout: LONG_GIT_TIMEOUT, ..self }
     }
 
-    /// Ends the commands with the daemon, so that none stays, and a new daemon does not meet a git that still writes.
-    /// None if no daemon runs.
+    /// Ends the commands with this process, so that none stays, and a new daemon does not meet a git that still writes.
     pub(super) fn with_minder(self, minder: Option<&LockedMinder>) -> Self {
         Self { minder: minder.cloned(), ..self }
     }
@@ -104,9 +106,10 @@ impl Git {
         Self { index: Some(index), ..self }
     }
 
-    /// Uses this repository and this working tree, even if the tree belongs to another repository.
+    /// Uses this repository and this working tree, even if the tree belongs to another repository. Git runs in the tree:
+    /// some of its commands find out relative to their directory whether a file of the index exists.
     pub(super) fn with_repository(self, repository: PathBuf, tree: PathBuf) -> Self {
-        Self { repository_and_tree: Some((repository, tree)), ..self }
+        Self { directory: tree.clone(), repository_and_tree: Some((repository, tree)), ..self }
     }
 
     /// Returns the working tree that `with_repository` set.
@@ -120,7 +123,7 @@ impl Git {
     }
 
     /// Runs git and returns its output without the line end, or its error message.
-    pub(super) fn run(&self, arguments: &[&str]) -> Result<String, WorkspaceError> {
+    pub(super) fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Result<String, WorkspaceError> {
         let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned());
@@ -131,7 +134,7 @@ impl Git {
     /// Runs git and returns the beginning of its output, and whether there was more.
     pub(super) fn run_limited(
         &self,
-        arguments: &[&str],
+        arguments: &[impl AsRef<OsStr>],
         max_bytes: usize,
     ) -> Result<(Vec<u8>, bool), WorkspaceError> {
         let ran = self.execute(arguments, max_bytes)?;
@@ -143,7 +146,7 @@ impl Git {
     }
 
     /// Returns true if the exit code is 0, and false if it is 1. Any other exit status is an error.
-    pub(super) fn succeeds(&self, arguments: &[&str]) -> Result<bool, WorkspaceError> {
+    pub(super) fn succeeds(&self, arguments: &[impl AsRef<OsStr>]) -> Result<bool, WorkspaceError> {
         let ran = self.execute(arguments, MAX_GIT_OUTPUT_BYTES)?;
         match ran.status.code() {
             Some(0) => Ok(true),
@@ -163,12 +166,25 @@ impl Git {
         }
     }
 
-    fn execute(&self, arguments: &[&str], max_stdout_bytes: usize) -> Result<ChildOutput, WorkspaceError> {
+    /// Sets or clears a flag of these files in the index, with an option of `git update-index`.
+    pub(super) fn flag(&self, option: &str, names: &[&OsStr]) -> Result<(), WorkspaceError> {
+        for some in names.chunks(MAX_NAMES) {
+            self.run(&[["update-index", option, "--"].map(OsStr::new).as_slice(), some].concat())?;
+        }
+        Ok(())
+    }
+
+    fn execute(
+        &self,
+        arguments: &[impl AsRef<OsStr>],
+        max_stdout_bytes: usize,
+    ) -> Result<ChildOutput, WorkspaceError> {
         let bounds = Bounds { timeout: Some(self.timeout), max_stdout_bytes, stop: &self.stop };
-        let options = GIT_CONFIG_OVERRIDES.iter().flat_map(|setting| ["-c", setting]);
-        let all: Vec<String> = options.chain(arguments.iter().copied()).map(str::to_owned).collect();
+        let options = GIT_CONFIG_OVERRIDES.iter().flat_map(|setting| ["-c", setting]).map(OsStr::new);
+        let all: Vec<OsString> =
+            options.chain(arguments.iter().map(AsRef::as_ref)).map(OsStr::to_owned).collect();
         let ran = self.run_by(&all, &bounds);
-        let verb = || verb(arguments).to_owned();
+        let verb = || verb(arguments);
         let ran = ran.map_err(|why| match why {
             ChildError::CannotStart(error) | ChildError::Io(error) => {
                 WorkspaceError::GitNotStarted { directory: self.directory.clone(), error }
@@ -180,7 +196,7 @@ impl Git {
     }
 
     /// Runs git, under a minder if there is one.
-    fn run_by(&self, arguments: &[String], bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
+    fn run_by(&self, arguments: &[OsString], bounds: &Bounds<'_>) -> Result<ChildOutput, ChildError> {
         if let Some(minder) = &self.minder {
             let mut minded =
                 MindedCommand::locked(minder, "git", arguments).map_err(ChildError::CannotStart)?;
@@ -220,20 +236,20 @@ impl Git {
 }
 
 /// Returns the name of the git command in these arguments, without the options before it.
-fn verb<'a>(arguments: &[&'a str]) -> &'a str {
-    let mut left = arguments.iter();
+fn verb(arguments: &[impl AsRef<OsStr>]) -> String {
+    let mut left = arguments.iter().map(|argument| argument.as_ref().to_string_lossy());
     while let Some(argument) = left.next() {
-        match *argument {
+        match &*argument {
             // The next argument is the value of this option.
             "-c" => _ = left.next(),
             option if option.starts_with('-') => {}
-            verb => return verb,
+            verb => return verb.to_owned(),
         }
     }
-    ""
+    String::new()
 }
 
-fn error_message(arguments: &[&str], ran: &ChildOutput) -> String {
+fn error_message(arguments: &[impl AsRef<OsStr>], ran: &ChildOutput) -> String {
     let verb = verb(arguments);
     let stderr = ran.stderr_end.trim();
     if stderr.is_empty() {

@@ -2,7 +2,7 @@
 //! binary, and files in a nested repository.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -32,8 +32,10 @@ pub(super) fn new_files(
     rules: &Path,
 ) -> Result<Vec<String>, WorkspaceError> {
     fs::write(rules, rules_of(git, base)?).map_err(WorkspaceError::file(rules))?;
-    let exclude = format!("--exclude-from={}", rules.display());
-    let every = git.run_limited(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
+    let mut exclude = OsString::from("--exclude-from=");
+    exclude.push(rules);
+    let list = ["ls-files", "-z", "--others"].map(OsStr::new);
+    let every = git.run_limited(&[list.as_slice(), &[&exclude]].concat(), MAX_LIST_BYTES);
     missing_is_ok(fs::remove_file(rules)).map_err(WorkspaceError::file(rules))?;
     let (every, cut) = every?;
     let shown: HashSet<&[u8]> = shown.split(|byte| *byte == 0).collect();
@@ -49,11 +51,11 @@ pub(super) fn new_files(
         ));
     }
     for name in inner.iter().take(MAX_NAMED_FILES) {
-        let name = String::from_utf8_lossy(name);
-        let count = match git.tree().map_or(0, |tree| files_below(&tree.join(&*name))) {
+        let count = match git.tree().map_or(0, |tree| files_below(&tree.join(OsStr::from_bytes(name)))) {
             MAX_COUNTED_FILES => format!("{MAX_COUNTED_FILES} or more"),
             count => count.to_string(),
         };
+        let name = String::from_utf8_lossy(name);
         notes
             .push(format!("{name:?} is a nested repository, which is not in the diff; files in it: {count}"));
     }
@@ -101,8 +103,10 @@ fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, WorkspaceError> {
             Some(directory) if directory.ends_with(b"/") => directory,
             _ => continue,
         };
-        let Ok(name) = std::str::from_utf8(name) else { continue };
-        let (text, _) = git.run_limited(&["cat-file", "blob", &format!("{base}:{name}")], MAX_LIST_BYTES)?;
+        let mut blob = OsString::from(format!("{base}:"));
+        blob.push(OsStr::from_bytes(name));
+        let show = [OsStr::new("cat-file"), OsStr::new("blob"), &blob];
+        let (text, _) = git.run_limited(&show, MAX_LIST_BYTES)?;
         for line in text.split(|byte| *byte == b'\n') {
             rules.extend(at_top(directory, line));
         }

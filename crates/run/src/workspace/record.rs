@@ -30,6 +30,8 @@ const FILES: [&str; 8] =
     ["commondir", "gitdir", "HEAD", "locked", "index", "config.worktree", "BISECT_START", "ORIG_HEAD"];
 /// Files of one line that may be missing. A longer one is removed.
 const OPTIONAL_LINES: [&str; 4] = ["locked", "BISECT_START", "head-name", "onto"];
+/// Socket of a daemon that git starts in a worktree with `core.fsmonitor`. Git does not open it as a file.
+const MONITOR_SOCKET: &str = "fsmonitor--daemon.ipc";
 /// Folder of a record with the repositories of submodules, which git does not read for other worktrees.
 const SUBMODULES: &str = "modules";
 /// Folders of the repository that an agent with a worktree may write, and that git reads for most commands.
@@ -147,11 +149,16 @@ fn restore_one(record: &Path, workspace: &Path, branch: Option<&str>) -> io::Res
     Ok(changed)
 }
 
-/// Returns true for everything but a regular file, and for a file that should have one line and is too long.
+/// Returns true for a file that should have one line and is too long, and for everything but a regular file and the
+/// socket of git's own daemon.
 fn is_wrong(found: &TreeEntry<'_>) -> bool {
     let is_line =
         || found.path.file_name().is_some_and(|name| OPTIONAL_LINES.iter().any(|line| name == *line));
-    found.kind != FileType::RegularFile || (is_line() && found.size().is_ok_and(|size| size > MAX_LINE_BYTES))
+    match found.kind {
+        FileType::RegularFile => is_line() && found.size().is_ok_and(|size| size > MAX_LINE_BYTES),
+        FileType::Socket => !found.path.iter().skip(1).eq([MONITOR_SOCKET]),
+        _ => true,
+    }
 }
 
 /// Returns true if this is a valid `HEAD`: a commit or a reference.
@@ -227,6 +234,8 @@ fn blocks(found: &TreeEntry<'_>, top: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -301,5 +310,27 @@ mod tests {
         fs::write(record.join("locked"), vec![b'x'; 20 << 10]).unwrap();
         let changed = restore_one(&record, &place, None).unwrap();
         assert_eq!(changed, ["locked", "rebase-merge/head-name"]);
+    }
+
+    #[test]
+    fn the_socket_of_gits_own_daemon_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (record, place) = (folder.path().join("record"), folder.path().join("job"));
+        fs::create_dir_all(record.join("refs")).unwrap();
+        fs::write(record.join("commondir"), "../..\n").unwrap();
+        fs::write(record.join("gitdir"), format!("{}/.git\n", place.display())).unwrap();
+        fs::write(record.join("HEAD"), "ref: refs/heads/mine\n").unwrap();
+        let own = record.join("fsmonitor--daemon.ipc");
+        let _listener = UnixListener::bind(&own).unwrap();
+        assert_eq!(restore_one(&record, &place, None).unwrap(), [""; 0]);
+        assert!(fs::symlink_metadata(&own).unwrap().file_type().is_socket());
+        // Git would read these as files.
+        let others = ["locked", "refs/fsmonitor--daemon.ipc"];
+        let _listeners = others.map(|name| UnixListener::bind(record.join(name)).unwrap());
+        assert_eq!(restore_one(&record, &place, None).unwrap(), others);
+        fs::remove_file(&own).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &own, FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(restore_one(&record, &place, None).unwrap(), ["fsmonitor--daemon.ipc"]);
     }
 }

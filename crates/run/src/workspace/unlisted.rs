@@ -19,8 +19,6 @@ use super::hidden::{MAX_BASE_BYTES, MAX_NAMED_FILES};
 const MAX_PATH_BYTES: usize = 300;
 /// Maximum length of a path in git's lists, including a NUL at its end.
 const MAX_LISTED_BYTES: usize = 4096;
-/// Maximum number of names in one command.
-const MAX_ARGUMENTS: usize = 200;
 
 /// Paths for a note: the first ones in the order of names, and the number of all paths.
 #[derive(Debug, Default)]
@@ -117,11 +115,8 @@ impl UnreadablePaths {
         }
         let tracked = list(git, &[])?.0;
         let tracked = tracked.split(|byte| *byte == 0).filter(|name| self.files.contains(*name));
-        // A name that is not UTF-8 cannot be an argument here. Git then ends with an error at that file.
-        let tracked: Vec<&str> = tracked.filter_map(|name| std::str::from_utf8(name).ok()).collect();
-        for some in tracked.chunks(MAX_ARGUMENTS) {
-            git.run(&[["update-index", "--skip-worktree", "--"].as_slice(), some].concat())?;
-        }
+        let tracked: Vec<&OsStr> = tracked.map(OsStr::from_bytes).collect();
+        git.flag("--skip-worktree", &tracked)?;
         for name in tracked {
             self.left_out.add(Path::new(name));
         }

@@ -44,6 +44,7 @@ mod waits;
 mod work;
 mod workspaces;
 
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
@@ -122,7 +123,13 @@ enum ApiBackend {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
     /// No daemon runs. The roster comes from the config files as they are now.
-    Alone { roster: Arc<Roster>, sources: Arc<WorkSources>, redactor: Arc<Redactor> },
+    Alone {
+        roster: Arc<Roster>,
+        sources: Arc<WorkSources>,
+        redactor: Arc<Redactor>,
+        /// The `cowhand` program, which ends the git commands of this process with it.
+        program: PathBuf,
+    },
 }
 
 /// One page of a list, with the cursor of the next page.
@@ -176,20 +183,21 @@ impl Api {
         Self { url, ..self }
     }
 
-    /// Builds an API on the store alone, while no daemon runs.
+    /// Builds an API on the store alone, while no daemon runs. `program` is the `cowhand` program.
     pub fn alone(
         store: Store,
         state: StateFolder,
         roster: Roster,
         sources: WorkSources,
         redactor: Redactor,
+        program: PathBuf,
     ) -> Self {
         let (roster, sources, redactor) = (Arc::new(roster), Arc::new(sources), Arc::new(redactor));
         let (logins, refusals) = (Logins::default(), Refusals::default());
         Self {
             store,
             state,
-            backend: ApiBackend::Alone { roster, sources, redactor },
+            backend: ApiBackend::Alone { roster, sources, redactor, program },
             url: None,
             logins,
             refusals,

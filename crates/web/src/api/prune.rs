@@ -19,14 +19,15 @@ pub(super) async fn prune(
     if request.retention.max_jobs_per_agent == Some(0) {
         return Err(ApiProblem::bad_request("`max_jobs_per_agent` has to be at least 1"));
     }
-    if let ApiBackend::Daemon(fleet) = &api.backend {
-        return Ok(Json(fleet.prune(request).await?));
-    }
+    let program = match &api.backend {
+        ApiBackend::Daemon(fleet) => return Ok(Json(fleet.prune(request).await?)),
+        ApiBackend::Alone { program, .. } => program.clone(),
+    };
     let _lock = if request.dry_run { None } else { api.lock_state_folder()? };
     let pruned = fleet::prune(&api.store, &api.state, &api.roster(), request, api.now()).await?;
     if !pruned.dry_run {
         let jobs = pruned.jobs.iter().map(|job| job.id.clone()).collect();
-        fleet::remove_workspaces(&api.store, &api.state, jobs, api.now()).await?;
+        fleet::remove_workspaces(&api.store, &api.state, program, jobs, api.now()).await?;
     }
     Ok(Json(pruned))
 }
@@ -36,11 +37,12 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
     let id = api.job_id(&id).await?;
     let removed = match &api.backend {
         ApiBackend::Daemon(fleet) => fleet.remove_job(&id).await,
-        ApiBackend::Alone { .. } => {
+        ApiBackend::Alone { program, .. } => {
             let _lock = api.lock_state_folder()?;
             let removed = fleet::remove_job(&api.store, &api.state, &id, api.now()).await;
             if removed.is_ok() {
-                fleet::remove_workspaces(&api.store, &api.state, vec![id], api.now()).await?;
+                let program = program.clone();
+                fleet::remove_workspaces(&api.store, &api.state, program, vec![id], api.now()).await?;
             }
             removed
         }

@@ -1,0 +1,85 @@
+//! How far the views have followed the event log. The file `views` in the state folder has it, for the next daemon.
+//!
+//! The first line is the number of the last event. Each other line is a change that has failed, to be tried again:
+//! `write JOB`, or `remove JOB ATTEMPTS`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+
+use cowhand_core::id::JobId;
+
+use super::{Change, write_whole};
+use crate::state::StateFolder;
+
+const PROGRESS_FILE: &str = "views";
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Number of the last event that the files show.
+    pub(super) cursor: i64,
+    /// Changes that have failed.
+    pub(super) behind: BTreeMap<JobId, Change>,
+}
+
+impl Progress {
+    /// Reads the file. If it cannot be read, all events are processed again, which is harmless.
+    pub(super) fn read(state: &StateFolder) -> Self {
+        let text = fs::read_to_string(state.path().join(PROGRESS_FILE)).unwrap_or_default();
+        Self::parse(&text).unwrap_or_default()
+    }
+
+    /// Parses the text of the file; none if a line is not understood.
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let cursor = lines.next()?.trim().parse().ok()?;
+        let behind = lines.map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            Some(match words[..] {
+                ["write", job] => (job.parse().ok()?, Change::Write),
+                ["remove", job, attempts] => (job.parse().ok()?, Change::Remove(attempts.parse().ok()?)),
+                _ => return None,
+            })
+        });
+        Some(Self { cursor, behind: behind.collect::<Option<_>>()? })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n", self.cursor);
+        for (job, change) in &self.behind {
+            // Writing to a string does not fail.
+            let _ = match change {
+                Change::Write => writeln!(text, "write {job}"),
+                Change::Remove(attempts) => writeln!(text, "remove {job} {attempts}"),
+            };
+        }
+        text
+    }
+
+    pub(super) fn write(&self, state: &StateFolder) -> io::Result<()> {
+        write_whole(&state.path().join(PROGRESS_FILE), self.text().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_is_read_as_it_was_written() {
+        let jobs: [JobId; 2] =
+            ["job-2026-01-05-aaaaaa", "job-2026-01-05-bbbbbb"].map(|id| id.parse().unwrap());
+        let [one, other] = jobs;
+        let behind = BTreeMap::from([(one, Change::Write), (other, Change::Remove(3))]);
+        let progress = Progress { cursor: 17, behind };
+        let text = "17\nwrite job-2026-01-05-aaaaaa\nremove job-2026-01-05-bbbbbb 3\n";
+        assert_eq!(progress.text(), text);
+        assert_eq!(Progress::parse(text), Some(progress));
+        // Earlier versions wrote only the number.
+        assert_eq!(Progress::parse("17"), Some(Progress { cursor: 17, behind: BTreeMap::new() }));
+        for wrong in ["", "not a number", "17\nremove job-2026-01-05-bbbbbb", "17\nremove ../x 1", "17\nx"] {
+            assert_eq!(Progress::parse(wrong), None, "{wrong:?}");
+        }
+    }
+}
