@@ -129,7 +129,7 @@ fn config_of(order: &LaunchRequest<'_>) -> Value {
 fn permissions(order: &LaunchRequest<'_>) -> Value {
     let agent = order.agent;
     let mut rules = Map::new();
-    if let Some(tools) = agent.tools.available.as_ref().filter(|tools| !tools.is_empty()) {
+    if let Some(tools) = &agent.tools.available {
         rules.insert("*".to_owned(), json!("deny"));
         for tool in tools {
             rule(&mut rules, tool, "allow");
