@@ -43,6 +43,7 @@ use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 use admit::ReadyJobs;
 pub use admit::{Admission, AgentPlaces, StartFacts, admit, free_places};
+pub use closed::NeverFires;
 pub use holds::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;

@@ -65,6 +65,8 @@ pub struct Roster {
     pub server: ServerConfig,
     /// Traces of the root file; none if it does not configure them.
     pub traces: Option<TracesConfig>,
+    /// Passwords in the URLs of all config files, whatever key contains them. They are masked as other secrets.
+    pub url_passwords: Vec<String>,
 }
 
 /// An agent: typed, with the defaults applied.

@@ -83,6 +83,10 @@ pub struct ScheduleView {
     /// Number of waiting jobs of the schedule.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_waiting: usize,
+    /// Reason why its trigger can never fire the schedule, for example because its `active_hours` allow none of its
+    /// times. A person can still fire it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never_fires: Option<String>,
     /// True if the schedule is over: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
@@ -164,6 +168,7 @@ pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec
                     0
                 },
                 missed: outlook.missed(agent, schedule).map(MissedTimes::from),
+                never_fires: view.why_never(schedule, now),
                 ..view
             };
             view.with_explanation(roster, agent, schedule, snapshot, now)
@@ -189,6 +194,20 @@ impl ScheduleView {
             .due_since
             .is_some_and(|since| now.duration_since(since) > STARVED_AFTER || self.due_again > 0);
         is_on && waits_for_others && is_long && !self.preparing
+    }
+
+    /// Returns why its trigger can never fire it; none for a schedule that is off, paused or over. The search of the
+    /// calendar takes time, so it is left out if a next firing is known or if the calendar is open now.
+    fn why_never(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
+        let zone = schedule.zone.time_zone();
+        let is_searched = match schedule.trigger.driver() {
+            Driver::Clock => self.next_run_at.is_none() && !self.over,
+            Driver::Delivery | Driver::Strategy => schedule.timing.closed_by(now, zone).is_some(),
+            Driver::Hand => false,
+        };
+        let is_on = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
+        let never = (is_on && is_searched).then(|| schedule.never_fires(now)).flatten();
+        never.map(|never| never.reason)
     }
 
     /// Returns whether the clock fires it.
@@ -322,6 +341,7 @@ impl ScheduleView {
                     job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. })
                 })
                 .count(),
+            never_fires: None,
             over: is_done || schedule.is_over(now),
             timezone: schedule.zone.to_string(),
         }

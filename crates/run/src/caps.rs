@@ -193,14 +193,18 @@ impl Groups {
     }
 }
 
+/// Returns how many processes of these groups the kernel has ended because of a cap on memory; none if that cannot be
+/// read, for example because the groups are removed.
+pub(super) fn killed_for_memory(groups: &[PathBuf]) -> Option<u64> {
+    let count = |file: &str| groups.iter().find_map(|group| read_counter(&group.join(file), "oom_kill"));
+    count("memory.events").or_else(|| count("memory.oom_control"))
+}
+
 /// Describes which of these caps were reached in these groups.
 pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
-    let count =
-        |file: &str, word: &str| groups.iter().find_map(|group| read_counter(&group.join(file), word));
-    let killed = count("memory.events", "oom_kill").or_else(|| count("memory.oom_control", "oom_kill"));
-    let refused = count("pids.events", "max");
+    let refused = groups.iter().find_map(|group| read_counter(&group.join("pids.events"), "max"));
     let mut notes = Vec::new();
-    if let (Some(bytes), Some(times @ 1..)) = (caps.memory, killed) {
+    if let (Some(bytes), Some(times @ 1..)) = (caps.memory, killed_for_memory(groups)) {
         notes.push(format!("{}; processes ended by the kernel: {times}", memory_reached(bytes)));
     }
     if let (Some(most), Some(times @ 1..)) = (caps.pids, refused) {

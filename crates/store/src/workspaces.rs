@@ -15,8 +15,13 @@ use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {
-    NOTE_WORKSPACE = same "insert into workspaces (node, path, job_id, agent, kind, repository, branch, base, state, since) \
+    NOTE_WORKSPACE =
+        sqlite "insert into workspaces (node, path, job_id, agent, kind, repository, branch, base, state, since) \
         values ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9) on conflict (node, path) do update set job_id = excluded.job_id, \
+        agent = excluded.agent, kind = excluded.kind, repository = excluded.repository, branch = excluded.branch, \
+        base = excluded.base, state = 'making', keep_until = null, since = excluded.since"
+        postgres "insert into workspaces (node, path, job_id, agent, kind, repository, branch, base, state, since) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9) on conflict (node, md5(path)) do update set job_id = excluded.job_id, \
         agent = excluded.agent, kind = excluded.kind, repository = excluded.repository, branch = excluded.branch, \
         base = excluded.base, state = 'making', keep_until = null, since = excluded.since";
     TAKE_WORKSPACE = same "update workspaces set job_id = $3, state = 'used', keep_until = null where node = $1 and path = $2 \

@@ -35,9 +35,19 @@ impl fmt::Debug for SourceContext {
 }
 
 impl SourceContext {
-    /// Creates a context with the variables of the environment and, with lower precedence, the variables of `.env`.
+    /// Creates a context with the variables of the environment and, with lower precedence, the variables of `.env`. An
+    /// empty variable of the environment counts as not set.
     pub fn of_base(base: &Path, dotenv: HashMap<String, String>) -> Self {
-        Self::new(base, move |name| std::env::var(name).ok().or_else(|| dotenv.get(name).cloned()))
+        Self::of_variables(base, |name| std::env::var(name).ok(), dotenv)
+    }
+
+    fn of_variables(
+        base: &Path,
+        environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+        dotenv: HashMap<String, String>,
+    ) -> Self {
+        let is_set = |value: &String| !value.is_empty();
+        Self::new(base, move |name| environment(name).filter(is_set).or_else(|| dotenv.get(name).cloned()))
     }
 
     pub fn new(
@@ -80,5 +90,30 @@ impl SourceContext {
     /// Returns the value of a variable. An empty value counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_variable_counts_as_not_set() {
+        let pairs = |pairs: &[(&str, &str)]| -> HashMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let environment = pairs(&[("BOTH", "outer"), ("EMPTY", ""), ("NOTHING", "")]);
+        let dotenv = pairs(&[("BOTH", "inner"), ("EMPTY", "inner"), ("FILE", "inner"), ("NOTHING", "")]);
+        let context =
+            SourceContext::of_variables(Path::new(""), move |name| environment.get(name).cloned(), dotenv);
+        for (name, expected) in [
+            ("BOTH", Some("outer")),
+            ("EMPTY", Some("inner")),
+            ("FILE", Some("inner")),
+            ("NOTHING", None),
+            ("NOWHERE", None),
+        ] {
+            assert_eq!(context.variable(name).as_deref(), expected, "{name}");
+        }
     }
 }

@@ -51,7 +51,7 @@ impl Agent {
             tools: ToolAccess {
                 mode: inherited.permission_mode.unwrap_or_default(),
                 permissions: inherited.permissions,
-                available: inherited.tools,
+                available: inherited.tools.filter(|tools| !tools.is_empty()),
                 allowed: inherited.allowed_tools.unwrap_or_default(),
                 denied: inherited.denied_tools.unwrap_or_default(),
             },

@@ -103,6 +103,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
         loader.problems.add(Problem::warning(at, message).key("traces.headers".to_owned()));
     }
     fleet(loader, node, file, above);
+    loader.remember_passwords(&checked);
     Loader::masked(checked)
 }
 

@@ -85,6 +85,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         budget: FleetBudget::default(),
         server: ServerConfig::default(),
         traces: None,
+        url_passwords: Vec::new(),
         merged: 0,
         fleets: 0,
         complete: true,
@@ -103,6 +104,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
         providers: loader.providers.clone(),
         server: loader.server.clone(),
         traces: loader.traces.take(),
+        url_passwords: Vec::new(),
     };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
@@ -124,6 +126,7 @@ pub fn load(root: &Path, environment: ConfigEnvironment<'_>) -> LoadedConfig {
     }
     std::mem::take(&mut loader.unused).report(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
+    roster.url_passwords = std::mem::take(&mut loader.url_passwords);
     LoadedConfig { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
 }
 
@@ -146,6 +149,8 @@ pub(super) struct Loader<'a> {
     pub budget: FleetBudget,
     pub server: ServerConfig,
     pub traces: Option<TracesConfig>,
+    /// Passwords in the URLs of all files.
+    pub url_passwords: Vec<String>,
     /// Number of nodes of all merged agents so far.
     pub merged: usize,
     /// Number of references to sub-fleets so far.
@@ -225,6 +230,11 @@ impl Loader<'_> {
         let schema = if reading.agent_file { SCHEMA.agent() } else { SCHEMA.fleet() };
         check(&mut node, schema, reading, &mut self.problems);
         node.entries().is_some().then_some(node)
+    }
+
+    /// Remembers the passwords in the URLs of a part of the config.
+    pub(super) fn remember_passwords(&mut self, checked: &Checked) {
+        secret::add_passwords(&checked.value, &mut self.url_passwords);
     }
 
     pub(super) fn masked(checked: Checked) -> Json {

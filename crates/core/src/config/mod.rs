@@ -35,4 +35,4 @@ pub mod suggest;
 mod syntax;
 
 pub use load::{ConfigEnvironment, LoadedConfig, load};
-pub use secret::{MASK, looks_secret};
+pub use secret::{MASK, looks_secret, passwords};

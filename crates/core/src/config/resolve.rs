@@ -46,6 +46,7 @@ pub(super) fn agent(
         ..CheckOptions::default()
     };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
+    loader.remember_passwords(&checked);
     check_names(loader, draft);
     check_prompts(loader, draft);
     checks::runtime::check_command(loader, draft);

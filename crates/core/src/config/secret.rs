@@ -68,6 +68,33 @@ fn without_user(text: &str) -> Option<String> {
     (masked != text).then_some(masked)
 }
 
+/// Adds the password of every URL in the value to `found`.
+pub(super) fn add_passwords(value: &Json, found: &mut Vec<String>) {
+    match value {
+        Json::String(text) => found.extend(passwords(text).map(str::to_owned)),
+        Json::Array(items) => items.iter().for_each(|item| add_passwords(item, found)),
+        Json::Object(map) => map.values().for_each(|item| add_passwords(item, found)),
+        _ => {}
+    }
+}
+
+/// Returns the password of every URL in the text, such as `https://user:password@host/`. A password that is only the
+/// name of a variable (`$TOKEN`, `${TOKEN}`, `{{token}}`) is left out.
+pub fn passwords(text: &str) -> impl Iterator<Item = &str> {
+    let ends_url = |sign: char| "/?#\"<>`".contains(sign) || sign.is_whitespace();
+    let authorities = text.split("://").skip(1).filter_map(move |after| after.split(ends_url).next());
+    let passwords = authorities.filter_map(|authority| authority.rsplit_once('@')?.0.split_once(':'));
+    passwords.map(|(_, password)| password).filter(|password| !names_variable(password))
+}
+
+fn names_variable(text: &str) -> bool {
+    let in_braces = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
+    let of_template = text.starts_with("{{") && text.ends_with("}}");
+    let name = in_braces("${", "}").or_else(|| text.strip_prefix('$'));
+    let is_name = |name: &str| name.chars().all(|sign| sign.is_ascii_alphanumeric() || sign == '_');
+    of_template || name.is_some_and(|name| !name.is_empty() && is_name(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +124,22 @@ mod tests {
             ["HOME", "MODEL", "REPO", "GIT_AUTHOR_NAME", "PATH", "PWD", "OLDPWD", "PATTERN", "WEBHOOK_HOST"]
         {
             assert!(!looks_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_found_in_urls() {
+        for (text, expected) in [
+            ("postgres://me:hunter22@db/x", &["hunter22"][..]),
+            ("https://me:p@ss:word@host", &["p@ss:word"]),
+            ("see https://me:one@host, or \"http://me:two@host\"", &["one", "two"]),
+            ("curl 'https://me:hunter22@host'", &["hunter22"]),
+            ("{\"a\":\"http://host:80\",\"b\":\"me@host\"}", &[]),
+            ("https://me@host https://host/a:b@c me:hunter22@db", &[]),
+            ("https://me:$TOKEN@host https://me:${TOKEN}@host https://me:{{token}}@host", &[]),
+            ("https://me:$TOK-EN@host", &["$TOK-EN"]),
+        ] {
+            assert_eq!(passwords(text).collect::<Vec<_>>(), expected, "{text}");
         }
     }
 

@@ -84,7 +84,8 @@ mod tests {
             (r#"{"runtime":"codex","permission_mode":"plan","allowed_tools":["Bash"]}"#, None),
             (r#"{"runtime":"codex","denied_tools":["Bash"]}"#, Some("denied_tools")),
             (r#"{"runtime":"codex","denied_tools":[]}"#, None),
-            (r#"{"runtime":"codex","tools":[]}"#, Some("tools")),
+            (r#"{"runtime":"codex","tools":["Read"]}"#, Some("tools")),
+            (r#"{"runtime":"codex","tools":[]}"#, None),
             (r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp@2"}}}"#, None),
             (
                 r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp?key=s"}}}"#,

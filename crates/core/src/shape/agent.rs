@@ -113,6 +113,7 @@ pub struct InheritedSettings {
     pub permissions: Option<Permissions>,
     /// Time after which an unanswered ask is denied; unset means 1h.
     pub ask_timeout: Option<Interval>,
+    /// Tools that the agent may use; unset or an empty list means all tools.
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,

@@ -234,6 +234,11 @@ fn rules_that_a_runtime_cannot_enforce_are_reported() {
         (command("permission_mode: acceptEdits"), Warning("a command does not support permission modes")),
         (command("denied_tools: [Bash]"), Error("cannot enforce `denied_tools`")),
         (command("tools: [Read]"), Error("cannot enforce `tools`")),
+        // An empty list forbids nothing.
+        (command("tools: []"), Warning("`tools: []` allows all tools")),
+        (agent("tools: []"), Warning("`tools: []` allows all tools")),
+        (agent("runtime: acp\ncommand: [gemini, --acp]\ntools: []"), Warning("`tools: []` allows all tools")),
+        (agent("tools: [Read]\nallowed_tools: []\ndenied_tools: []"), Nothing),
         (command("denied_tools: []"), Nothing),
         (agent("runtime: codex\ndenied_tools: [Bash]"), Error("cannot enforce `denied_tools`")),
         (agent("runtime: gemini\npermission_mode: ask"), Error("`runtime: gemini` does not")),

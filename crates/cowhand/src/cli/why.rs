@@ -233,6 +233,9 @@ fn describe_state(
     if let Some(location) = fleet_without_daemon {
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
+    // The note of a schedule that the clock does not fire says so.
+    let never = view.never_fires.as_ref().filter(|_| view.is_by_clock());
+    lines.extend(never.map(|never| format!("It can never fire: {never}.")));
     lines.extend(describe_next(view, is_alone, now));
     let hypothetical_note = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
     if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, hypothetical_note) {
@@ -325,6 +328,11 @@ fn describe_next(view: &ScheduleView, is_alone: bool, now: Timestamp) -> Option<
             Some(with_full_stop(&print::one_line(note, 400)))
         }
         _ if view.status == ScheduleStatus::Finished && view.missed.is_none() => None,
+        (Some(SkipReason::NotDue | SkipReason::OutsideHours), None)
+            if view.is_by_clock() && view.never_fires.is_some() && !view.preparing =>
+        {
+            None
+        }
         (
             Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
             _,

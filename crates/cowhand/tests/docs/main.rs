@@ -99,6 +99,46 @@ fn cli_page_lists_each_verb() {
     assert_eq!(missing, [""; 0]);
 }
 
+/// docs/cli.md promises to describe what every verb with `--json` prints.
+#[test]
+fn cli_page_describes_the_json_of_each_verb() {
+    let program = Program::new();
+    let pages = pages();
+    let page = pages.iter().find(|page| page.name == "docs/cli.md").unwrap();
+    let verbs = verbs(&program);
+    let mut described = Vec::new();
+    for row in page.rows.iter().filter(|row| row.head == "verb") {
+        let spans: Vec<&str> = row.cells[0].iter().map(String::as_str).collect();
+        let mut group = "";
+        for span in spans.iter().filter(|span| !span.starts_with("cowhand ")) {
+            let verb = words::verb(span);
+            let first = verb.split(' ').next().unwrap();
+            // In a cell with `schedule show` and `enable`, the second verb is `schedule enable`.
+            if verbs.iter().any(|verb| verb == first) {
+                group = span.split_once(' ').map_or("", |(group, _)| group);
+                described.push(verb);
+            } else {
+                described.push(format!("{group} {verb}"));
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    for verb in verbs.iter().filter(|verb| *verb != "help") {
+        let below = listed(&program, &[verb, "--help"]);
+        let below = below.iter().filter(|below| *below != "help").map(|below| format!("{verb} {below}"));
+        for verb in std::iter::once(verb.clone()).chain(below) {
+            let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
+            let help = program.run(&words, &[]).stdout;
+            // A verb with further verbs below it passes its options on to them.
+            let has_json = help.contains("--json") && !help.contains("\nCommands:\n");
+            if has_json && !described.contains(&verb) {
+                missing.push(verb);
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
+}
+
 #[test]
 fn each_fragment_is_placed_by_its_keys() {
     let places = Places::of(&Program::new());

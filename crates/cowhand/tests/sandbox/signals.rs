@@ -52,11 +52,26 @@ fn kill_shell(scene: &Scene) {
     rustix::process::kill_process(shell, rustix::process::Signal::KILL).unwrap();
 }
 
+const HOARDER: &str = "exec perl -e 'my @all; push @all, \"x\" x 10_000_000 while 1'";
+
+/// The container ends with the agent, often before its control group was found or read.
+#[test]
+fn out_of_memory_is_always_explained_in_a_container() {
+    let mut scene =
+        Scene::new(User::Root, HOARDER, &json!({"sandbox": {"kind": "docker", "memory": "50MB"}}));
+    scene.start();
+    for _ in 0..6 {
+        let (job, said) = scene.run();
+        assert_eq!(job["error"]["kind"], "signal", "{job:#}\n{said}");
+        assert!(said.contains("the sandbox's cap on memory (50000000 bytes) was "), "{said}");
+    }
+}
+
 /// The cap on memory kills the agent itself.
 #[test]
 fn out_of_memory_is_a_signal() {
     for kind in ["none", "bubblewrap"] {
-        let script = "exec perl -e 'my @all; push @all, \"x\" x 10_000_000 while 1'";
+        let script = HOARDER;
         let mut scene = Scene::new(User::Root, script, &json!({"sandbox": {"kind": kind, "memory": "50MB"}}));
         scene.start();
         let (job, said) = scene.run();

@@ -22,12 +22,12 @@ agents:
     default_prompt: Work.
     mcp_servers:
       search: {command: search, env: {SEARCH_KEY: canary-in-mcp-env}}
-      remote: {url: "http://127.0.0.1:9/mcp", headers: {Authorization: canary-in-mcp-header}}
+      remote: {url: "http://me:canary-in-mcp-url@127.0.0.1:9/mcp", headers: {Authorization: canary-in-mcp-header}}
     hooks:
       after_run:
-        - {type: webhook, url: "http://127.0.0.1:9/hook", headers: {Authorization: canary-in-hook-header}}
+        - {type: webhook, url: "http://me:canary-in-hook-url@127.0.0.1:9/hook", headers: {Authorization: canary-in-hook-header}}
     schedules:
-      by-hand: {type: manual, prompt: Work.}
+      by-hand: {type: manual, prompt: "Work on https://me:canary-in-prompt-url@127.0.0.1/ now."}
       hook: {type: webhook, secret_env: "HOOK_NEW, HOOK_OLD", prompt: Look.}
       literal: {type: webhook, secret: canary-in-schedule, prompt: Look.}
   - name: taker

@@ -214,3 +214,67 @@ async fn firing_of_removed_schedule_stays_on_pages() {
         );
     }
 }
+
+/// Three schedules whose calendar never lets them fire, and one that can fire.
+const NEVER: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: a
+    runtime: command
+    command: ["true"]
+    schedules:
+      night: {type: cron, cron: "0 3 * * *", timezone: UTC, active_hours: {start: "09:00", end: "17:00"}}
+      feast: {type: cron, cron: "0 9 24 12 *", timezone: UTC, end_at: "2999-12-25T00:00:00Z", active_hours: {start: "10:00", end: "11:00"}}
+      hook: {type: webhook, allow_unsigned: true, start_at: "2990-01-02T10:00:00Z", end_at: "2990-01-02T11:00:00Z", exclude_dates: ["2990-01-01", "2990-01-02", "2990-01-03"]}
+      day: {type: cron, cron: "0 3,12 * * *", timezone: UTC, active_hours: {start: "09:00", end: "17:00"}}
+"#;
+
+#[tokio::test]
+async fn a_schedule_that_can_never_fire_is_named_everywhere() {
+    let scene = Scene::of(NEVER);
+    let token = scene.token("reader", "read");
+    let hours = "its `active_hours` allow none of its times";
+    for (name, reason) in [
+        ("night", Some(hours)),
+        ("feast", Some(hours)),
+        ("hook", Some("its `exclude_dates` and `end_at` allow no time")),
+        ("day", None),
+    ] {
+        let of = |said: &str| -> String {
+            let lines: Vec<&str> =
+                said.split_inclusive('\n').filter(|line| line.contains(&format!("a/{name}"))).collect();
+            lines.concat()
+        };
+        let row = |page: String| -> String {
+            let rows = page.split("<tr>").filter(|row| row.contains(&format!("/schedules/a/{name}\"")));
+            rows.collect()
+        };
+        let full = format!("a/{name}");
+        let (_, json, _) = scene.run(&["schedule", "show", &full, "--json"]);
+        let view: Value = serde_json::from_str(&json).unwrap();
+        let surfaces = [
+            ("config check", of(&scene.run(&["config", "check"]).2)),
+            ("why", scene.run(&["why", &full]).1),
+            ("schedule list", of(&scene.run(&["schedule", "list"]).1)),
+            ("schedule show", view["never_fires"].as_str().unwrap_or_default().to_owned()),
+            ("status", of(&scene.run(&["status"]).1)),
+            ("its page", page(&scene, &token, &format!("/schedules/a/{name}")).await.2),
+            ("the page of its agent", row(page(&scene, &token, "/agents/a").await.2)),
+            ("the page of the fleet", row(page(&scene, &token, "/").await.2)),
+        ];
+        for (surface, said) in surfaces {
+            match reason {
+                Some(reason) => {
+                    let html = reason.replace('`', "&#96;");
+                    assert!(said.contains(reason) || said.contains(&html), "{name}, {surface}: {said}");
+                    assert!(!said.contains("Z is skipped"), "{name}, {surface}: {said}");
+                }
+                None => assert!(!said.contains("can never"), "{name}, {surface}: {said}"),
+            }
+        }
+        let (_, out, error) = scene.run(&["schedule", "next", &full]);
+        let is_by_clock = name != "hook";
+        let expected = reason.filter(|_| is_by_clock);
+        assert!(expected.is_none_or(|reason| out.contains(reason)), "{name}: {out}{error}");
+    }
+}

@@ -105,8 +105,8 @@ fn is_file(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
-/// Returns the config files that would be used instead of this file if they existed. For a file whose name is not in
-/// [`NAMES`], files with all these names are returned.
+/// Returns the files that a command without `-c` would use instead of this file if they existed. For a file whose name
+/// is not in [`NAMES`], these are files with all these names.
 fn preferred_files(file: &Path) -> impl Iterator<Item = PathBuf> {
     let files = NAMES.iter().map(|name| file.with_file_name(name));
     files.take_while(move |candidate| candidate != file)
@@ -122,8 +122,11 @@ pub struct FromDisk {
     pub notes: Vec<String>,
     /// Those of the `notes` that are about the `.env`.
     pub env_notes: Vec<String>,
-    /// Files that the loader tried to read, existing or not, and files that would be read instead if they existed.
+    /// Files that the loader tried to read, existing or not, and files that a command without `-c` would use instead if
+    /// they existed.
     pub files: Vec<PathBuf>,
+    /// Those of the `files` that can change the config of this fleet.
+    pub watched: Vec<PathBuf>,
 }
 
 /// Loads a fleet with the environment of this process and the `.env` beside the root file. A variable of the
@@ -139,10 +142,9 @@ pub fn load(file: &Path) -> FromDisk {
         let real = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         real.or_else(|| variables.get(name).cloned())
     };
-    let mut files = vec![dotenv];
-    files.extend(preferred_files(file));
+    let mut watched = vec![dotenv];
     let mut read = |path: &Path| {
-        files.push(path.to_owned());
+        watched.push(path.to_owned());
         read(path)
     };
     let outside = ConfigEnvironment {
@@ -157,7 +159,14 @@ pub fn load(file: &Path) -> FromDisk {
     let mut notes = env_notes.clone();
     notes.extend(inherited_environment(&loaded));
     notes.extend(left_by_herdctl(file));
-    FromDisk { loaded, variables, notes, env_notes, files }
+    let preferred: Vec<PathBuf> = preferred_files(file).collect();
+    // A file with another name is used only if somebody names it, so no other file replaces it.
+    let is_usual = file.file_name().is_some_and(|own| NAMES.iter().any(|name| own == *name));
+    if is_usual {
+        watched.extend(preferred.iter().cloned());
+    }
+    let files = watched.iter().cloned().chain(preferred).collect();
+    FromDisk { loaded, variables, notes, env_notes, files, watched }
 }
 
 /// Returns a note if agents get the daemon's whole environment, as they do under herdctl.

@@ -29,9 +29,8 @@ pub struct ConfigWatch {
 impl ConfigWatch {
     /// Watches all current files of the config. Only later changes are noticed, so read the config after this call.
     pub fn new(root: &Path) -> Self {
-        let files: HashSet<PathBuf> = super::load(root).files.into_iter().collect();
         let changed = Arc::new(Notify::new());
-        let watcher = watch(files, Arc::clone(&changed));
+        let watcher = watch(watched_files(root), Arc::clone(&changed));
         let watcher = watcher.inspect_err(|error| warn!("changed files will not be noticed: {error}")).ok();
         Self { root: root.to_owned(), changed, _watcher: watcher }
     }
@@ -43,6 +42,10 @@ impl ConfigWatch {
         while tokio::time::timeout(CHANGE_SETTLES_AFTER, self.changed.notified()).await.is_ok() {}
         run_blocking(move || Self::new(&self.root)).await
     }
+}
+
+fn watched_files(root: &Path) -> HashSet<PathBuf> {
+    super::load(root).watched.into_iter().collect()
 }
 
 fn watch(files: HashSet<PathBuf>, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
@@ -58,4 +61,26 @@ fn watch(files: HashSet<PathBuf>, changed: Arc<Notify>) -> notify::Result<Recomm
         watcher.watch(folder, RecursiveMode::NonRecursive)?;
     }
     Ok(watcher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_would_not_be_used_instead_is_not_watched() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for (root, text, expected) in [
+            ("cowhand.yaml", "agents: []", &[".env", "cowhand.yaml"][..]),
+            ("cowhand.yml", "agents: []", &[".env", "cowhand.yaml", "cowhand.yml"]),
+            ("other.yaml", "agents: []", &[".env", "other.yaml"]),
+            ("another.yaml", "fleets: [{path: cowhand.yml}]", &[".env", "another.yaml", "cowhand.yml"]),
+        ] {
+            std::fs::write(folder.path().join(root), text).unwrap();
+            let files = watched_files(&folder.path().join(root));
+            let expected: HashSet<PathBuf> = expected.iter().map(|name| folder.path().join(name)).collect();
+            assert_eq!(files, expected, "{root}");
+            std::fs::remove_file(folder.path().join(root)).unwrap();
+        }
+    }
 }

@@ -119,6 +119,16 @@ impl ScheduleView {
     /// schedule.
     fn with_calendar(mut self, schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
+        let is_past_end = schedule.timing.closed_by(now, zone) == Some(ClosedBy::EndAt);
+        if let Some(never) = self.never_fires.as_ref().filter(|_| !is_past_end) {
+            let note = format!("it can never fire: {never}");
+            if matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
+                self.skip_reason = Some(SkipReason::OutsideHours);
+            }
+            let waits = self.skip_reason == Some(SkipReason::OutsideHours);
+            let reason = if waits { SkipReason::OutsideHours } else { SkipReason::NotDue };
+            return self.with_note(reason, None, note);
+        }
         if let Some(calendar_skip_note) = self.calendar_skip_note(schedule, now) {
             let next = self.next_run_at;
             return self.with_note(SkipReason::NotDue, next, calendar_skip_note);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cowhand_core::config::{LoadedConfig, looks_secret};
+use cowhand_core::config::{LoadedConfig, looks_secret, passwords};
 use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::trigger::TriggerKind;
@@ -20,9 +20,9 @@ use cowhand_run::redact::Redactor;
 use cowhand_work::SourceContext;
 
 /// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
-/// config names as secrets, or that have a secret name; passwords in addresses; the keys that sign deliveries; and
-/// the headers and secrets of MCP servers, hooks and the trace collector, from the config or from variables. `agent` is an additional agent, which need
-/// not be in the config.
+/// config names as secrets, or that have a secret name; passwords in addresses, also in those of the config; the keys
+/// that sign deliveries; and the headers and secrets of MCP servers, hooks and the trace collector, from the config or
+/// from variables. `agent` is an additional agent, which need not be in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let Loaded { roster, variables, sources, named, earlier_secrets: earlier, .. } = loaded;
     redactor_of(&SecretInputs { roster, variables, context: sources.context(), named, earlier }, agent)
@@ -86,7 +86,9 @@ fn redactor_of(fleet: &SecretInputs<'_>, agent: Option<&Agent>) -> Redactor {
     let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
     let traces = traces.flat_map(|value| value_and_words(value));
     let sent = agents().flat_map(secrets_sent_by);
+    let in_urls = fleet.roster.url_passwords.iter().cloned();
     let configured = variables.chain(sent).chain(of_schedules).chain(named).chain(store).chain(traces);
+    let configured = configured.chain(in_urls);
     Redactor::of(configured.chain(fleet.earlier.iter().cloned()).collect())
 }
 
@@ -116,13 +118,15 @@ fn variables_of(agent: &Agent) -> Vec<(String, String)> {
 fn secrets_sent_by(agent: &Agent) -> Vec<String> {
     let headers = agent.mcp_servers.values().flat_map(|server| server.headers.values());
     let headers = headers.flat_map(|value| value_and_words(value));
+    let urls = agent.mcp_servers.values().filter_map(|server| server.url.as_deref());
+    let headers = headers.chain(urls.flat_map(passwords).map(str::to_owned));
     headers.chain(agent.hooks.all().flat_map(|(_, hook)| of_hook(hook))).collect()
 }
 
 pub fn of_hook(hook: &Hook) -> Vec<String> {
-    let HookAction::Webhook { headers, secret, .. } = &hook.action else { return Vec::new() };
-    let values = headers.values().chain(secret);
-    values.flat_map(|value| value_and_words(value)).collect()
+    let HookAction::Webhook { url, headers, secret, .. } = &hook.action else { return Vec::new() };
+    let values = headers.values().chain(secret).flat_map(|value| value_and_words(value));
+    values.chain(passwords(url).map(str::to_owned)).collect()
 }
 
 /// Returns a value and its words after the first, because `abc` of `Bearer abc` can appear alone.
@@ -164,6 +168,38 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(found, expected, "{name}={value}");
         }
+    }
+
+    /// `config` is read by the loader, so that every key is covered.
+    #[test]
+    fn passwords_in_addresses_of_the_config_are_masked() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("cowhand.yaml");
+        let config = r#"
+agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, "curl 'https://me:pass-in-command@host/x'"]
+    system_prompt: "See https://me:pass-in-first@host, or https://me:pass-in-second@other."
+    mcp_servers:
+      one: {command: one, args: ["--db", "postgres://me:pass-in-argument@db/x"], env: {PLACE: "https://me:pass-in-env@host/"}}
+      two: {url: "https://me:pass-in-mcp-url@host/"}
+    hooks: {after_run: [{type: webhook, url: "https://me:pass-in-hook-url@host/"}]}
+    work_source: {type: github, repo: o/r, api_url: "https://me:pass-in-api-url@host"}
+    schedules:
+      s: {type: interval, interval: 1h, prompt: "Look at ${PLACE_OF_TEST:-https://me:pass-in-default@host/}."}
+"#;
+        std::fs::write(&file, config).unwrap();
+        let loaded = crate::config::load(&file).loaded;
+        let roster = &loaded.roster;
+        let context = SourceContext::of_base(folder.path(), HashMap::new());
+        let places =
+            SecretInputs { roster, variables: &HashMap::new(), context: &context, named: &[], earlier: &[] };
+        let masked = redactor_of(&places, None).redact(config).into_owned();
+        assert_eq!(loaded.errors(), 0, "{:?}", loaded.problems);
+        assert_eq!(config.matches("pass-in-").count(), 9);
+        assert!(!masked.contains("pass-in-"), "{masked}");
+        assert!(masked.contains("https://me:***@host/x"), "{masked}");
     }
 
     #[test]

@@ -90,9 +90,7 @@ impl StrategyContext {
     /// Returns the value of a variable from the environment or, if it is not set there, from `.env`. An empty variable
     /// counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
-        let in_file = || self.services.config.get().variables.get(name).cloned();
-        let is_set = |value: &String| !value.is_empty();
-        std::env::var(name).ok().filter(is_set).or_else(in_file).filter(is_set)
+        self.services.config.get().sources.context().variable(name)
     }
 
     pub fn roster(&self) -> Arc<Roster> {

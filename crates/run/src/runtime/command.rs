@@ -28,6 +28,7 @@ pub struct CommandReader {
 pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
+    // A command has no session, so a fork only runs it again.
     capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false, asks: false },
     plan,
     reader: Reader::command,

@@ -236,6 +236,37 @@ mod tests {
         assert!(reports_missing_session(Runtime::Gemini, "7b6e5a00-0000-4000-8000-00000000dead", gemini));
     }
 
+    /// herdctl does not pass an empty list either.
+    #[test]
+    fn an_empty_list_of_tools_is_the_same_as_none_in_every_runtime() {
+        let environment = HashMap::new();
+        for (runtime, name) in [
+            (Runtime::Claude, "claude"),
+            (Runtime::Codex, "codex"),
+            (Runtime::Gemini, "gemini"),
+            (Runtime::Opencode, "opencode"),
+            (Runtime::Acp, "acp"),
+            (Runtime::Command, "command"),
+        ] {
+            let plan = |tools: &str| {
+                let settings = format!(r#"{{"runtime": "{name}"{tools}}}"#);
+                let config = serde_json::from_str(&settings).unwrap();
+                let agent = Agent::from_config("a".parse().unwrap(), config);
+                let folder = Path::new("/p");
+                let order = LaunchRequest {
+                    agent: &agent,
+                    session: &SessionChoice::Fresh,
+                    folder,
+                    environment: &environment,
+                };
+                let CommandLine { argv, defaults, environment, files, .. } =
+                    (description(runtime).plan)(&order);
+                (argv, defaults, environment, files)
+            };
+            assert_eq!(plan(r#", "tools": []"#), plan(""), "{name}");
+        }
+    }
+
     #[test]
     fn each_runtime_has_its_command_to_continue_a_session() {
         for (runtime, expected) in [

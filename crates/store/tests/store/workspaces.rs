@@ -14,6 +14,7 @@ use crate::{TestDb, at, hand_job, on_both};
 
 on_both! {
     a_workspace_has_one_live_job_at_a_time,
+    workspaces_with_long_paths_are_stored,
     jobs_with_one_session_run_one_at_a_time,
     the_newest_session_of_a_key_continues,
     a_job_knows_its_chat,
@@ -107,6 +108,25 @@ async fn a_workspace_has_one_live_job_at_a_time(db: TestDb) {
     assert_eq!(take(&two).await, None);
     store.forget_workspace(&made).await.unwrap();
     assert_eq!(store.workspaces("n".into()).await.unwrap(), []);
+}
+
+/// The index of PostgreSQL refuses long texts that cannot be compressed.
+async fn workspaces_with_long_paths_are_stored(db: TestDb) {
+    let store = db.open().await;
+    let long: String = std::iter::repeat_with(fastrand::alphanumeric).take(4000).collect();
+    let job = store.add_job(hand_job(), at(1)).await.unwrap();
+    let [one, two] = ["one", "two"].map(|name| workspace(job.id(), &format!("/{long}/{name}")));
+    for made in [&one, &two, &one] {
+        store.note_workspace(made.clone(), at(2)).await.unwrap();
+    }
+    store.keep_workspace(&one, WorkspaceState::Used, at(3)).await.unwrap();
+    let states = async || {
+        let stored = store.workspaces("n".into()).await.unwrap();
+        stored.into_iter().map(|stored| (stored.workspace, stored.state)).collect::<Vec<_>>()
+    };
+    assert_eq!(states().await, [(one.clone(), WorkspaceState::Used), (two.clone(), WorkspaceState::Making)]);
+    store.forget_workspace(&one).await.unwrap();
+    assert_eq!(states().await, [(two, WorkspaceState::Making)]);
 }
 
 async fn jobs_with_one_session_run_one_at_a_time(db: TestDb) {

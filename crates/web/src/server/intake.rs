@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cowhand_core::delivery::MAX_BODY_BYTES;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::rate_limit::{TooMany, limited_address};
 
@@ -46,18 +46,8 @@ pub(super) struct Intake {
 #[expect(dead_code, reason = "they are held, not used")]
 pub(super) struct DeliveryPermits<'i> {
     suspect: Option<SemaphorePermit<'i>>,
-    of_address: OwnedSemaphorePermit,
-    total: SemaphorePermit<'i>,
-}
-
-/// Error of a closed semaphore. [`Intake`] never closes its semaphores, so this error does not occur.
-#[derive(Debug)]
-pub(super) struct IntakeClosed;
-
-impl From<AcquireError> for IntakeClosed {
-    fn from(_: AcquireError) -> Self {
-        Self
-    }
+    of_address: Option<OwnedSemaphorePermit>,
+    total: Option<SemaphorePermit<'i>>,
 }
 
 impl Intake {
@@ -83,12 +73,13 @@ impl Intake {
         peer: IpAddr,
         announced: Option<usize>,
         is_suspect: bool,
-    ) -> Result<DeliveryPermits<'_>, IntakeClosed> {
-        let suspect = if is_suspect { Some(self.suspects.acquire().await?) } else { None };
+    ) -> DeliveryPermits<'_> {
+        // The semaphores are never closed, so a permit is never missing.
+        let suspect = if is_suspect { self.suspects.acquire().await.ok() } else { None };
         let units = announced.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES).div_ceil(BODY_UNIT).max(1);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        let of_address = self.units_of(peer).acquire_many_owned(units).await?;
-        Ok(DeliveryPermits { suspect, of_address, total: self.body_units.acquire_many(units).await? })
+        let of_address = self.units_of(peer).acquire_many_owned(units).await.ok();
+        DeliveryPermits { suspect, of_address, total: self.body_units.acquire_many(units).await.ok() }
     }
 
     fn units_of(&self, peer: IpAddr) -> Arc<Semaphore> {
@@ -104,14 +95,11 @@ impl Intake {
     }
 
     /// Waits until no other large body is parsed and written. Returns none for a body that is not large.
-    pub(super) async fn reserve_parsing(
-        &self,
-        bytes: usize,
-    ) -> Result<Option<SemaphorePermit<'_>>, IntakeClosed> {
+    pub(super) async fn reserve_parsing(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         if bytes <= LARGE_BODY {
-            return Ok(None);
+            return None;
         }
-        Ok(Some(self.large_bodies.acquire().await?))
+        self.large_bodies.acquire().await.ok()
     }
 }
 
@@ -129,16 +117,15 @@ mod tests {
     fn the_memory_of_bodies_is_limited() {
         let intake = Intake::new();
         let reserve = |of, announced| intake.reserve(peer(of), announced, false).now_or_never();
-        let mut large: Vec<_> = (0..2).map(|_| reserve(1, None).unwrap().unwrap()).collect();
+        let mut large: Vec<_> = (0..2).map(|_| reserve(1, None).unwrap()).collect();
         assert!(reserve(1, Some(1)).is_none(), "one address gets at most half of the memory");
-        large.extend((0..2).map(|_| reserve(2, None).unwrap().unwrap()));
+        large.extend((0..2).map(|_| reserve(2, None).unwrap()));
         assert!(reserve(3, Some(1)).is_none(), "all memory is reserved");
         drop(large);
-        let small: Vec<_> =
-            (0..MAX_BODY_UNITS_PER_ADDRESS).map(|_| reserve(1, Some(10)).unwrap().unwrap()).collect();
+        let small: Vec<_> = (0..MAX_BODY_UNITS_PER_ADDRESS).map(|_| reserve(1, Some(10)).unwrap()).collect();
         assert!(reserve(1, Some(0)).is_none());
         drop(small);
-        assert!(reserve(1, Some(usize::MAX)).unwrap().is_ok(), "a larger body counts as the maximum");
+        assert!(reserve(1, Some(usize::MAX)).is_some(), "a larger body counts as the maximum");
         for number in 0..5_000_u32 {
             let other = IpAddr::from(number.to_be_bytes());
             assert!(intake.reserve(other, Some(1), false).now_or_never().is_some());

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::{error, warn};
 
-use super::intake::{Intake, IntakeClosed};
+use super::intake::Intake;
 use super::origin_check::{announced_length, single_header};
 use super::rate_limit::{RateLimit, TooMany};
 use super::signature::{self, SignatureVerdict};
@@ -184,13 +184,13 @@ async fn receive(
         return Err(count_failure(TooLarge { bytes }.into()));
     }
     let body_and_permits = async {
-        let permits = receiver.intake.reserve(peer, announced, receiver.failures.is_used_up(peer)).await?;
+        let permits = receiver.intake.reserve(peer, announced, receiver.failures.is_used_up(peer)).await;
         Ok::<_, Refused>((permits, read_body(body).await.map_err(count_failure)?))
     };
     let body_and_permits = tokio::time::timeout(BODY_TIMEOUT, body_and_permits).await;
     let (_permits, body) = body_and_permits.unwrap_or_else(|_| Err(count_failure(Refused::TimedOut)))?;
     let is_signed = receiver.check(&settings, &parts.headers, &body, peer)?;
-    let _parsing = receiver.intake.reserve_parsing(body.len()).await?;
+    let _parsing = receiver.intake.reserve_parsing(body.len()).await;
     let webhook = Webhook::of_body(delivery_id(&parts.headers, &body), event_name(&parts.headers), &body)?;
     drop(body);
     if let Some(challenge) = webhook.challenge().filter(|_| is_signed) {
@@ -262,12 +262,6 @@ impl From<ApiProblem> for Refused {
 impl From<TooMany> for Refused {
     fn from(too_many: TooMany) -> Self {
         Self::TooMany(too_many)
-    }
-}
-
-impl From<IntakeClosed> for Refused {
-    fn from(_: IntakeClosed) -> Self {
-        Self::Problem(ApiProblem::stopping())
     }
 }
 

@@ -51,6 +51,10 @@ pub(in crate::config) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         let message = "`ask_timeout` has no effect without `permission_mode: ask`, `followups` or `fleet_tools`, because the agent cannot ask";
         unused.record(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_job_channel());
     }
+    if let Some(written) = draft.node.entry("tools").filter(|_| agent.tools.available.is_none()) {
+        let message = "`tools: []` allows all tools, as if the key were not set; list the tools to allow, or forbid tools with `denied_tools`";
+        unused.record(written.key_at, message, draft.key_of("tools"), true);
+    }
     work_source(unused, draft, agent);
     followups(unused, draft, agent);
     hooks(unused, draft, agent);

@@ -210,8 +210,10 @@ pub(super) fn table(views: &[ScheduleView], is_alone: bool, now: Timestamp) -> T
                 .skip_reason
                 .filter(|reason| !plain(reason) || (*reason == SkipReason::NotDue && !note.is_empty()))
                 .map(|reason| match note.strip_prefix(": ") {
-                    // The note states that the job is pending, so the reason is left out.
-                    Some(note) if reason == SkipReason::AlreadyRunning => note.to_owned(),
+                    // The note states that the job is pending, or that it can never fire, so the reason is left out.
+                    Some(note) if reason == SkipReason::AlreadyRunning || view.never_fires.is_some() => {
+                        note.to_owned()
+                    }
                     _ => format!("{reason}{note}{}", time_note(view, now)),
                 }),
         };

@@ -179,6 +179,9 @@ impl NextArgs {
             (_, Some(SkipReason::AlreadyRunning)) => {
                 "its interval counts from the end of its running job".to_owned()
             }
+            (_, Some(SkipReason::NotDue)) if let Some(never) = &view.never_fires => {
+                format!("it can never fire: {never}")
+            }
             (_, Some(SkipReason::NotDue)) => "its calendar has no time at which it can fire".to_owned(),
             _ => view.awaited().map(|why| print::one_line(why, 400)).unwrap_or_default(),
         };

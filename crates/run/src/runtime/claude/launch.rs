@@ -132,7 +132,7 @@ fn plan(request: &LaunchRequest<'_>) -> CommandLine {
         max_turns: agent.max_turns,
         permission_mode: Some(permission_mode(agent.tools.mode).to_owned()),
         system_prompt_file: agent.system_prompt.as_ref().map(|_| request.file(PROMPT_FILE)),
-        tools: agent.tools.available.clone().filter(|tools| !tools.is_empty()),
+        tools: agent.tools.available.clone(),
         allowed_tools: agent.tools.allowed.clone(),
         denied_tools: agent.tools.denied.clone(),
         setting_sources: match &agent.claude.setting_sources {

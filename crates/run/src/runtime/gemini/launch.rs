@@ -111,12 +111,11 @@ const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 fn rules(request: &LaunchRequest<'_>) -> String {
     let agent = request.agent;
     let mut rules = String::new();
-    let tools = agent.tools.available.as_deref().unwrap_or_default();
-    if !tools.is_empty() {
+    if let Some(tools) = &agent.tools.available {
         rules += &rule("*", "deny", 300);
-    }
-    for tool in tools.iter().filter(|tool| is_allowed_unasked(agent.tools.mode, tool)) {
-        rules += &rule(tool, "allow", 400);
+        for tool in tools.iter().filter(|tool| is_allowed_unasked(agent.tools.mode, tool)) {
+            rules += &rule(tool, "allow", 400);
+        }
     }
     for tool in &agent.tools.allowed {
         rules += &rule(tool, "allow", 500);

@@ -130,7 +130,7 @@ fn config_of(request: &LaunchRequest<'_>) -> Value {
 fn permissions(request: &LaunchRequest<'_>) -> Value {
     let agent = request.agent;
     let mut rules = Map::new();
-    if let Some(tools) = agent.tools.available.as_ref().filter(|tools| !tools.is_empty()) {
+    if let Some(tools) = &agent.tools.available {
         rules.insert("*".to_owned(), json!("deny"));
         for tool in tools {
             rule(&mut rules, tool, "allow");

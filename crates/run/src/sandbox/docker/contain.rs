@@ -1,5 +1,6 @@
 //! `cowhand contain FOLDER`: runs the attempt of this folder in a container, and exits with the container's status.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -18,7 +19,7 @@ use super::container_spec::ContainerSpec;
 use super::engine::{AttachedStream, ContainerEngine, EngineError};
 use super::frames::FrameError;
 use super::leftover::{self, Record};
-use super::limits::LimitWatch;
+use super::limits::{ContainerEnd, LimitWatch};
 use super::{filter, frames};
 use crate::attempt::{Attempt, PROMPT_FILE};
 use crate::start::{ContainerSettings, SandboxPlan, StartSpec};
@@ -232,9 +233,11 @@ async fn follow(
     let open = |name: &str| attempt.append(name).map_err(unwritten);
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
     let mut limits = LimitWatch::new(engine, name, attempt, caps).await;
+    let is_stopped = Cell::new(false);
     let forward_signals = async {
         loop {
             let signal = stop_signals.next().await;
+            is_stopped.set(true);
             if let Err(error) = engine.signal(name, signal).await {
                 stderr::write_line(format!("cowhand: SIG{signal} was not sent to the container: {error}"));
             }
@@ -246,7 +249,8 @@ async fn follow(
         never = forward_signals => never,
         never = limits.watch() => match never {},
     };
-    limits.check();
+    // The output ends with the last process, before the engine removes the counters.
+    let killed = limits.check();
     copied.map_err(|broken| match broken {
         FrameError::Write(error) => unwritten(error),
         FrameError::Cut | FrameError::NoFrame | FrameError::Read(_) => {
@@ -254,7 +258,8 @@ async fn follow(
         }
     })?;
     let code = engine.wait(name).await.map_err(|error| lost(error.to_string()))?;
-    limits.check_after_end(engine, name).await;
+    let end = ContainerEnd { code, is_stopped: is_stopped.get(), killed };
+    limits.check_after_end(engine, name, end).await;
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 

@@ -9,7 +9,7 @@ use cowhand_core::sandbox::Caps;
 
 use super::engine::ContainerEngine;
 use crate::attempt::Attempt;
-use crate::caps::{memory_reached, of_process, reached};
+use crate::caps::{killed_for_memory, memory_reached, of_process, reached};
 use cowhand_system::stderr;
 
 /// Interval between reads of the counters.
@@ -46,29 +46,62 @@ impl<'a> LimitWatch<'a> {
         }
     }
 
-    /// Reads the counters and reports each cap that was reached, once.
-    pub(super) fn check(&mut self) {
+    /// Reads the counters and reports each cap that was reached, once. Returns the number of processes that the kernel
+    /// ended because of memory; none if it cannot be read.
+    pub(super) fn check(&mut self) -> Option<u64> {
         let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
         let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
         report_once(self.attempt, &memory, &mut self.memory_reported);
         report_once(self.attempt, &pids, &mut self.pids_reported);
+        killed_for_memory(&self.groups)
     }
 
-    /// Asks the engine whether the cap on memory was reached, and reports it once.
-    pub(super) async fn check_after_end(&mut self, engine: &ContainerEngine, name: &str) {
-        let Some(bytes) = self.caps.memory else { return };
-        match engine.inspect(name).await {
-            Ok(found) if found["State"]["OOMKilled"] == true => {
-                report_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_reported);
-            }
-            Ok(_) => {}
+    /// Determines from the engine and the exit code whether the cap on memory was reached, and reports it once.
+    pub(super) async fn check_after_end(&mut self, engine: &ContainerEngine, name: &str, end: ContainerEnd) {
+        let Some(bytes) = self.caps.memory.filter(|_| !self.memory_reported) else { return };
+        let engine_says = match engine.inspect(name).await {
+            Ok(found) => found["State"]["OOMKilled"] == true,
             Err(error) => {
                 stderr::write_line(format!(
                     "cowhand: cannot determine whether the cap on memory was reached: {error}"
                 ));
+                false
             }
+        };
+        if let Some(note) = memory_note(bytes, engine_says, end) {
+            report_once(self.attempt, &[note], &mut self.memory_reported);
         }
     }
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ContainerEnd {
+    pub(super) code: i64,
+    /// True if cowhand sent a signal to the container.
+    pub(super) is_stopped: bool,
+    /// Number of processes that the kernel ended because of memory, read after the output had ended; none if the
+    /// counters could not be read.
+    pub(super) killed: Option<u64>,
+}
+
+/// Exit code of a container whose main process was ended by SIGKILL.
+const EXIT_KILLED: i64 = 128 + 9;
+
+/// Returns the note about the cap on memory, if it was or may have been reached. Podman and Docker often do not notice
+/// that the kernel ended the last process of a container, and the counters are removed with the container. Then only
+/// the exit code is left.
+fn memory_note(bytes: u64, engine_says: bool, end: ContainerEnd) -> Option<String> {
+    if engine_says {
+        return Some(memory_reached(bytes));
+    }
+    let is_unexplained = end.code == EXIT_KILLED && !end.is_stopped && end.killed.is_none();
+    is_unexplained.then(|| {
+        format!(
+            "the sandbox's cap on memory ({bytes} bytes) was probably reached: the agent was ended by SIGKILL, and the \
+             container engine does not state why"
+        )
+    })
 }
 
 fn report_once(attempt: &Attempt, notes: &[String], reported: &mut bool) {
@@ -78,5 +111,30 @@ fn report_once(attempt: &Attempt, notes: &[String], reported: &mut bool) {
     *reported = true;
     if let Err(error) = attempt.note(notes) {
         stderr::write_line(format!("cowhand: {}; {error}", notes.join("; ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_without_a_known_cause_is_explained_by_the_cap_on_memory() {
+        let reached = "the sandbox's cap on memory (5000 bytes) was reached";
+        let probably = "the sandbox's cap on memory (5000 bytes) was probably reached: the agent was ended by SIGKILL, \
+                        and the container engine does not state why";
+        for (engine_says, code, is_stopped, killed, expected) in [
+            (true, 137, false, None, Some(reached)),
+            (true, 0, true, Some(0), Some(reached)),
+            (false, 137, false, None, Some(probably)),
+            // Something else killed the agent.
+            (false, 137, false, Some(0), None),
+            (false, 137, true, None, None),
+            (false, 0, false, None, None),
+            (false, 143, false, None, None),
+        ] {
+            let end = ContainerEnd { code, is_stopped, killed };
+            assert_eq!(memory_note(5000, engine_says, end).as_deref(), expected, "{engine_says} {end:?}");
+        }
     }
 }

@@ -95,6 +95,7 @@ pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
     html! {
         @if let Some(time) = schedule.next_run_at { (elements::due(time, now)) }
         @match (schedule.next_run_at, schedule.skip_reason) {
+            _ if let Some(never) = &schedule.never_fires => span.bad { "never: " (text::Text(never)) },
             (Some(_), Some(SkipReason::NotDue) | None) => {},
             (Some(_), Some(reason)) => span.muted { " · " (reason.as_str().replace('_', " ")) },
             (None, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },

@@ -157,6 +157,9 @@ fn stop_reason(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
             let (again, why) = (schedule.due_again_in_words(), schedule.awaited()?);
             Some(format!("it was due at {since:.0}{again}: {why}"))
         }
+        ScheduleStatus::Idle | ScheduleStatus::Running if let Some(never) = &schedule.never_fires => {
+            Some(format!("it can never fire: {never}"))
+        }
         ScheduleStatus::Idle
         | ScheduleStatus::Running
         | ScheduleStatus::Disabled
@@ -175,6 +178,7 @@ fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
                         td { (elements::agent(&schedule.agent)) }
                         td {
                             @if schedule.prepare_error.is_some() && schedule.status != ScheduleStatus::Disabled { (elements::status_as("paused", "not prepared")) }
+                            @else if schedule.never_fires.is_some() { (elements::status_as("error", "never fires")) }
                             @else if schedule.is_starved(now) { (elements::status_as("paused", "waits")) }
                             @else { (elements::status(schedule.status.as_str())) }
                         }

@@ -70,6 +70,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
             @if let Some(note) = &view.skip_note {
                 p.alert {
                     b { @match view.skip_note_reason {
+                        _ if view.never_fires.is_some() => "It does not fire: ",
                         Some(SkipReason::Paused) => "It has paused itself: ",
                         Some(SkipReason::UsageLimit) => "Its provider is used up: ",
                         Some(SkipReason::Requeued) => "A job is tried again: ",
