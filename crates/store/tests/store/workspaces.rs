@@ -119,7 +119,7 @@ async fn workspaces_with_long_paths_are_stored(db: TestDb) {
     for made in [&one, &two, &one] {
         store.note_workspace(made.clone(), at(2)).await.unwrap();
     }
-    store.keep_workspace(&one, WorkspaceState::Used, at(3)).await.unwrap();
+    store.set_workspace_state(&one, WorkspaceState::Used, at(3)).await.unwrap();
     let states = async || {
         let stored = store.workspaces("n".into()).await.unwrap();
         stored.into_iter().map(|stored| (stored.workspace, stored.state)).collect::<Vec<_>>()
