@@ -120,9 +120,13 @@ fn secrets_sent_by(agent: &Agent) -> Vec<String> {
 }
 
 pub fn of_hook(hook: &Hook) -> Vec<String> {
-    let HookAction::Webhook { headers, secret, .. } = &hook.action else { return Vec::new() };
-    let values = headers.values().chain(secret);
-    values.flat_map(|value| value_and_words(value)).collect()
+    match &hook.action {
+        HookAction::Webhook { headers, secret, .. } => {
+            let values = headers.values().chain(secret);
+            values.flat_map(|value| value_and_words(value)).collect()
+        }
+        HookAction::Shell { .. } | HookAction::Discord { .. } | HookAction::Slack { .. } => Vec::new(),
+    }
 }
 
 /// Returns a value and its words after the first, because `abc` of `Bearer abc` can appear alone.
