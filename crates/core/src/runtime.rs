@@ -45,6 +45,9 @@ pub enum SettingSource {
 }
 
 impl Runtime {
+    pub const ALL: [Self; 6] =
+        [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Acp, Self::Command];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -66,8 +69,7 @@ impl Runtime {
 
     /// Returns the runtime with this name.
     pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Acp, Self::Command];
-        all.into_iter().find(|runtime| runtime.name() == name)
+        Self::ALL.into_iter().find(|runtime| runtime.name() == name)
     }
 
     /// Checks whether its program asks before it uses a tool.

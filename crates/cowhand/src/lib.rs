@@ -5,12 +5,12 @@
 //!
 //! ```no_run
 //! use cowhand::Fleet;
-//! use cowhand::fleet::{Options, Stop, Trigger};
+//! use cowhand::fleet::{Options, Stop, TriggerRequest};
 //!
 //! # async fn example() -> Result<(), cowhand::fleet::FleetError> {
 //! let fleet = Fleet::start(Options::of("cowhand.yaml", "/usr/local/bin/cowhand")).await?;
 //! let mut events = fleet.subscribe().await?;
-//! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
+//! fleet.trigger(&"coder".parse().expect("a name"), TriggerRequest::default()).await?;
 //! // `fleet.output(job)` returns the output of a job, `fleet.result(job)` its result.
 //! while let Some(event) = events.next().await? {
 //!     println!("{} {:?}", event.subject(), event.fact);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cowhand::clock::Clock;
 use cowhand::fleet::{
     AgentSource, Fleet, FleetError, FleetStatus, JobChanges, JobMessage, Options, Stop, Subscription,
-    Trigger, Triggered,
+    TriggerRequest, Triggered,
 };
 use cowhand::state::StateFolder;
 use cowhand::store::CancelOutcome;
@@ -61,7 +61,7 @@ async fn started(folder: &TempDir, agents: Vec<Agent>) -> Fleet {
 }
 
 async fn trigger(fleet: &Fleet, agent: &str) -> Job {
-    match fleet.trigger(&name(agent), Trigger::default()).await.unwrap() {
+    match fleet.trigger(&name(agent), TriggerRequest::default()).await.unwrap() {
         Triggered::New(job) => job,
         other => panic!("{other:?}"),
     }
@@ -103,7 +103,7 @@ async fn fleet_runs_jobs_and_sends_events() {
     assert_eq!((before.status, before.trigger_count), (FleetStatus::Running, 0));
 
     let mut events = fleet.subscribe().await.unwrap();
-    let asked = Trigger { prompt: Some("Hello.".into()), ..Trigger::default() };
+    let asked = TriggerRequest { prompt: Some("Hello.".into()), ..TriggerRequest::default() };
     let Triggered::New(job) = fleet.trigger(&name("worker"), asked).await.unwrap() else { panic!("new") };
     let seen = ended(&mut events, job.id()).await;
     let facts: Vec<&str> = seen.iter().map(|event| event.fact.type_name()).collect();
@@ -116,15 +116,15 @@ async fn fleet_runs_jobs_and_sends_events() {
     };
     assert!(seen.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq), "each once, and in order");
 
-    let key = Trigger {
+    let key = TriggerRequest {
         schedule: Some("tidy".parse().unwrap()),
         idempotency_key: Some("once".into()),
-        ..Trigger::default()
+        ..TriggerRequest::default()
     };
     let Triggered::New(first) = fleet.trigger(&name("worker"), key.clone()).await.unwrap() else {
         panic!("new")
     };
-    let Triggered::Before(second) = fleet.trigger(&name("worker"), key).await.unwrap() else {
+    let Triggered::Existing(second) = fleet.trigger(&name("worker"), key).await.unwrap() else {
         panic!("before")
     };
     assert_eq!(first.id(), second.id());
@@ -140,7 +140,10 @@ async fn fleet_runs_jobs_and_sends_events() {
     fleet.stop(Stop::default()).await.unwrap();
     assert_eq!(fleet.status(), FleetStatus::Stopped);
     assert!(events.next().await.unwrap().is_none(), "nothing more can happen");
-    assert!(matches!(fleet.trigger(&name("worker"), Trigger::default()).await, Err(FleetError::Stopping)));
+    assert!(matches!(
+        fleet.trigger(&name("worker"), TriggerRequest::default()).await,
+        Err(FleetError::Stopping)
+    ));
 }
 
 /// Returns the text of a line, with its number.
@@ -418,11 +421,14 @@ async fn refused_requests_name_their_object() {
     let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
     let job = trigger(&fleet, "waiter").await;
     let nobody: JobId = "job-2026-01-01-zzzzzz".parse().unwrap();
-    let of = |schedule: &str| Trigger { schedule: Some(schedule.parse().unwrap()), ..Trigger::default() };
-    let keyed = Trigger { idempotency_key: Some("k".into()), ..Trigger::default() };
+    let of = |schedule: &str| TriggerRequest {
+        schedule: Some(schedule.parse().unwrap()),
+        ..TriggerRequest::default()
+    };
+    let keyed = TriggerRequest { idempotency_key: Some("k".into()), ..TriggerRequest::default() };
     let table = [
         (
-            fleet.trigger(&name("nobody"), Trigger::default()).await.unwrap_err(),
+            fleet.trigger(&name("nobody"), TriggerRequest::default()).await.unwrap_err(),
             "there is no agent nobody in the fleet; `cowhand agents` lists them".to_owned(),
         ),
         (

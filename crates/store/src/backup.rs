@@ -14,7 +14,7 @@ impl Store {
     /// long as the store is open, even if its file was removed. Fails on PostgreSQL.
     pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
         let Database::Sqlite { readers, .. } = &self.database else {
-            return Err(StoreError::NoCopy);
+            return Err(StoreError::PostgresBackup);
         };
         let copy = sqlx::query("vacuum into $1").bind(path.display().to_string());
         copy.execute(readers).await.map(drop).map_err(|error| StoreError::statement("VACUUM", error))

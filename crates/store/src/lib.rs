@@ -94,7 +94,7 @@ pub use jobs::JobFilter;
 pub use nodes::{BusyNode, NodeJoined, NodePresence};
 pub use outbox::OUTBOX_LEASE;
 pub use reports::{AttemptLocation, ReportOutcome};
-pub use retention::{EndedJob, Pruned, RemovedJob};
+pub use retention::{EndedJob, Removal, RemovedJob};
 pub use sessions::{ProviderAndRuntime, StoredSession};
 pub use tokens::{NewToken, TokenRecord};
 pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};

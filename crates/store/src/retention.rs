@@ -59,7 +59,7 @@ pub struct RemovedJob {
 
 /// Result of removing a job.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Pruned {
+pub enum Removal {
     Done(Job),
     /// The job `by` has not ended. It is the job itself, or a fork or retry of it.
     InUse {
@@ -106,7 +106,7 @@ impl Store {
                 let mut chains = Vec::with_capacity(jobs.len());
                 for (id, limit) in jobs {
                     let chain = followups::chain_of(tx, &id).await?;
-                    if let Pruned::Done(job) = prune(tx, &id, Some(limit), now).await? {
+                    if let Removal::Done(job) = prune(tx, &id, Some(limit), now).await? {
                         removed.push(job);
                         chains.push(chain);
                     }
@@ -119,13 +119,13 @@ impl Store {
     }
 
     /// Removes one job on request of a person.
-    pub async fn remove_job(&self, id: JobId, now: Timestamp) -> Result<Pruned, StoreError> {
+    pub async fn remove_job(&self, id: JobId, now: Timestamp) -> Result<Removal, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let chain = followups::chain_of(tx, &id).await?;
-                let pruned = prune(tx, &id, None, now).await?;
+                let removal = prune(tx, &id, None, now).await?;
                 followups::remove_chains(tx, vec![chain]).await?;
-                Ok(pruned)
+                Ok(removal)
             })
         })
         .await
@@ -166,20 +166,20 @@ async fn prune(
     id: &JobId,
     limit: Option<RetentionLimit>,
     now: Timestamp,
-) -> Result<Pruned, StoreError> {
+) -> Result<Removal, StoreError> {
     let job = match jobs::lock(tx, id).await {
-        Err(StoreError::NoJob(_)) => return Ok(Pruned::Gone),
+        Err(StoreError::NoJob(_)) => return Ok(Removal::Gone),
         job => job?,
     };
     match job.state() {
-        JobState::Pending { .. } | JobState::Running { .. } => return Ok(Pruned::InUse { by: id.clone() }),
+        JobState::Pending { .. } | JobState::Running { .. } => return Ok(Removal::InUse { by: id.clone() }),
         JobState::Ended { .. } => {}
     }
     if let Some(child) = tx.one(LIVE_CHILD, args![id.as_str()]).await? {
-        return Ok(Pruned::InUse { by: child.parse("id")? });
+        return Ok(Removal::InUse { by: child.parse("id")? });
     }
     if tx.one(OPEN_HOOK, args![id.as_str()]).await?.is_some() {
-        return Ok(Pruned::HooksOpen);
+        return Ok(Removal::HooksOpen);
     }
     for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_HOOKS, DROP_METADATA, DROP_ASKS, DROP_DENIALS, DROP_JOB]
     {
@@ -191,5 +191,5 @@ async fn prune(
         None => Fact::JobDeleted { attempts },
     };
     jobs::record(tx, &job, fact, now);
-    Ok(Pruned::Done(job))
+    Ok(Removal::Done(job))
 }

@@ -7,12 +7,12 @@ use reqwest::ClientBuilder;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 
-/// Name with which cowhand introduces itself to servers.
+/// Value of the `User-Agent` header in cowhand's requests.
 pub const USER_AGENT: &str = concat!("cowhand/", env!("CARGO_PKG_VERSION"));
 
 /// Returns the builder of a client that follows no redirects, because its headers and keys are only for the configured
 /// address.
-pub fn client() -> ClientBuilder {
+pub fn client_builder() -> ClientBuilder {
     // Building a client panics if no crypto provider is installed. Another part of this process may have installed
     // one already.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,4 +1,4 @@
-//! The result that a work source gets when the job of an item has ended.
+//! What a work source gets at the end of a claim: the result of an item, or its release.
 
 use std::sync::LazyLock;
 
@@ -71,14 +71,17 @@ impl Closing {
                 Self::release(reason)
             }
             Outcome::Failed { reason, error, summary } => {
-                let reported = is_agents_own(*reason, error.kind);
+                let caused_by_agent = is_caused_by_agent(*reason, error.kind);
                 // If a person is needed, another job would get the same result.
-                let released = !needs_person && (!reported || rules.on_failure == Some(OnFailure::Release));
+                let released =
+                    !needs_person && (!caused_by_agent || rules.on_failure == Some(OnFailure::Release));
                 if released && failures < rules.max_attempts() {
                     return Self::release(format!("{job} failed: {}", error.message));
                 }
                 let details = if failures > 1 {
-                    format!("Job: {job}\n\nIt failed {failures} times in a row and is left for a person.")
+                    format!(
+                        "Job: {job}\n\nThis item failed {failures} times in a row and is left for a person."
+                    )
                 } else {
                     format!("Job: {job}")
                 };
@@ -115,7 +118,7 @@ pub fn combine_with_report(outcome: &Outcome, report: Option<&Report>) -> Outcom
 }
 
 /// Checks whether the agent itself caused the failure, as opposed to its environment.
-const fn is_agents_own(reason: FailReason, kind: ErrorKind) -> bool {
+const fn is_caused_by_agent(reason: FailReason, kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Reported | ErrorKind::Exit => !matches!(reason, FailReason::Timeout),
         ErrorKind::StartFailed
@@ -152,8 +155,8 @@ static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"(?:{address})|\b[0-9a-f]{{40}}\b")).ok()
 });
 
-/// Returns the pull requests, merge requests and commits that a text names, each once, in their order, up to
-/// [`MAX_ARTIFACTS`].
+/// Returns the pull requests, merge requests and commits that a text names, each once, in the order of the text, up
+/// to [`MAX_ARTIFACTS`].
 fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
@@ -187,26 +190,26 @@ mod tests {
     fn the_outcome_decides_how_a_work_item_is_closed() {
         use ErrorKind::{Budget, Exit, Idle, Lost, RateLimited, Reported, Signal, StartFailed, Timeout};
         let job: JobId = "job-2026-01-05-abc123".parse().unwrap();
-        let (report, release) = (ItemRules::default(), OnFailure::Release);
-        let release = ItemRules { on_failure: Some(release), max_item_attempts: Some(2) };
+        let report_rules = ItemRules::default();
+        let release_rules = ItemRules { on_failure: Some(OnFailure::Release), max_item_attempts: Some(2) };
         let error = FailReason::Error;
         let table = [
-            (Outcome::Completed { summary: None }, &report, 0, "success"),
-            (Outcome::Cancelled { how: Termination::Graceful }, &report, 0, "release"),
-            (Outcome::Cancelled { how: Termination::NotStarted }, &report, 9, "release"),
-            (failed(error, Reported), &report, 1, "failure"),
-            (failed(error, Exit), &report, 1, "failure"),
-            (failed(FailReason::MaxTurns, Reported), &report, 1, "failure"),
-            (failed(FailReason::Timeout, Timeout), &report, 1, "release"),
-            (failed(FailReason::Timeout, Idle), &report, 2, "release"),
-            (failed(error, Lost), &report, 1, "release"),
-            (failed(error, Lost), &report, 3, "failure"),
-            (failed(error, StartFailed), &report, 1, "release"),
-            (failed(error, Signal), &report, 1, "release"),
-            (failed(error, RateLimited), &report, 1, "release"),
-            (failed(error, Budget), &report, 1, "release"),
-            (failed(error, Reported), &release, 1, "release"),
-            (failed(error, Reported), &release, 2, "failure"),
+            (Outcome::Completed { summary: None }, &report_rules, 0, "success"),
+            (Outcome::Cancelled { how: Termination::Graceful }, &report_rules, 0, "release"),
+            (Outcome::Cancelled { how: Termination::NotStarted }, &report_rules, 9, "release"),
+            (failed(error, Reported), &report_rules, 1, "failure"),
+            (failed(error, Exit), &report_rules, 1, "failure"),
+            (failed(FailReason::MaxTurns, Reported), &report_rules, 1, "failure"),
+            (failed(FailReason::Timeout, Timeout), &report_rules, 1, "release"),
+            (failed(FailReason::Timeout, Idle), &report_rules, 2, "release"),
+            (failed(error, Lost), &report_rules, 1, "release"),
+            (failed(error, Lost), &report_rules, 3, "failure"),
+            (failed(error, StartFailed), &report_rules, 1, "release"),
+            (failed(error, Signal), &report_rules, 1, "release"),
+            (failed(error, RateLimited), &report_rules, 1, "release"),
+            (failed(error, Budget), &report_rules, 1, "release"),
+            (failed(error, Reported), &release_rules, 1, "release"),
+            (failed(error, Reported), &release_rules, 2, "failure"),
         ];
         for (outcome, rules, failures, expected) in table {
             let closing = Closing::after(&job, &outcome, None, rules, failures);
@@ -227,20 +230,20 @@ mod tests {
         let lost = failed(FailReason::Error, ErrorKind::Lost);
         let exit = failed(FailReason::Error, ErrorKind::Exit);
         let cancelled = Outcome::Cancelled { how: Termination::Graceful };
-        let release = ItemRules { on_failure: Some(OnFailure::Release), max_item_attempts: Some(3) };
-        let report = ItemRules::default();
+        let release_rules = ItemRules { on_failure: Some(OnFailure::Release), max_item_attempts: Some(3) };
+        let report_rules = ItemRules::default();
         for (outcome, reported, rules, expected) in [
-            (&well, Done, &report, "success"),
-            (&well, NothingToDo, &report, "success"),
-            (&well, Partial, &report, "partial"),
-            (&well, NeedsPerson, &release, "partial"),
-            (&well, Failed, &report, "failure"),
-            (&well, Failed, &release, "release"),
-            (&exit, Done, &report, "failure"),
-            (&exit, NeedsPerson, &release, "failure"),
-            (&lost, Done, &report, "release"),
-            (&lost, NeedsPerson, &report, "failure"),
-            (&cancelled, Done, &report, "release"),
+            (&well, Done, &report_rules, "success"),
+            (&well, NothingToDo, &report_rules, "success"),
+            (&well, Partial, &report_rules, "partial"),
+            (&well, NeedsPerson, &release_rules, "partial"),
+            (&well, Failed, &report_rules, "failure"),
+            (&well, Failed, &release_rules, "release"),
+            (&exit, Done, &report_rules, "failure"),
+            (&exit, NeedsPerson, &release_rules, "failure"),
+            (&lost, Done, &report_rules, "release"),
+            (&lost, NeedsPerson, &report_rules, "failure"),
+            (&cancelled, Done, &report_rules, "release"),
         ] {
             let report = Report {
                 outcome: reported,

@@ -72,8 +72,8 @@ fn prompts_with_text_of_strangers_are_reported() {
     for (schedule, from) in [
         (issues, "whoever can open an issue"),
         (pulls, "whoever can open a pull request"),
-        (comments, "whoever can write in the repository's issues"),
-        (notes, "whoever can write in the repository's issues"),
+        (comments, "whoever can write in the repository's issues, pull requests or discussions"),
+        (notes, "whoever can write in the repository's issues, pull requests or discussions"),
     ] {
         let text = problems(schedule, "");
         assert!(

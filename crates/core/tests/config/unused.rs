@@ -254,8 +254,8 @@ fn rules_that_a_runtime_cannot_enforce_are_reported() {
 #[test]
 fn invalid_or_ineffective_trust_is_reported() {
     all(&[
-        (agent("trust: {min_permission: write, strangers: allow}"), Warning("lets everybody in")),
-        (agent("trust: {allow_authors: [ann], strangers: allow}"), Warning("lets everybody in")),
+        (agent("trust: {min_permission: write, strangers: allow}"), Warning("accepts text of everybody")),
+        (agent("trust: {allow_authors: [ann], strangers: allow}"), Warning("accepts text of everybody")),
         (agent("trust: {strangers: allow, forks: refuse}"), Nothing),
         (agent("trust: {allow_authors: ['@ann']}"), Error("`ann`, not `@ann`")),
         (agent("trust: {allow_authors: ['*']}"), Error("whole names, without `*`")),

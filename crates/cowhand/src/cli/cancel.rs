@@ -98,9 +98,7 @@ impl CancelArgs {
     /// Cancels the accepted firings without a job that match, and returns them; with `dry_run`, only returns them. If
     /// the filter has another condition than the agent, the schedule or the status `pending`, no firing matches.
     async fn firings(&self, client: &Connection<'_>, dry_run: bool) -> Result<Vec<AcceptedFiring>, Failure> {
-        let JobFilterArgs { status, trigger_type, since, until, .. } = &self.many.filter;
-        let of_jobs = trigger_type.is_some() || since.is_some() || until.is_some();
-        if of_jobs || status.is_some_and(|status| status != JobStatus::Pending) {
+        if self.many.filter.has_conditions_of_jobs() {
             return Ok(Vec::new());
         }
         let JobFilterArgs { agent, schedule, .. } = self.many.filter.with_split_schedule(client).await?;

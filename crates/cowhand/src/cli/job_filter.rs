@@ -111,6 +111,13 @@ impl JobFilterArgs {
         !self.query().is_empty()
     }
 
+    /// Returns true if the filter has a condition that a firing without a job cannot meet.
+    pub(super) fn has_conditions_of_jobs(&self) -> bool {
+        let Self { agent: _, schedule: _, status, trigger_type, since, until } = self;
+        let is_of_jobs = trigger_type.is_some() || since.is_some() || until.is_some();
+        is_of_jobs || status.is_some_and(|status| status != JobStatus::Pending)
+    }
+
     fn query(&self) -> String {
         self.values()
             .fold(String::new(), |query, (name, value)| format!("{query}&{name}={}", segment(&value)))

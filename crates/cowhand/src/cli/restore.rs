@@ -30,7 +30,7 @@ impl RestoreArgs {
         let configured = config::load(&location.config).loaded.roster.store;
         refuse_other_store(configured.as_deref())?;
         if configured.is_some() {
-            return Err(Failure::new(Exit::Refused, StoreError::NoCopy.to_string()));
+            return Err(Failure::new(Exit::Refused, StoreError::PostgresBackup.to_string()));
         }
         if let Err(error) = std::fs::metadata(&self.file) {
             return Err(Failure::new(

@@ -47,7 +47,12 @@ impl TriggerArgs {
         // With a unique key, the firing can be found before it has a job.
         let own_key = schedule.as_ref().map(|_| Uuid::now_v7().to_string());
         let idempotency_key = idempotency_key.or(own_key);
-        let request = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
+        let request = fleet::TriggerRequest {
+            schedule,
+            prompt: prompt.read()?,
+            idempotency_key,
+            from_dashboard: false,
+        };
         location::ask(config, async |client| match create_job(client, &agent, &request, wait).await? {
             Created::Job(job) => job::print_created(client, *job, wait, json).await,
             Created::Firing(accepted) => {
@@ -118,7 +123,7 @@ fn firing_advice(agent: &AgentName, schedule: &ScheduleName) -> String {
 async fn create_job(
     client: &Connection<'_>,
     agent: &AgentName,
-    request: &fleet::Trigger,
+    request: &fleet::TriggerRequest,
     wait: bool,
 ) -> Result<Created, Failure> {
     let address = format!("agents/{agent}/trigger");
@@ -156,7 +161,7 @@ impl RequestedFiring<'_> {
         &self,
         client: &Connection<'_>,
         address: &str,
-        request: &fleet::Trigger,
+        request: &fleet::TriggerRequest,
         wait: bool,
     ) -> Result<Created, Failure> {
         let (mut absence, mut is_stored) = (Absence::default(), false);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use cowhand::clock::Clock;
-use cowhand::fleet::{Fleet, FleetError, Options, Stop, Trigger, Triggered};
+use cowhand::fleet::{Fleet, FleetError, Options, Stop, TriggerRequest, Triggered};
 use cowhand_core::event::Fact;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{Job, JobStatus};
@@ -18,8 +18,8 @@ fn worker() -> AgentName {
     "worker".parse().unwrap()
 }
 
-fn by_hand() -> Trigger {
-    Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() }
+fn by_hand() -> TriggerRequest {
+    TriggerRequest { schedule: Some("poll".parse().unwrap()), ..TriggerRequest::default() }
 }
 
 fn items(jobs: &[Job]) -> Vec<&str> {

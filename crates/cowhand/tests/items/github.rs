@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand::clock::Clock;
-use cowhand::fleet::{Fleet, Options, Trigger, Triggered};
+use cowhand::fleet::{Fleet, Options, TriggerRequest, Triggered};
 use cowhand::work::github::{ClaimMethod, GitHubSettings, GitHubWorkSource, RetryOptions};
 use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
 use cowhand_core::id::AgentName;
@@ -87,7 +87,7 @@ fn quick(config: &ConfiguredSource, setting: &SourceContext) -> Result<Arc<dyn W
 
 async fn trigger(fleet: &Fleet) -> Job {
     let worker: AgentName = "worker".parse().unwrap();
-    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    let by_hand = TriggerRequest { schedule: Some("poll".parse().unwrap()), ..TriggerRequest::default() };
     match fleet.trigger(&worker, by_hand).await.unwrap() {
         Triggered::New(job) => job,
         other => panic!("{other:?}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand::api::{Api, Client, FiringView, Page, WorkView};
-use cowhand::fleet::{Fleet, FleetError, Subscription, Trigger};
+use cowhand::fleet::{Fleet, FleetError, Subscription, TriggerRequest};
 use cowhand::queues::{ItemScope, ItemStatus, ItemView};
 use cowhand::store::{HeldItem, ItemState};
 use cowhand_core::event::{Event, Fact};
@@ -188,7 +188,7 @@ async fn item_with_claim_of_ended_job_can_be_released_by_hand() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     let fleet = scene.started().await;
-    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    let by_hand = TriggerRequest { schedule: Some("poll".parse().unwrap()), ..TriggerRequest::default() };
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let claimed = left_claimed(&scene, &fleet).await;
     scene.replace("one", &claimed);
@@ -292,7 +292,7 @@ async fn renewal_does_not_claim_new_work_of_the_same_name() {
     scene.task("one", "");
     scene.task("other", "status: blocked\n");
     let fleet = scene.started().await;
-    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    let by_hand = TriggerRequest { schedule: Some("poll".parse().unwrap()), ..TriggerRequest::default() };
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let mut events = fleet.subscribe_after(0);
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
@@ -356,7 +356,7 @@ async fn work_list_that_finds_item_again_sends_delayed_result() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     let fleet = Arc::new(scene.started().await);
-    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    let by_hand = TriggerRequest { schedule: Some("poll".parse().unwrap()), ..TriggerRequest::default() };
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let mut events = fleet.subscribe_after(0);
     result_put_off(&scene, &fleet, &mut events).await;
@@ -374,7 +374,7 @@ async fn status_shows_work_source_without_answer() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     let fleet = Arc::new(scene.started().await);
-    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    let by_hand = TriggerRequest { schedule: Some("poll".parse().unwrap()), ..TriggerRequest::default() };
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let mut events = fleet.subscribe_after(0);
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;

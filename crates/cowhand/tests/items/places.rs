@@ -48,9 +48,9 @@ async fn every_end_of_a_job_fills_its_place(database: &str) {
         let mut events = fleet.subscribe_after(0);
         if schedule.contains("cron") {
             let worker = "worker".parse().unwrap();
-            let by_hand = cowhand::fleet::Trigger {
+            let by_hand = cowhand::fleet::TriggerRequest {
                 schedule: Some("poll".parse().unwrap()),
-                ..cowhand::fleet::Trigger::default()
+                ..cowhand::fleet::TriggerRequest::default()
             };
             fleet.trigger(&worker, by_hand).await.unwrap();
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use cowhand::clock::Clock;
-use cowhand::fleet::{AgentSource, Fleet, Options, Stop, Trigger, Triggered};
+use cowhand::fleet::{AgentSource, Fleet, Options, Stop, TriggerRequest, Triggered};
 use cowhand::state::StateFolder;
 use cowhand::work::SourceRegistry;
 use cowhand_core::job::JobStatus;
@@ -40,7 +40,9 @@ async fn silent_container_engine_does_not_block_fleet() {
     };
     let fleet = Fleet::start(options).await.unwrap();
     let worker = "worker".parse().unwrap();
-    let Triggered::New(job) = fleet.trigger(&worker, Trigger::default()).await.unwrap() else { panic!() };
+    let Triggered::New(job) = fleet.trigger(&worker, TriggerRequest::default()).await.unwrap() else {
+        panic!()
+    };
     let attempt = folder.path().join(format!("state/attempts/{}.1", job.id()));
     while !attempt.join("agent.json").exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;

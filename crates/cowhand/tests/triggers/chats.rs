@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use cowhand::fleet::{Delivered, Fleet, JobChanges, Stop, Trigger, Triggered};
+use cowhand::fleet::{Delivered, Fleet, JobChanges, Stop, TriggerRequest, Triggered};
 use cowhand::trigger::Registry;
 use cowhand_core::delivery::{Delivery, Message};
 use cowhand_core::id::JobId;
@@ -90,7 +90,7 @@ async fn each_chat_goes_on_with_its_own_session(home: FleetFolder) {
         assert_eq!(session(&answer(id, channel, thread).await), session(before), "{channel} {thread:?}");
     }
     // A job without a chat starts a new session; a retry stays in its chat.
-    let by_hand = fleet.trigger(&name("a"), Trigger::default()).await.unwrap();
+    let by_hand = fleet.trigger(&name("a"), TriggerRequest::default()).await.unwrap();
     let Triggered::New(by_hand) = by_hand else { panic!("{by_hand:?}") };
     let by_hand = ended(&fleet, by_hand.id()).await;
     assert_eq!((by_hand.chat(), session(&by_hand)), (None, by_hand.id().to_string()));

@@ -1,6 +1,6 @@
 //! Events of a fleet create jobs: each once, in order, across restarts.
 
-use cowhand::fleet::{Fleet, Stop, Trigger};
+use cowhand::fleet::{Fleet, Stop, TriggerRequest};
 use cowhand::store::Store;
 use cowhand::trigger::Registry;
 use cowhand_core::event::{Event, Fact};
@@ -19,7 +19,7 @@ on_both! {
 
 async fn trigger(fleet: &Fleet, agent: &str, schedule: Option<&str>, prompt: Option<&str>) {
     let schedule = schedule.map(|name| name.parse().unwrap());
-    let asked = Trigger { schedule, prompt: prompt.map(str::to_owned), ..Trigger::default() };
+    let asked = TriggerRequest { schedule, prompt: prompt.map(str::to_owned), ..TriggerRequest::default() };
     fleet.trigger(&name(agent), asked).await.unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! A renamed schedule does not repeat its firings.
 
-use cowhand::fleet::{Fleet, Stop, Trigger};
+use cowhand::fleet::{Fleet, Stop, TriggerRequest};
 use cowhand::store::JobFilter;
 use cowhand::trigger::Registry;
 use cowhand_core::event::Fact;
@@ -147,7 +147,7 @@ async fn a_wrong_former_name_changes_nothing() {
     fleet.set_agents(vec![agent_with_schedule(idle(), "new", &fake, Some(("a", "odl")))]).await.unwrap();
     let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
     assert!(reason.contains("to continue the history, write `adopt: a/x/old`"), "{reason}");
-    let by_hand = Trigger { schedule: Some("new".parse().unwrap()), ..Trigger::default() };
+    let by_hand = TriggerRequest { schedule: Some("new".parse().unwrap()), ..TriggerRequest::default() };
     fleet.trigger(&name("a"), by_hand).await.unwrap();
     fleet.set_agents(vec![agent_with_schedule(idle(), "new", &fake, Some(("a", "x/old")))]).await.unwrap();
     assert_eq!(record(&fleet, id("a", "new")).await.state, ScheduleState::Active);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cowhand::clock::Clock;
-use cowhand::fleet::{AgentSource, Fleet, Options, Stop, Trigger};
+use cowhand::fleet::{AgentSource, Fleet, Options, Stop, TriggerRequest};
 use cowhand::state::StateFolder;
 use cowhand::trigger::contract::assert_trigger_contract;
 use cowhand::trigger::{Registry, StrategyContext, Wakes, strategy};
@@ -79,7 +79,10 @@ async fn happen(fleet: &Fleet, trigger: &TriggerConfig) {
         }
         TriggerConfig::Manual {} | TriggerConfig::DispatchResult { .. } => {
             let manual = Some("manual".parse().unwrap());
-            fleet.trigger(&name("a"), Trigger { schedule: manual, ..Trigger::default() }).await.unwrap();
+            fleet
+                .trigger(&name("a"), TriggerRequest { schedule: manual, ..TriggerRequest::default() })
+                .await
+                .unwrap();
         }
         TriggerConfig::AgentLifecycle { .. } => fleet.clear(&name("a")).await.unwrap(),
     }

@@ -88,7 +88,7 @@ fn store_without_its_wal_file_refuses_deliveries() {
     assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
     fs::remove_file(fleet.path().join(".cowhand/store.db-wal")).unwrap();
     // The file was removed, and is replaced as soon as another connection is opened.
-    refuses_and_says_why(&fleet, "store.db-wal was re");
+    refuses_and_says_why(&fleet, "store.db-wal, but this file was re");
 }
 
 #[test]

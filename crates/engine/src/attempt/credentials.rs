@@ -11,7 +11,8 @@ use cowhand_run::sandbox::proxy::{self, ProxyCredentials};
 
 /// Value that replaces a key. Programs require some key before they send a request.
 const WITHHELD: &str = "withheld-by-cowhand";
-/// Variables that are removed for each agent with `credentials: outside`, whichever key it uses.
+/// Variables that are removed for each agent with `credentials: outside`, whichever key it uses, in addition to the key
+/// variables of all runtimes.
 const KEYS: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -75,7 +76,8 @@ pub(crate) fn withhold_key(
         let variables = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");
         CredentialsError::NoKey { variables }
     })?;
-    environment.retain(|name, _| !KEYS.contains(&name.as_str()));
+    let key_variables = description::key_variables(agent);
+    environment.retain(|name, _| !KEYS.contains(&name.as_str()) && !key_variables.contains(&name.as_str()));
     let proxy_url = format!("http://{}", proxy::PROXY_ADDRESS);
     environment.insert(key_variable.to_owned(), WITHHELD.to_owned());
     environment.insert(provider.address_variable.to_owned(), proxy_url.clone());
@@ -92,6 +94,7 @@ pub(crate) fn withhold_key(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cowhand_run::launch;
 
     /// Returns two texts for an agent with these settings: the provider's address with the header of the key, and argv
     /// with the environment.
@@ -148,6 +151,23 @@ mod tests {
             assert_eq!(upstream, expected_upstream, "{settings}");
             assert!(passed.contains(expected_inside) && passed.contains("HOME=/h"), "{settings}: {passed}");
             assert!(!passed.contains("canary"), "{settings}: {passed}");
+        }
+    }
+
+    #[test]
+    fn key_variables_of_all_runtimes_are_inherited_and_removed() {
+        for model in ["anthropic/m", "openai/m"] {
+            let config = serde_json::from_value(serde_json::json!({ "model": model })).unwrap();
+            let agent = Agent::from_config("coder".parse().unwrap(), config);
+            let variables = description::key_variables(&agent);
+            assert!(variables.contains(&"OPENAI_API_KEY"), "{variables:?}");
+            for variable in variables {
+                // A sandboxed agent inherits only the variables that every agent gets.
+                assert!(launch::is_passed_on(&agent, true, variable), "{variable}");
+                let keys = [("ANTHROPIC_API_KEY", "canary-a"), (variable, "canary-b")];
+                let (_, passed) = withheld_from(r#"{"runtime": "claude"}"#, &keys).unwrap();
+                assert!(!passed.contains("canary"), "{variable}: {passed}");
+            }
         }
     }
 

@@ -63,7 +63,7 @@ pub use known::{known_agent, known_schedule, missing_agent, missing_schedule};
 pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
-pub use trigger::{JobChanges, PreparingFiring, Trigger, Triggered};
+pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
 
 /// The parameters with which a fleet is started.
 #[derive(Debug, Clone)]

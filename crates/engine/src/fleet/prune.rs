@@ -14,7 +14,7 @@ use super::{Fleet, FleetError, known_agent};
 use crate::prune::{self, PruneScope};
 use crate::state::StateFolder;
 use cowhand_run::minder::LockedMinder;
-use cowhand_store::{Pruned, Store};
+use cowhand_store::{Removal, Store};
 
 /// The jobs to remove.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -76,10 +76,10 @@ pub async fn remove_job(
     now: Timestamp,
 ) -> Result<Job, FleetError> {
     let job = match store.remove_job(id.clone(), now).await? {
-        Pruned::Done(job) => job,
-        Pruned::Gone => return Err(FleetError::NoJob(id.clone())),
-        Pruned::HooksOpen => return Err(FleetError::HooksOpen(id.clone())),
-        Pruned::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
+        Removal::Done(job) => job,
+        Removal::Gone => return Err(FleetError::NoJob(id.clone())),
+        Removal::HooksOpen => return Err(FleetError::HooksOpen(id.clone())),
+        Removal::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
     };
     prune::remove_files(state, vec![job.clone()]).await.map_err(prune_error)?;
     Ok(job)

@@ -92,12 +92,12 @@ impl From<ErrorKind> for WriteProblem {
 impl From<&StoreError> for WriteProblem {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Unreachable { .. } => Self::PermissionDenied,
-            StoreError::Replaced { .. } => Self::Removed,
+            StoreError::PermissionDenied { .. } => Self::PermissionDenied,
+            StoreError::FileChanged { .. } => Self::Removed,
             StoreError::Disk { problem, .. } => Self::Disk(*problem),
             StoreError::ServerFull { .. } => Self::ServerFull,
             StoreError::ServerReadOnly { .. } => Self::ServerReadOnly,
-            StoreError::Away { .. } => Self::NoAnswer,
+            StoreError::NoAnswer { .. } => Self::NoAnswer,
             _ => Self::Other,
         }
     }

@@ -19,7 +19,8 @@ use cowhand_store::Fired;
 /// A request to run a job now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Trigger {
+#[schemars(rename = "Trigger")]
+pub struct TriggerRequest {
     pub schedule: Option<ScheduleName>,
     /// Prompt that replaces the prompt of the schedule or agent. It is used literally, not as a template.
     pub prompt: Option<String>,
@@ -28,14 +29,14 @@ pub struct Trigger {
     pub idempotency_key: Option<String>,
     /// True if the dashboard makes the request; no other client can set it.
     #[serde(skip)]
-    pub by_page: bool,
+    pub from_dashboard: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Triggered {
     New(Job),
     /// The job that an earlier request with this key has made.
-    Before(Job),
+    Existing(Job),
     /// The daemon stops before the firing has a job. The next daemon prepares the firing.
     Accepted(PreparingFiring),
 }
@@ -66,17 +67,20 @@ pub struct JobChanges {
     pub schedule: Option<ScheduleName>,
 }
 
-impl Trigger {
+impl TriggerRequest {
     fn firing_context(&self, key: &FiringKey) -> FiringContext {
-        FiringContext { from_dashboard: self.by_page, ..FiringContext::by_hand(key, self.prompt.clone()) }
+        FiringContext {
+            from_dashboard: self.from_dashboard,
+            ..FiringContext::by_hand(key, self.prompt.clone())
+        }
     }
 }
 
 impl Fleet {
     /// Makes a job now and returns it, or returns the job of an earlier request with the same key. If the firing has to
     /// be prepared, for example because the schedule has a work source, waits for the end of the preparation. Returns the
-    /// accepted firing if the daemon stops before.
-    pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
+    /// accepted firing if the daemon stops before the preparation has ended.
+    pub async fn trigger(&self, agent: &AgentName, trigger: TriggerRequest) -> Result<Triggered, FleetError> {
         self.accept().await?;
         let key_bytes = trigger.idempotency_key.as_ref().map(String::len);
         if let Some(bytes) = key_bytes.filter(|bytes| !(1..=MAX_KEY_BYTES).contains(bytes)) {
@@ -107,7 +111,7 @@ impl Fleet {
         &self,
         agent: &Agent,
         schedule: &Schedule,
-        trigger: &Trigger,
+        trigger: &TriggerRequest,
     ) -> Result<Triggered, FleetError> {
         let key = trigger.idempotency_key.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         // The key does not depend on the generation, so a used key stays used whatever happens to the schedule.
@@ -122,7 +126,8 @@ impl Fleet {
         };
         self.nudge();
         let job = match self.job_of(agent, schedule, key.clone()).await {
-            // The firing is stored, so a refusal would make the caller repeat it.
+            // The firing is stored and will run. After an error, the caller would request it again, and it would run
+            // twice.
             Err(FleetError::Stopping) => {
                 return Ok(Triggered::Accepted(PreparingFiring {
                     agent: agent.name.clone(),
@@ -136,11 +141,12 @@ impl Fleet {
         };
         let key_used = || FleetError::KeyUsed { agent: agent.name.clone(), schedule: schedule.name.clone() };
         let job = job.ok_or_else(key_used)?;
-        Ok(if is_duplicate { Triggered::Before(job) } else { Triggered::New(job) })
+        Ok(if is_duplicate { Triggered::Existing(job) } else { Triggered::New(job) })
     }
 
     /// Waits until a firing is prepared, and returns its first job. Returns `None` if the firing or its job is not in
-    /// the store, and an error if the firing was skipped.
+    /// the store, and an error if the firing was skipped, the schedule was removed from the config, or the daemon
+    /// stops.
     async fn job_of(
         &self,
         agent: &Agent,
@@ -242,8 +248,10 @@ impl Fleet {
     }
 }
 
-/// Explains why the session of a job cannot be forked. Returns `None` if it can be forked.
+/// Explains why the runtime of the agent cannot fork the session of a job. Returns `None` if it can. A job without a
+/// session can be forked too, if the runtime can fork sessions: the fork then begins a new session.
 fn fork_refusal(agent: &Agent, job: &Job) -> Option<String> {
+    // "none" is a valid id, so without a session only the runtime is checked.
     let of = job.session_id().unwrap_or("none").to_owned();
     let refusal = description::refusal(agent.runtime(), &SessionChoice::Fork { of, as_id: None });
     refusal.map(|refusal| refusal.to_string())

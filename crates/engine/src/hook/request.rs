@@ -123,7 +123,7 @@ impl Request {
 
 /// Builds a client that connects only to these addresses, whatever the request names.
 fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
-    http::connect_only_to(http::client().user_agent(http::USER_AGENT), addresses).build()
+    http::connect_only_to(http::client_builder().user_agent(http::USER_AGENT), addresses).build()
 }
 
 /// Returns the target of a redirect, or `None` for another answer. `See Other` asks for a GET of another page instead

@@ -124,9 +124,13 @@ fn secrets_sent_by(agent: &Agent) -> Vec<String> {
 }
 
 pub fn of_hook(hook: &Hook) -> Vec<String> {
-    let HookAction::Webhook { url, headers, secret, .. } = &hook.action else { return Vec::new() };
-    let values = headers.values().chain(secret).flat_map(|value| value_and_words(value));
-    values.chain(passwords(url).map(str::to_owned)).collect()
+    match &hook.action {
+        HookAction::Webhook { url, headers, secret, .. } => {
+            let values = headers.values().chain(secret).flat_map(|value| value_and_words(value));
+            values.chain(passwords(url).map(str::to_owned)).collect()
+        }
+        HookAction::Shell { .. } | HookAction::Discord { .. } | HookAction::Slack { .. } => Vec::new(),
+    }
 }
 
 /// Returns a value and its words after the first, because `abc` of `Bearer abc` can appear alone.

@@ -44,7 +44,7 @@ enum ExportError {
 
 impl Exporter {
     pub(super) fn new(collector: Collector, node: &str) -> Result<Self, TraceError> {
-        let client = http::client().user_agent(http::USER_AGENT).timeout(EXPORT_TIMEOUT);
+        let client = http::client_builder().user_agent(http::USER_AGENT).timeout(EXPORT_TIMEOUT);
         let http = client.build().map_err(TraceError::NoClient)?;
         Ok(Self { http, collector, node: node.to_owned(), is_available: true })
     }

@@ -144,6 +144,13 @@ pub const fn description(runtime: Runtime) -> &'static Description {
     }
 }
 
+/// Returns the variables with the keys of providers, for all runtimes. If the provider of a runtime depends on the
+/// model, the model of this agent decides.
+pub fn key_variables(agent: &Agent) -> Vec<&'static str> {
+    let providers = Runtime::ALL.into_iter().filter_map(|runtime| description(runtime).provider);
+    providers.flat_map(|provider| provider(agent).keys).map(|(variable, ..)| *variable).collect()
+}
+
 /// Why a runtime cannot resume, fork or open a session. The message is for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionRefusal {

@@ -19,41 +19,41 @@ pub enum StoreError {
         "cannot open the store at {location}: it is damaged: {why}. Restore a backup with `cowhand restore FILE`, \
          or move the file away to start with an empty history"
     )]
-    DamagedFile { location: String, why: String },
+    DamagedAtOpen { location: String, why: String },
     #[error(
         "the store is damaged: {0}. Stop the daemon with `cowhand stop --keep-agents`, then restore a backup with \
          `cowhand restore FILE`"
     )]
     Damaged(String),
     #[error(
-        "{location} {how} while it was in use, so the daemon accepts no new work. Save the data that the daemon \
+        "the daemon uses {location}, but this file {how}, so the daemon accepts no new work. Save the data that the daemon \
          still has with `cowhand backup FILE`, then run `cowhand stop --keep-agents`, `cowhand restore FILE` and \
          `cowhand start -d`"
     )]
-    Replaced { location: String, how: String },
+    FileChanged { location: String, how: String },
     #[error(
         "cannot open {location}: permission denied. The daemon accepts no new work until it can; {advice}. Running \
          agents continue, and the daemon continues by itself as soon as it can open the file"
     )]
-    Unreachable { location: String, advice: String },
+    PermissionDenied { location: String, advice: String },
     #[error("the store is PostgreSQL: make a backup with `pg_dump` and restore it with `pg_restore`")]
-    NoCopy,
+    PostgresBackup,
     #[error(
-        "the store at {location} was written by a newer cowhand (migration {found}; this one knows up to {known}); \
-         use that version, or restore a backup from before the upgrade"
+        "the store at {location} was written by a newer cowhand (migration {found}; this version knows only migrations up to \
+         {known}); use that version, or restore a backup from before the upgrade"
     )]
     Newer { location: String, found: i64, known: i64 },
     #[error(
         "the PostgreSQL server of the store, {location}, does not answer ({why}); check that it runs and can be reached from \
          here. Running agents continue, and the daemon continues by itself as soon as the server answers"
     )]
-    Away { location: String, why: String },
+    NoAnswer { location: String, why: String },
     #[error(
         "the PostgreSQL server of the store, {location}, has not answered within {seconds} seconds; check that a PostgreSQL \
          server runs there, that `store` in the config names its host and port, and that no firewall or overload keeps it \
          from answering"
     )]
-    Silent { location: String, seconds: u64 },
+    OpenTimeout { location: String, seconds: u64 },
     /// `folder` is the folder of the store's file.
     #[error("{}", .problem.sentence(.folder))]
     Disk { problem: DiskProblem, folder: String },
@@ -73,7 +73,8 @@ pub enum StoreError {
     #[error("the statement {statement} failed: {source}")]
     Statement { statement: &'static str, source: sqlx::Error },
     #[error(
-        "the store contains a value that cowhand cannot read: {what}. Restore a backup with `cowhand restore FILE`"
+        "the store contains a value that cowhand cannot read: {what}. Restore a backup: an SQLite store with \
+         `cowhand restore FILE`, a PostgreSQL store with `pg_restore`"
     )]
     Unreadable { what: String },
     #[error("there is no job {0}")]

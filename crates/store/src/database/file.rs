@@ -56,11 +56,14 @@ impl StoreFile {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     let folder = closed_folder(path);
                     let advice = folder.map_or_else(|| error.to_string(), |folder| advice(&folder));
-                    return Err(StoreError::Unreachable { location: path.display().to_string(), advice });
+                    return Err(StoreError::PermissionDenied {
+                        location: path.display().to_string(),
+                        advice,
+                    });
                 }
-                Err(error) => format!("cannot be found: {error}"),
+                Err(error) => format!("cannot be found ({error})"),
             };
-            return Err(StoreError::Replaced { location: path.display().to_string(), how });
+            return Err(StoreError::FileChanged { location: path.display().to_string(), how });
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ fn server_cause(error: &sqlx::Error, location: impl Fn() -> String) -> Option<St
     const DISK_FULL: &str = "53100";
     const READ_ONLY_SQL_TRANSACTION: &str = "25006";
     if is_unreachable(error) {
-        return Some(StoreError::Away { location: location(), why: error.to_string() });
+        return Some(StoreError::NoAnswer { location: location(), why: error.to_string() });
     }
     let (code, why) = (error.as_database_error()?.code()?, open::server_message(error));
     match code.as_ref() {
@@ -60,7 +60,7 @@ impl StoreHealth {
                 | StoreError::ServerFull { .. }
                 | StoreError::ServerReadOnly { .. }
                 | StoreError::Connection(_)
-                | StoreError::Away { .. }
+                | StoreError::NoAnswer { .. }
                 | StoreError::Statement { .. }),
             ) => Some(error.to_string()),
             _ => None,

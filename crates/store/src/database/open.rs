@@ -45,7 +45,7 @@ impl Store {
             why: why.to_string(),
         };
         let damaged_or_open_error = |error: sqlx::Error| match StoreError::connection(error) {
-            StoreError::Damaged(why) => StoreError::DamagedFile { location: location.clone(), why },
+            StoreError::Damaged(why) => StoreError::DamagedAtOpen { location: location.clone(), why },
             StoreError::Connection(error) => {
                 file::disk_error(path, &error).unwrap_or_else(|| open_error(&error))
             }
@@ -158,7 +158,7 @@ pub(super) async fn within_limit<T>(
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let no_answer =
-        |_| StoreError::Silent { location: location.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() };
+        |_| StoreError::OpenTimeout { location: location.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() };
     tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(no_answer)?
 }
 
@@ -231,7 +231,7 @@ fn migration_error(location: &str, migrations: &Migrator, error: &MigrateError) 
             known: newest_of(migrations).unwrap_or_default(),
         },
         other if super::error::is_damage(other) => {
-            StoreError::DamagedFile { location: location.to_owned(), why: other.to_string() }
+            StoreError::DamagedAtOpen { location: location.to_owned(), why: other.to_string() }
         }
         other => StoreError::Open { location: location.to_owned(), why: other.to_string() },
     }

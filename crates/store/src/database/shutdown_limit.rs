@@ -133,8 +133,8 @@ impl ShutdownLimit {
                 | StoreError::Statement { .. }
                 | StoreError::Commit(_)
                 | StoreError::Disk { .. }
-                | StoreError::Replaced { .. }
-                | StoreError::Unreachable { .. }
+                | StoreError::FileChanged { .. }
+                | StoreError::PermissionDenied { .. }
                 | StoreError::Damaged(_),
             ) if is_ending => self.lock().record_failure(),
             _ => self.lock().record_answer(),

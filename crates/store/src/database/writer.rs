@@ -145,7 +145,7 @@ async fn run_checked(
     };
     match file.check() {
         // The file existed before the commit, and a changed mode does not affect written data.
-        Ok(()) | Err(StoreError::Unreachable { .. }) => Ok(last_event),
+        Ok(()) | Err(StoreError::PermissionDenied { .. }) => Ok(last_event),
         Err(error) => Err(error),
     }
 }
@@ -223,11 +223,11 @@ where
     fn reply(self: Box<Self>, commit_error: Option<&StoreError>) {
         let answer = match (commit_error, self.result) {
             (_, Some(Err(error))) => Err(error),
-            (Some(StoreError::Replaced { location, how }), _) => {
-                Err(StoreError::Replaced { location: location.clone(), how: how.clone() })
+            (Some(StoreError::FileChanged { location, how }), _) => {
+                Err(StoreError::FileChanged { location: location.clone(), how: how.clone() })
             }
-            (Some(StoreError::Unreachable { location, advice }), _) => {
-                Err(StoreError::Unreachable { location: location.clone(), advice: advice.clone() })
+            (Some(StoreError::PermissionDenied { location, advice }), _) => {
+                Err(StoreError::PermissionDenied { location: location.clone(), advice: advice.clone() })
             }
             (Some(StoreError::Disk { problem, folder }), _) => {
                 Err(StoreError::Disk { problem: *problem, folder: folder.clone() })

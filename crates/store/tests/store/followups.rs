@@ -5,7 +5,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::RetentionLimit;
-use cowhand_store::{Claim, FollowupOutcome, NewFollowup, Pruned, Store};
+use cowhand_store::{Claim, FollowupOutcome, NewFollowup, Removal, Store};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::conformance::event_types;
@@ -103,7 +103,7 @@ async fn a_chain_is_forgotten_with_its_jobs_and_not_before_it_has_ended(db: Test
     assert_eq!(store.last_refusal("other".parse().unwrap()).await.unwrap(), None);
     end(&store, third, epoch, at(402)).await;
     assert_eq!(store.followups_of(second.clone()).await.unwrap().followed_by, vec![third.clone()], "not yet");
-    assert!(matches!(store.remove_job(third.clone(), at(901)).await.unwrap(), Pruned::Done(_)));
+    assert!(matches!(store.remove_job(third.clone(), at(901)).await.unwrap(), Removal::Done(_)));
     for job in &chain {
         let of = store.followups_of(job.clone()).await.unwrap();
         assert_eq!((of.follows, of.followed_by, of.refused), (None, vec![], None), "nothing is left");

@@ -7,7 +7,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::RetentionLimit;
 use cowhand_core::roster::Roster;
-use cowhand_store::{CancelOutcome, Claim, HookEnd, Pruned, Settled, Store, TakenHook};
+use cowhand_store::{CancelOutcome, Claim, HookEnd, Removal, Settled, Store, TakenHook};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -234,7 +234,7 @@ async fn a_job_with_hooks_to_run_is_not_pruned(db: TestDb) {
         assert_eq!(numbers(&store, &job).await.len(), 2);
         let limit = RetentionLimit::MaxJobsPerAgent;
         assert_eq!(store.prune(vec![(job.clone(), limit)], at(5)).await.unwrap(), [], "{hooks_left}");
-        assert_eq!(store.remove_job(job.clone(), at(5)).await.unwrap(), Pruned::HooksOpen, "{hooks_left}");
+        assert_eq!(store.remove_job(job.clone(), at(5)).await.unwrap(), Removal::HooksOpen, "{hooks_left}");
         if hooks_left == 2 {
             end(&store, first.clone(), DONE, false).await;
         }

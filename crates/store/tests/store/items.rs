@@ -20,7 +20,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::{HOURLY, TestDb, at, cron_key, hand_job, on_both, with_schedule};
-use cowhand_store::{Decision, Fired, NewFiring, Prepared, Pruned};
+use cowhand_store::{Decision, Fired, NewFiring, Prepared, Removal};
 
 on_both! {
     of_racing_claims_one_takes_an_item,
@@ -191,7 +191,7 @@ async fn a_firing_knows_all_its_jobs(db: TestDb) {
     assert!(store.jobs_by_suffix("nosuch").await.unwrap().is_empty());
     // A removed job is no longer among the jobs of its firing, but the firing still names its first job.
     store.cancel(first.clone(), at(5)).await.unwrap();
-    assert!(matches!(store.remove_job(first.clone(), at(6)).await.unwrap(), Pruned::Done(_)));
+    assert!(matches!(store.remove_job(first.clone(), at(6)).await.unwrap(), Removal::Done(_)));
     let ledger = store.ledger(schedule, 10).await.unwrap();
     assert_eq!(jobs(&ledger[0]), [(second, JobStatus::Failed)]);
     assert_eq!(ledger[0].job, Some(first));

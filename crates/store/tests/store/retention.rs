@@ -5,17 +5,17 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::RetentionLimit;
-use cowhand_store::{Claim, Decision, Fired, JobFilter, NewFiring, Pruned, Store, StoreError};
+use cowhand_store::{Claim, Decision, Fired, JobFilter, NewFiring, Removal, Store, StoreError};
 use jiff::SignedDuration;
 
 use crate::{TestDb, at, cron_key, hand_job, new_job, no_such_job, on_both, with_schedule};
 
 on_both! {
-    a_pruned_job_leaves_its_firing_and_its_events,
+    the_firing_and_the_events_of_a_pruned_job_stay,
     a_live_job_is_never_pruned,
     the_origin_of_a_live_job_is_not_pruned,
-    a_job_is_pruned_once,
-    a_list_does_not_end_early_because_its_cursor_was_pruned,
+    a_job_is_removed_once,
+    a_list_after_a_pruned_job_is_an_error,
     concurrent_prunes_do_not_deadlock,
 }
 
@@ -34,15 +34,15 @@ async fn finished(store: &Store, second: i64) -> Job {
 }
 
 async fn prune(store: &Store, jobs: &[&Job], second: i64) -> Vec<JobId> {
-    let asked = jobs.iter().map(|job| (job.id().clone(), RetentionLimit::MaxAge)).collect();
-    store.prune(asked, at(second)).await.unwrap().iter().map(|job| job.id().clone()).collect()
+    let requested = jobs.iter().map(|job| (job.id().clone(), RetentionLimit::MaxAge)).collect();
+    store.prune(requested, at(second)).await.unwrap().iter().map(|job| job.id().clone()).collect()
 }
 
 async fn prunable(store: &Store) -> Vec<JobId> {
     store.ended_jobs(None).await.unwrap().into_iter().map(|ended| ended.id).collect()
 }
 
-async fn a_pruned_job_leaves_its_firing_and_its_events(db: TestDb) {
+async fn the_firing_and_the_events_of_a_pruned_job_stay(db: TestDb) {
     let (store, schedule) = with_schedule(&db).await;
     let firing = || NewFiring {
         schedule,
@@ -91,12 +91,16 @@ async fn a_live_job_is_never_pruned(db: TestDb) {
     assert_eq!(prunable(&store).await, []);
     assert_eq!(prune(&store, &[&waiting, &running], 999_999).await, []);
     for job in [&waiting, &running] {
-        let in_use = Pruned::InUse { by: job.id().clone() };
+        let in_use = Removal::InUse { by: job.id().clone() };
         assert_eq!(store.remove_job(job.id().clone(), at(999_999)).await.unwrap(), in_use);
     }
     let status = store.job(running.id().clone()).await.unwrap().unwrap().status();
     assert_eq!((status, store.last_event().await.unwrap()), (JobStatus::Running, events), "nothing changed");
-    assert_eq!(store.adopt("node-a".into(), lease, at(2)).await.unwrap().len(), 1, "it has its lease");
+    assert_eq!(
+        store.adopt("node-a".into(), lease, at(2)).await.unwrap().len(),
+        1,
+        "the running job still has its lease"
+    );
 }
 
 async fn the_origin_of_a_live_job_is_not_pruned(db: TestDb) {
@@ -109,19 +113,19 @@ async fn the_origin_of_a_live_job_is_not_pruned(db: TestDb) {
     assert_eq!(prunable(&store).await, [parents[2].id().clone()]);
     assert_eq!(prune(&store, &[&parents[0], &parents[1]], 5).await, []);
     let refused = store.remove_job(parents[0].id().clone(), at(5)).await.unwrap();
-    assert_eq!(refused, Pruned::InUse { by: fork.id().clone() });
+    assert_eq!(refused, Removal::InUse { by: fork.id().clone() });
     run(&store, &fork, 6).await;
     run(&store, &retry, 6).await;
     assert_eq!(prune(&store, &[&parents[0], &parents[1]], 7).await.len(), 2);
 }
 
-async fn a_job_is_pruned_once(db: TestDb) {
+async fn a_job_is_removed_once(db: TestDb) {
     let (store, _) = with_schedule(&db).await;
     let job = finished(&store, 1).await;
-    assert!(matches!(store.remove_job(job.id().clone(), at(2)).await.unwrap(), Pruned::Done(_)));
-    assert_eq!(store.remove_job(job.id().clone(), at(3)).await.unwrap(), Pruned::Gone);
+    assert!(matches!(store.remove_job(job.id().clone(), at(2)).await.unwrap(), Removal::Done(_)));
+    assert_eq!(store.remove_job(job.id().clone(), at(3)).await.unwrap(), Removal::Gone);
     assert_eq!(prune(&store, &[&job], 3).await, []);
-    assert_eq!(store.remove_job(no_such_job(), at(3)).await.unwrap(), Pruned::Gone);
+    assert_eq!(store.remove_job(no_such_job(), at(3)).await.unwrap(), Removal::Gone);
     let events = store.events_after(0, 100).await.unwrap();
     let removals = |fact: &Fact| matches!(fact, Fact::JobPruned { .. } | Fact::JobDeleted { .. });
     let facts: Vec<Fact> = events.into_iter().map(|event| event.fact).filter(removals).collect();
@@ -130,7 +134,7 @@ async fn a_job_is_pruned_once(db: TestDb) {
     assert_eq!(removed.map(|removed| removed.at), Some(at(2)));
 }
 
-async fn a_list_does_not_end_early_because_its_cursor_was_pruned(db: TestDb) {
+async fn a_list_after_a_pruned_job_is_an_error(db: TestDb) {
     let (store, _) = with_schedule(&db).await;
     let jobs = [finished(&store, 1).await, finished(&store, 2).await];
     let after = || JobFilter { after: Some(jobs[1].id().clone()), ..JobFilter::default() };

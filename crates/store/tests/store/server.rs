@@ -55,7 +55,7 @@ async fn a_statement_without_an_answer_is_an_error_that_names_the_server() {
     let blocked = blocked_cancel(&store, &job, &mut watcher).await;
     move_clock().await;
     let error = blocked.await.unwrap().unwrap_err();
-    assert!(matches!(error, StoreError::Away { .. }), "{error}");
+    assert!(matches!(error, StoreError::NoAnswer { .. }), "{error}");
     let message = error.to_string();
     assert!(message.contains("postgres://") && message.contains("no answer within 60 seconds"), "{message}");
     // Calls whose callers were dropped do not keep the connections of the pool forever.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::extract::{ByPage, JsonBody, parse_name};
 use super::waits::{RemovedAgent, RemovedSchedule};
 use super::{Api, ApiProblem, Page};
-use cowhand_engine::fleet::{PreparingFiring, ScheduleView, Trigger, Triggered};
+use cowhand_engine::fleet::{PreparingFiring, ScheduleView, TriggerRequest, Triggered};
 use cowhand_engine::schedule_view::schedules_of;
 
 /// Agent with its current state.
@@ -88,9 +88,9 @@ pub(super) async fn trigger(
     State(api): State<Api>,
     Path(agent): Path<String>,
     by_page: Option<Extension<ByPage>>,
-    JsonBody(request): JsonBody<Trigger>,
+    JsonBody(request): JsonBody<TriggerRequest>,
 ) -> Result<(StatusCode, Json<TriggerAnswer>), ApiProblem> {
-    let request = Trigger { by_page: by_page.is_some(), ..request };
+    let request = TriggerRequest { from_dashboard: by_page.is_some(), ..request };
     trigger_agent(&api, &parse_name(&agent)?, request).await
 }
 
@@ -115,12 +115,12 @@ pub enum TriggerAnswer {
 pub(super) async fn trigger_agent(
     api: &Api,
     agent: &AgentName,
-    request: Trigger,
+    request: TriggerRequest,
 ) -> Result<(StatusCode, Json<TriggerAnswer>), ApiProblem> {
     let answer = |job: Job| Json(TriggerAnswer::Job(Box::new(job.into())));
     Ok(match api.daemon()?.trigger(agent, request).await? {
         Triggered::New(job) => (StatusCode::CREATED, answer(job)),
-        Triggered::Before(job) => (StatusCode::OK, answer(job)),
+        Triggered::Existing(job) => (StatusCode::OK, answer(job)),
         Triggered::Accepted(firing) => (StatusCode::ACCEPTED, Json(TriggerAnswer::Firing(firing))),
     })
 }

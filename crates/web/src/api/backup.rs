@@ -42,7 +42,7 @@ pub(super) async fn backup(
         return Err(ApiProblem::new(Code::Forbidden, ONLY_FOR_OWNER));
     }
     if api.store.is_postgres() {
-        return Err(StoreError::NoCopy.into());
+        return Err(StoreError::PostgresBackup.into());
     }
     let backup = backup::make(&api.store, &api.state, !query.no_output.is_on()).await;
     let file = backup.map_err(|error| {

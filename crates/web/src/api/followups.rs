@@ -19,16 +19,17 @@ use cowhand_store::{FollowupOutcome, NewFollowup};
 #[schemars(transform = require_fields(["attempt", "key", "prompt"]))]
 #[schemars(rename = "JobFollows")]
 pub struct FollowupRequest {
-    /// The number of the attempt that asks.
+    /// The number of the attempt that requests the follow-up.
     #[schemars(range(min = 1))]
     pub attempt: u32,
     /// Key of the follow-up. A repeated request of the same job with the same key returns the existing follow-up.
     #[schemars(length(min = 1, max = 200))]
     pub key: String,
-    /// Agent of the follow-up; unset means the agent of the job that asks.
+    /// Agent of the follow-up; unset means the agent of the job that requests it.
     pub agent: Option<AgentName>,
     pub prompt: Option<String>,
-    /// Earliest start, from now; unset means as early as the agent's `followups` allow.
+    /// Minimum time from now until the start. `followups.min_interval` of the agents can make it longer; unset means
+    /// only `min_interval`.
     pub after: Option<Interval>,
 }
 
@@ -38,7 +39,7 @@ pub(super) async fn make(
     JsonBody(request): JsonBody<FollowupRequest>,
 ) -> Result<Json<Job>, ApiProblem> {
     let fleet = api.daemon()?;
-    let asking_job = jobs::find(&api, &job).await?;
+    let requesting_job = jobs::find(&api, &job).await?;
     let FollowupRequest { attempt, key, agent, prompt, after } = request;
     let attempt = require_attempt(attempt)?;
     let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
@@ -47,15 +48,15 @@ pub(super) async fn make(
     if key.is_empty() || key.len() > 200 {
         return Err(ApiProblem::bad_request("`key` must have 1 to 200 bytes"));
     }
-    let redactor = fleet.redactor_of(&asking_job);
+    let redactor = fleet.redactor_of(&requesting_job);
     let (prompt, key) = (redactor.redact(&prompt).into_owned(), redactor.redact(&key).into_owned());
     let (roster, now) = (api.roster(), api.now());
-    let agent = agent.unwrap_or_else(|| asking_job.agent().clone());
+    let agent = agent.unwrap_or_else(|| requesting_job.agent().clone());
     let Some(target_agent) = roster.agent(&agent) else {
         let missing = api.missing_agent(&agent).await;
-        // The refusal is recorded as every other one.
+        // This refusal is recorded like every other refusal.
         let refused = NewFollowup {
-            by: asking_job.id().clone(),
+            by: requesting_job.id().clone(),
             attempt,
             key,
             earliest: now,
@@ -65,13 +66,13 @@ pub(super) async fn make(
         api.store.make_followup(refused, now).await?;
         return Err(missing);
     };
-    let mut rules = roster.followup_rules(asking_job.agent(), target_agent);
-    // A follow-up for the same agent keeps the schedule of the asking job, with its limits, but is not a firing of that
-    // schedule.
-    let schedule = asking_job.schedule().filter(|_| agent == *asking_job.agent()).cloned();
-    // The asking job wrote the prompt, and may have copied text of a stranger into it.
+    let mut rules = roster.followup_rules(requesting_job.agent(), target_agent);
+    // A follow-up for the same agent keeps the schedule of the requesting job, with its limits, but is not a firing of
+    // that schedule.
+    let schedule = requesting_job.schedule().filter(|_| agent == *requesting_job.agent()).cloned();
+    // The requesting job wrote the prompt, and may have copied text of a stranger into it.
     let trust_rules = target_agent.trusts(target_agent.schedule(schedule.as_ref()));
-    let confined = match asking_job.confined().map(|why| trust::judge_derived(trust_rules, why)) {
+    let confined = match requesting_job.confined().map(|why| trust::judge_derived(trust_rules, why)) {
         Some(TrustVerdict::Refused(why)) => {
             rules = rules.and_then(|_| Err(FollowupRefused::Distrusted { of: agent.clone(), why }));
             None
@@ -81,7 +82,7 @@ pub(super) async fn make(
     };
     let earliest_start = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
     let followup = NewFollowup {
-        by: asking_job.id().clone(),
+        by: requesting_job.id().clone(),
         attempt,
         key,
         earliest: earliest_start,
@@ -94,7 +95,7 @@ pub(super) async fn make(
         FollowupOutcome::Made(job) => Ok(Json(job)),
         FollowupOutcome::Refused(refused) => Err(ApiProblem::conflict(refused.to_string())),
         FollowupOutcome::NotRunning => {
-            Err(ApiProblem::conflict(format!("attempt {attempt} of {} is not running", asking_job.id())))
+            Err(ApiProblem::conflict(format!("attempt {attempt} of {} is not running", requesting_job.id())))
         }
     }
 }

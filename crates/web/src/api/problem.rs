@@ -174,17 +174,17 @@ impl From<StoreError> for ApiProblem {
             StoreError::NoSchedule(_) => Self::not_found(error.to_string()),
             StoreError::Refused(refused) => Self::conflict(refused.to_string()),
             StoreError::Closed => Self::stopping(),
-            StoreError::NoCopy => Self::conflict(error.to_string()),
+            StoreError::PostgresBackup => Self::conflict(error.to_string()),
             StoreError::Connection(_)
-            | StoreError::Away { .. }
+            | StoreError::NoAnswer { .. }
             | StoreError::Statement { .. }
             | StoreError::Commit(_)
             | StoreError::Disk { .. }
             | StoreError::ServerFull { .. }
             | StoreError::ServerReadOnly { .. }
             | StoreError::Damaged(_)
-            | StoreError::Unreachable { .. }
-            | StoreError::Replaced { .. } => Self::store_unavailable(error.to_string()),
+            | StoreError::PermissionDenied { .. }
+            | StoreError::FileChanged { .. } => Self::store_unavailable(error.to_string()),
             other => Self::unavailable(other.to_string()),
         }
     }

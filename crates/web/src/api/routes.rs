@@ -23,7 +23,7 @@ use super::{
     providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
-use cowhand_engine::fleet::{JobChanges, PruneRequest, PruneView, Reloaded, ScheduleView, Trigger};
+use cowhand_engine::fleet::{JobChanges, PruneRequest, PruneView, Reloaded, ScheduleView, TriggerRequest};
 use cowhand_engine::queues::ItemView;
 use cowhand_store::TokenRecord;
 
@@ -91,7 +91,7 @@ fn agents_routes() -> Vec<Route> {
             .refuses(&[NotFound]),
         Route::post("/api/v1/agents/{agent}/trigger", agents::trigger)
             .about("Creates a job now, for a schedule or for the agent alone.")
-            .takes::<Trigger>()
+            .takes::<TriggerRequest>()
             .answers::<JobRecord>()
             .creates(Creates::UnlessRepeated)
             .refuses(&[NotFound, Conflict]),
@@ -137,7 +137,7 @@ fn schedules_routes() -> Vec<Route> {
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/fire", schedules::fire)
             .about("Fires the schedule now.")
-            .takes::<Trigger>()
+            .takes::<TriggerRequest>()
             .answers::<JobRecord>()
             .creates(Creates::UnlessRepeated)
             .refuses(&[NotFound, Conflict]),

@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use super::agents::{TriggerAnswer, trigger_agent};
 use super::extract::{ByPage, Count, JsonBody, Params, parse_name};
 use super::{Api, ApiProblem, Page, waits};
-use cowhand_engine::fleet::{AcceptedFiring, ScheduleView, Trigger, accepted_firings, missing_schedule};
+use cowhand_engine::fleet::{
+    AcceptedFiring, ScheduleView, TriggerRequest, accepted_firings, missing_schedule,
+};
 use cowhand_engine::schedule_view::{RETRY_DUE, prepared_by, schedules_of, why_of};
 use cowhand_store::{FiringJobRow, LedgerRow};
 use cowhand_work::SourceOwner;
@@ -234,9 +236,13 @@ pub(super) async fn fire(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
     by_page: Option<Extension<ByPage>>,
-    JsonBody(request): JsonBody<Trigger>,
+    JsonBody(request): JsonBody<TriggerRequest>,
 ) -> Result<(StatusCode, Json<TriggerAnswer>), ApiProblem> {
-    let request = Trigger { schedule: Some(parse_name(&schedule)?), by_page: by_page.is_some(), ..request };
+    let request = TriggerRequest {
+        schedule: Some(parse_name(&schedule)?),
+        from_dashboard: by_page.is_some(),
+        ..request
+    };
     trigger_agent(&api, &parse_name(&agent)?, request).await
 }
 

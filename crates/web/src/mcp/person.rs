@@ -17,7 +17,7 @@ use crate::api::{
     AgentView, Client, JobView, ListedJob, Page, ScheduleWithFirings, StatusView, TriggerAnswer, UsageView,
     WorkView, segment,
 };
-use cowhand_engine::fleet::{ScheduleView, Trigger};
+use cowhand_engine::fleet::{ScheduleView, TriggerRequest};
 use cowhand_engine::state::StateFolder;
 
 /// Connection of an assistant to the daemon, with the rights of the person who started the assistant.
@@ -246,7 +246,7 @@ async fn trigger(
     connection: Arc<PersonTools>,
     Triggered { agent, schedule, prompt }: Triggered,
 ) -> ToolResult {
-    let request = Trigger { schedule, prompt, ..Trigger::default() };
+    let request = TriggerRequest { schedule, prompt, ..TriggerRequest::default() };
     let request = serde_json::to_value(request).map_err(|error| error.to_string())?;
     connection.post::<TriggerAnswer>(&format!("agents/{}/trigger", segment(agent.as_str())), &request).await
 }

@@ -93,7 +93,7 @@ impl GitHubClient {
         let auth = ApiAuth::from_config(auth, &settings.repo, context)?;
         // `exchange` follows redirects, not the HTTP client: the token must not be sent to another host, and a POST
         // must remain a POST.
-        let http = http::client()
+        let http = http::client_builder()
             .user_agent(http::USER_AGENT)
             .connect_timeout(settings.connect_timeout)
             .timeout(settings.timeout)

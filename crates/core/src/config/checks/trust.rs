@@ -2,7 +2,7 @@
 
 use crate::config::load::{Draft, Loader};
 use crate::config::node::{Location, Node};
-use crate::config::problem::{Problem, Severity};
+use crate::config::problem::Problem;
 use crate::config::resolve::schedule_at;
 use crate::prompt::{self, Template, Variables};
 use crate::roster::{Agent, Schedule};
@@ -43,14 +43,14 @@ fn check_one(
     at: Location,
 ) {
     let key = schedule.map_or("trust".to_owned(), |schedule| format!("schedules.{}.trust", schedule.name));
-    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
+    let strict_sandbox = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
     let message = if !trust.is_defined() {
         "set `allow_authors` or `min_permission` to define who is trusted, or `strangers` to treat all authors alike"
     } else if let Some(message) = trust.allow_authors.iter().find_map(|author| invalid_author(author)) {
         message
     } else if trust.sandbox.as_ref().is_some_and(|own| own.rules().kind == SandboxKind::None) {
         "the strict sandbox cannot have `kind: none`; use `kind: bubblewrap`, for example"
-    } else if let (true, Some(message)) = (trust.confines(), asked.contradiction()) {
+    } else if let (true, Some(message)) = (trust.confines(), strict_sandbox.contradiction()) {
         message
     } else {
         if let Some(message) = unused_trust_keys(trust) {
@@ -68,7 +68,7 @@ fn warn_unrestricted_strangers(loader: &mut Loader<'_>, draft: &Draft, agent: &A
         TriggerKind::Github { item: GithubItem::Issue, .. } => "whoever can open an issue",
         TriggerKind::Github { item: GithubItem::PullRequest, .. } => "whoever can open a pull request",
         TriggerKind::Webhook { events, .. } if events.iter().any(|event| has_text_of_people(event)) => {
-            "whoever can write in the repository's issues"
+            "whoever can write in the repository's issues, pull requests or discussions"
         }
         TriggerKind::Webhook { .. }
         | TriggerKind::Chat
@@ -80,15 +80,15 @@ fn warn_unrestricted_strangers(loader: &mut Loader<'_>, draft: &Draft, agent: &A
     let default = agent.default_prompt.as_deref();
     let prompt = prompt::choose(None, schedule.prompt.as_deref(), default);
     let variables = Variables::of(schedule.trigger.type_name(), schedule.work_source.is_some());
-    let tells = Template::parse_lenient(prompt, variables).0.contains_outside_text();
-    let is_held = agent.sandbox(Some(&schedule.name), false).kind != SandboxKind::None;
-    if tells && !is_held && agent.trusts(Some(schedule)).is_empty() {
+    let has_outside_text = Template::parse_lenient(prompt, variables).0.contains_outside_text();
+    let is_sandboxed = agent.sandbox(Some(&schedule.name), false).kind != SandboxKind::None;
+    if has_outside_text && !is_sandboxed && agent.trusts(Some(schedule)).is_empty() {
         let message = format!(
             "{from} can give instructions to this agent, and no sandbox restricts it; set `trust` to limit the authors, or `sandbox` to restrict the agent"
         );
-        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        let problem = Problem::warning(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.trust", schedule.name));
-        loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+        loader.problems.add(problem.key(key));
     }
 }
 
@@ -117,7 +117,7 @@ fn has_text_of_people(event: &str) -> bool {
 /// GitHub contains these characters.
 fn invalid_author(author: &str) -> Option<&'static str> {
     if author.contains('*') {
-        Some("`allow_authors` takes whole names, without `*`; `strangers: allow` lets everybody in")
+        Some("`allow_authors` takes whole names, without `*`; `strangers: allow` accepts text of everybody")
     } else if author.starts_with('@') {
         Some("`allow_authors` takes names without `@`: `ann`, not `@ann`")
     } else {
@@ -129,19 +129,19 @@ fn unused_trust_keys(trust: &Trust) -> Option<&'static str> {
     let names_some =
         trust.min_permission.is_some() || !trust.allow_authors.is_empty() || !trust.repos.is_empty();
     (trust.strangers == Some(Treatment::Allow) && names_some).then_some(
-        "`strangers: allow` lets everybody in, so `min_permission`, `allow_authors` and `repos` decide nothing",
+        "`strangers: allow` accepts text of everybody, so `min_permission`, `allow_authors` and `repos` have no effect",
     )
 }
 
-/// Warns if a schedule with trust rules accepts unsigned deliveries, because anybody can send a trusted name in such a
-/// delivery.
+/// Warns if a schedule with trust rules accepts unsigned deliveries. Anybody can send a trusted name in such a
+/// delivery, so all of them count as text of strangers, and the rules trust nobody.
 fn warn_unsigned_with_trust(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let unsigned = matches!(schedule.trigger.kind(), TriggerKind::Webhook { allow_unsigned: true, .. });
     if unsigned && !agent.trusts(Some(schedule)).is_empty() {
         let message = "with `allow_unsigned`, every delivery counts as text of a stranger, so the trust rules trust nobody";
-        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        let problem = Problem::warning(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
-        loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+        loader.problems.add(problem.key(key));
     }
 }
 
@@ -165,10 +165,10 @@ fn check_app_without_repos(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent
     let trusts = agent.trusts(Some(schedule));
     let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
     let by_permission = trusts.iter().any(|trust| trust.min_permission.is_some());
-    let is_bound = trusts.iter().any(|trust| !trust.repos.is_empty());
+    let has_repos = trusts.iter().any(|trust| !trust.repos.is_empty());
     let is_webhook = matches!(schedule.trigger.kind(), TriggerKind::Webhook { .. });
-    if is_webhook && by_permission && !is_bound && trusts.iter().any(by_app) {
-        let message = "everybody who installs the App is admin of a repository of their own; list your repositories in `trust.repos`";
+    if is_webhook && by_permission && !has_repos && trusts.iter().any(by_app) {
+        let message = "everybody who installs the App is admin of their own repository, so `min_permission` trusts them; list your repositories in `trust.repos`";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         loader.problems.add(problem.key(draft.key_of(&format!("schedules.{}.trust.repos", schedule.name))));
     }
@@ -179,9 +179,9 @@ fn check_app_without_repos(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent
 fn warn_shared_directory(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let confines = agent.trusts(Some(schedule)).into_iter().any(Trust::confines);
     if confines && agent.isolation_of(Some(&schedule.name)).kind == IsolationKind::Shared {
-        let message = "jobs with text of strangers share the directory of all other jobs, which then use the files that they leave there; `isolation: clone` separates them";
-        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        let message = "jobs with text of strangers work in the same directory as all other jobs, so the other jobs use files that a stranger's text may have changed; set `isolation: clone` to separate the jobs";
+        let problem = Problem::warning(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.isolation", schedule.name));
-        loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+        loader.problems.add(problem.key(key));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cowhand::fleet::{FleetError, Trigger};
+use cowhand::fleet::{FleetError, TriggerRequest};
 use cowhand_core::event::Fact;
 use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
@@ -74,7 +74,7 @@ async fn failed_issue_is_reported_and_left_for_a_person() {
     let issue = hub.fake.issue(7);
     assert_eq!((issue.is_closed, issue.labels.len(), issue.comments.len()), (false, 0, 1), "{issue:?}");
     assert!(issue.comments[0].body.contains("it does not compile"), "{issue:?}");
-    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    let by_hand = TriggerRequest { schedule: Some("poll".parse().unwrap()), ..TriggerRequest::default() };
     let none = fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap_err();
     assert!(matches!(none, FleetError::NotRun { reason: SkipReason::NoWork, .. }), "{none:?}");
     stop(fleet).await;

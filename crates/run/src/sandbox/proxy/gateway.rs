@@ -127,7 +127,7 @@ fn is_dots(segment: &str) -> bool {
 /// Creates a client that connects only to these addresses or, without a list, to any address.
 pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, ProxyError> {
     // The client adds no user agent and no compression, because requests and answers are forwarded unchanged.
-    let client = http::client().no_proxy().no_gzip();
+    let client = http::client_builder().no_proxy().no_gzip();
     let client = match addresses {
         Some(addresses) => http::connect_only_to(client, addresses),
         None => client,

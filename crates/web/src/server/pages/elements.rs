@@ -1,6 +1,6 @@
 //! Small elements that many pages show: status, time, duration, cost.
 
-use cowhand_core::budget::assumed_sentence;
+use cowhand_core::budget::{self, assumed_sentence};
 use cowhand_core::duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
@@ -95,7 +95,7 @@ pub(super) fn job_duration(job: &JobRecord, now: Timestamp) -> Markup {
 }
 
 pub(super) fn money(dollars: f64) -> String {
-    if dollars == 0.0 || dollars >= 0.01 { format!("${dollars:.2}") } else { format!("${dollars:.4}") }
+    budget::money(budget::microdollars(dollars))
 }
 
 /// Formats a sum, with `≤` if a part of it is assumed.
@@ -177,7 +177,9 @@ mod tests {
         {
             assert_eq!(count(number), expected);
         }
-        for (dollars, expected) in [(0.0, "$0.00"), (0.0012, "$0.0012"), (1.5, "$1.50")] {
+        for (dollars, expected) in
+            [(0.0, "$0.00"), (0.0012, "$0.0012"), (0.012_345, "$0.012345"), (1.5, "$1.50")]
+        {
             assert_eq!(money(dollars), expected);
             assert_eq!(
                 (sum(dollars, None), sum(dollars, Some(0.1))),
