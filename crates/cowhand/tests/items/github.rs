@@ -8,6 +8,7 @@ mod given_up;
 mod hands;
 mod renewing;
 mod trust;
+mod unfinished;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
