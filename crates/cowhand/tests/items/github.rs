@@ -1,5 +1,6 @@
 //! The flow of work items with issues on GitHub, with the fake GitHub of the adapter's tests.
 
+mod by_hand;
 mod crash;
 mod doctor;
 mod ends;
