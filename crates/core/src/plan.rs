@@ -31,7 +31,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::{OverBudget, SpendingLedger};
-use crate::id::{AgentName, JobId, ScheduleId};
+use crate::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use crate::interval::Interval;
 use crate::job::Requeued;
 use crate::moment::{BootTime, Moment};
@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub jobs: Vec<LiveJob>,
     /// Firings without jobs yet; those of one schedule in the order in which they are prepared.
     pub preparing: Vec<Preparing>,
+    /// Work items that are being claimed for a job.
+    pub claims: Vec<UnfinishedClaim>,
     /// Spending of the agents; empty if no daily or monthly budget is set, or if the spending was not read.
     pub ledger: SpendingLedger,
     /// State of the agents' providers, by name.
@@ -101,6 +103,11 @@ impl Snapshot {
         running.filter_map(|job| job.session_key.clone()).collect()
     }
 
+    /// Returns the items that are being claimed for jobs of the agent. Each of them takes a place of the agent.
+    pub fn claims_of(&self, agent: &Agent, now: Timestamp) -> impl Iterator<Item = &UnfinishedClaim> {
+        self.claims.iter().filter(move |claim| claim.agent == agent.name && claim.until > now)
+    }
+
     /// Checks whether a job of the schedule waits for the end of another job with the same session.
     pub fn waits_for_session(&self, agent: &Agent, schedule: ScheduleId) -> bool {
         self.jobs.iter().any(|job| {
@@ -130,6 +137,15 @@ impl Preparing {
         let until = self.since.checked_add(PLACE_KEPT_FOR_POLL).ok()?;
         (!self.has_failed && self.since <= now && now < until).then_some(until)
     }
+}
+
+/// A work item that is being claimed for a job. The job does not exist yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfinishedClaim {
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleName>,
+    /// Time after which the claim is given up.
+    pub until: Timestamp,
 }
 
 /// Time for which a place is kept free: longer than a healthy work source takes to answer.
@@ -289,8 +305,9 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
         let holds = Holds::of(agent, snapshot, now);
         let mut places = FiringPlaces::of(agent, snapshot, &holds, over, now);
-        if let Some(until) = places.kept_until.filter(|_| places.is_full()) {
-            plan.wake(until);
+        if places.is_full() {
+            let claims_end = snapshot.claims_of(agent, now).map(|claim| claim.until);
+            places.kept_until.into_iter().chain(claims_end).for_each(|until| plan.wake(until));
         }
         for schedule in in_turn(agent, snapshot) {
             let prepare =
@@ -491,13 +508,15 @@ impl<'a> LiveWork<'a> {
     }
 }
 
-/// The places of an agent, to decide whether a new firing gets one. Running jobs take places, and so do pending jobs
-/// that come before a new firing, and places are kept free for polls of work sources.
+/// The places of an agent, to decide whether a new firing gets one. Running jobs take places, and so do items that are
+/// being claimed and pending jobs that come before a new firing, and places are kept free for polls of work sources.
 struct FiringPlaces {
     max: u32,
     ready: ReadyJobs,
     /// Turns of the firings that have no job yet: those of this plan, and polls for which a place is kept.
     fired: Vec<PlaceTurn>,
+    /// Number of these polls that are claiming an item. The place of the poll is the place of the item.
+    claiming: usize,
     /// Time at which the first place that is kept becomes available.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
@@ -511,16 +530,18 @@ impl FiringPlaces {
         over: Option<OverBudget>,
         now: Timestamp,
     ) -> Self {
-        let (mut fired, mut kept_until) = (Vec::new(), None);
+        let (mut fired, mut claiming, mut kept_until) = (Vec::new(), 0, None);
         for firing in snapshot.preparing.iter().filter(|firing| !snapshot.is_held_back(firing)) {
             let schedule = agent.schedules.iter().find(|schedule| schedule.id == firing.schedule);
             let schedule = schedule.filter(|schedule| schedule.takes_work());
             let Some((schedule, until)) = schedule.zip(firing.keeps_place_until(now)) else { continue };
             fired.push(snapshot.next_turn(schedule));
+            let mut claims = snapshot.claims_of(agent, now);
+            claiming += usize::from(claims.any(|claim| claim.schedule.as_ref() == Some(&schedule.name)));
             kept_until = Some(kept_until.map_or(until, |first: Timestamp| first.min(until)));
         }
         let ready = ReadyJobs::of(agent, snapshot, holds, now);
-        Self { max: agent.max_concurrent, ready, fired, kept_until, over }
+        Self { max: agent.max_concurrent, ready, fired, claiming, kept_until, over }
     }
 
     fn take(&mut self, live: &LiveWork<'_>) {
@@ -532,14 +553,19 @@ impl FiringPlaces {
         u32::try_from(self.fired.iter().filter(|fired| **fired < turn).count()).unwrap_or(u32::MAX)
     }
 
+    /// Counts the places that the firings without a job need, in addition to the items that are being claimed.
+    fn for_firings(&self) -> usize {
+        self.fired.len().saturating_sub(self.claiming)
+    }
+
     /// Checks whether the running jobs, the ready jobs and the firings without a job need all places.
     fn is_full(&self) -> bool {
-        self.ready.count() + self.fired.len() >= self.max as usize
+        self.ready.count() + self.for_firings() >= self.max as usize
     }
 
     /// Returns the reason to wait if no place is left for the schedule's next firing.
     fn full(&self, live: &LiveWork<'_>) -> Option<Hold> {
-        let taken = self.ready.before(live.turn) + self.fired.len();
+        let taken = self.ready.before(live.turn) + self.for_firings();
         (taken >= self.max as usize).then_some(Hold::AtCapacity { running: self.max, max: self.max })
     }
 }

@@ -237,7 +237,7 @@ impl ScheduleView {
         }
         let note = self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(SkipReason::Disabled));
         let note = note.unwrap_or("an accepted firing of it will start all the same");
-        Some(format!("{note}; it cannot be prepared, and is retried at least once a minute: {error}"))
+        Some(format!("{note}; it cannot be prepared, and is retried: {error}"))
     }
 
     /// Returns text such as `, and 13 times more since then`; empty if the schedule was due once.

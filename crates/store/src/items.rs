@@ -33,7 +33,6 @@ statements! {
         values ($1, $2, $3, 'claiming', $4, $5, $6, $7, $8, $9) on conflict do nothing";
     LOCK_ITEM = locked "select * from items where holder = $1";
     ALL_ITEMS = same "select * from items order by queue, item";
-    CLAIMING = same "select count(*) as number from items where agent = $1 and state = 'claiming' and until > $2";
     HOLD_ITEM = same "update items set state = 'held', until = $2, content = $3 where holder = $1 and state = 'claiming'";
     RENEW_ITEM = same "update items set until = $2 where holder = $1 and state = 'held'";
     FORGET_ITEM = same "delete from items where holder = $1";
@@ -277,18 +276,6 @@ impl Store {
     pub async fn items(&self) -> Result<Vec<HeldItem>, StoreError> {
         self.read(|tx| Box::pin(async move { tx.all(ALL_ITEMS, args![]).await?.iter().map(read).collect() }))
             .await
-    }
-
-    /// Returns the number of items of the agent that are being claimed and have no job yet.
-    pub async fn items_being_claimed(&self, agent: AgentName, now: Timestamp) -> Result<usize, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move {
-                let row = tx.one(CLAIMING, args![agent.as_str(), now]).await?;
-                let number: i64 = row.map_or(Ok(0), |row| row.get("number"))?;
-                Ok(usize::try_from(number).unwrap_or(0))
-            })
-        })
-        .await
     }
 
     /// Returns the earliest time at which a report is due or a claim expires; `None` if there are no items.

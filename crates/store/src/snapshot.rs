@@ -1,11 +1,11 @@
-//! The input of the planner: every schedule, every job that has not ended, every firing that is being prepared, and
-//! every provider, at one moment.
+//! The input of the planner: every schedule, every job that has not ended, every firing that is being prepared, every
+//! work item that is being claimed, and every provider, at one moment.
 
 use cowhand_core::budget::{Amount, SpendingLedger};
-use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::moment::Moment;
-use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
+use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot, UnfinishedClaim};
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::uptime::Uptime;
@@ -29,6 +29,7 @@ statements! {
         order by prepare_number, due_at, key";
     PREPARING = same "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
         order by prepare_number, due_at, key";
+    CLAIMS = same "select holder, agent, schedule, until from items where state = 'claiming'";
 }
 
 /// Fields of a work item that the planner needs.
@@ -99,10 +100,15 @@ pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snaps
     let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
     let preparing = tx.all(PREPARING, args![]).await?;
     let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
+    let claims = tx.all(CLAIMS, args![]).await?;
+    // A claim of a person leads to no job.
+    let claims = claims.iter().filter(|row| row.parse::<JobId>("holder").is_ok()).map(read_claim);
+    let claims = claims.collect::<Result<_, _>>()?;
     Ok(Snapshot {
         schedules,
         jobs,
         preparing,
+        claims,
         ledger: SpendingLedger::default(),
         providers: providers::all(tx).await?,
         boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
@@ -118,6 +124,11 @@ fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
         since: row.time("decided_at")?,
         has_failed: tries > 1,
     })
+}
+
+fn read_claim(row: &Row) -> Result<UnfinishedClaim, StoreError> {
+    let (agent, schedule) = (row.parse("agent")?, row.parse_opt("schedule")?);
+    Ok(UnfinishedClaim { agent, schedule, until: row.time("until")? })
 }
 
 /// The current time by two clocks.

@@ -147,6 +147,12 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Returns who has claimed the item now. The default returns [`Self::claim_owner`]; a source whose items do not
+    /// show their claim has to ask the outside system.
+    async fn current_owner(&self, item: &WorkItem) -> Result<Option<ClaimOwner>, WorkSourceError> {
+        Ok(self.claim_owner(item))
+    }
+
     /// Returns items whose claim has expired and that the source does not list as available, although `claim_work`
     /// accepts them. This method is called regularly on every node, so it has to be cheap.
     async fn expired_claims(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {

@@ -87,18 +87,19 @@ impl AgentPlaces {
     }
 }
 
-/// Returns how many more jobs of the schedule the agent could run now, in addition to running jobs and to ready jobs
-/// that come before them.
+/// Returns how many more jobs of the schedule the agent could run now, in addition to running jobs, to items that are
+/// being claimed, and to ready jobs that come before them.
 pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot: &Snapshot) -> usize {
     let ready = ReadyJobs::of(agent, snapshot, &Holds::of(agent, snapshot, now), now);
     (agent.max_concurrent as usize).saturating_sub(ready.before(snapshot.next_turn(schedule)))
 }
 
-/// Jobs that run, pending jobs whose time has come, and requeued jobs that keep their place while they wait. Jobs that
-/// their schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs` repeats this rule for one
-/// transaction, but also counts jobs that their schedule holds.
+/// Jobs that run, items that are being claimed, pending jobs whose time has come, and requeued jobs that keep their place
+/// while they wait. Jobs that their schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs` repeats this
+/// rule for one transaction, but counts jobs that their schedule holds, and does not count items that are being claimed.
 pub(super) struct ReadyJobs {
-    /// Number of the ready jobs that come before every new firing: running jobs, and jobs of work items.
+    /// Number of the ready jobs that come before every new firing: running jobs, and jobs of work items, also of items
+    /// that are being claimed.
     first: usize,
     /// The others in the order in which they start, with their turn if they take turns.
     waiting: Vec<Option<PlaceTurn>>,
@@ -112,7 +113,8 @@ impl ReadyJobs {
             }
             LiveState::Running { .. } => true,
         };
-        let first = AgentPlaces::of_running(agent, snapshot).taken as usize;
+        let claims = snapshot.claims_of(agent, now).count();
+        let first = AgentPlaces::of_running(agent, snapshot).taken as usize + claims;
         let mut ready = Self { first, waiting: Vec::new() };
         for (job, turn) in snapshot.starting_order(agent) {
             match turn {

@@ -268,7 +268,7 @@ fn awaited(view: &ScheduleView) -> Option<String> {
         _ if !view.preparing => None,
         (Some(error), _) => {
             let error = print::one_line(error, 600);
-            Some(format!("its firing cannot be prepared, and is retried at least once a minute: {error}"))
+            Some(format!("its firing cannot be prepared, and is retried: {error}"))
         }
         (None, Some(by)) => Some(format!("its firing is being prepared by {}", print::one_line(by, 300))),
         (None, None) => None,

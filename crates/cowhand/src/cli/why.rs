@@ -259,9 +259,7 @@ fn describe_state(
     if let Some(error) = &view.last_error {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",
-            _ if view.prepare_error.is_some() => {
-                "Its firing cannot be prepared, and is retried at least once a minute"
-            }
+            _ if view.prepare_error.is_some() => "Its firing cannot be prepared, and is retried",
             _ => "Its last error",
         };
         lines.push(format!("{what}: {}", print::one_line(error, 600)));

@@ -141,7 +141,7 @@ fn why_explains_waiting_jobs_of_disabled_schedule() {
     });
     assert_eq!(scene.run(&["schedule", "disable", "b/s"]).code, Some(0));
     let expected = "1 accepted firing of it will still start; `cowhand cancel --agent b --schedule s --status pending` \
-                    cancels the waiting jobs and firings; it cannot be prepared, and is retried at least once a minute: `when_command` of s: ";
+                    cancels the waiting jobs and firings; it cannot be prepared, and is retried: `when_command` of s: ";
     let said = words(&["status"]);
     assert!(said.contains(&format!("turned off: b/s: {expected}")), "{said}");
     assert!(!said.contains("not prepared"), "{said}");

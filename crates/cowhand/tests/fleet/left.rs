@@ -284,7 +284,7 @@ fn trigger_returns_although_firing_cannot_be_prepared() {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     let text = words(&said.stdout);
     assert!(text.starts_with("a/checked: the firing manual:"), "{text}");
-    let expected = "was accepted, and has no job yet: its firing cannot be prepared, and is retried at least once a minute: ";
+    let expected = "was accepted, and has no job yet: its firing cannot be prepared, and is retried: ";
     assert!(text.contains(expected) && text.contains("no-such-program"), "{text}");
     let advice = "`cowhand why a/checked` shows it, `cowhand cancel --agent a --schedule checked` cancels the jobs and firings of this schedule";
     assert!(text.contains(advice), "{text}");

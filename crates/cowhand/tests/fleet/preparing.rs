@@ -72,8 +72,7 @@ fn firing_in_preparation_shows_what_it_waits_for() {
     assert_eq!(firing["why"], "it is being prepared: it waits for the answer of `when_command`");
     let said = why(&scene, "a/gone");
     assert!(
-        said.contains("Its firing cannot be prepared, and is retried at least once a minute: ")
-            && said.contains("no-such-program"),
+        said.contains("Its firing cannot be prepared, and is retried: ") && said.contains("no-such-program"),
         "{said}"
     );
     let said = why(&scene, "a/away");

@@ -1,5 +1,6 @@
 //! The flow of work items with issues on GitHub, with the fake GitHub of the adapter's tests.
 
+mod by_hand;
 mod crash;
 mod doctor;
 mod ends;
@@ -8,6 +9,7 @@ mod given_up;
 mod hands;
 mod renewing;
 mod trust;
+mod unfinished;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

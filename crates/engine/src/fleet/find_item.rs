@@ -5,8 +5,10 @@ use cowhand_core::work::WorkItemId;
 use indexmap::IndexSet;
 
 use super::{FleetError, missing_agent};
-use crate::queues::{ItemScope, ItemView, NeededNames, Queue, queues, queues_with_item, removed_queues};
-use cowhand_store::Store;
+use crate::queues::{
+    ItemScope, ItemStatus, ItemView, NeededNames, Queue, queues, queues_with_item, removed_queues,
+};
+use cowhand_store::{ItemFailures, Store};
 use cowhand_work::WorkSources;
 
 /// Finds an item in all queues of the fleet, in those of one agent, or in one queue. Returns an error if no queue or
@@ -32,7 +34,14 @@ pub async fn find_item(
     }
     let mut found = queues_with_item(searched, id, store).await?;
     match (found.pop(), found.is_empty()) {
-        (Some(only), true) => Ok(only),
+        (Some((queue, view)), true) => {
+            // Nobody is advised to try an item again that is done.
+            let has_failed = |failed: &ItemFailures| failed.queue == queue.name && failed.id == *id;
+            if view.status == ItemStatus::Done && store.item_failures().await?.iter().any(has_failed) {
+                store.forget_failures(queue.name.clone(), id.clone()).await?;
+            }
+            Ok((queue, view))
+        }
         (Some(last), false) => {
             let queues = found.into_iter().chain([last]).map(|(queue, _)| selecting_names(queue, scope));
             Err(FleetError::SeveralItems { item: id.clone(), queues: queues.collect() })

@@ -14,7 +14,9 @@ use tokio::time::{Instant, sleep};
 use super::{Fleet, FleetError, find_item};
 use crate::queues::{self, ItemRows, ItemScope, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
 use cowhand_store::{HeldItem, ItemState, NewItemClaim, TakeConditions, TakeResult};
-use cowhand_work::{ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
+use cowhand_work::{
+    ClaimOwner, Claimant, QueueState, SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, WorkSourceError, within,
+};
 
 /// Time between two checks whether the outbox has delivered a result for which a person waits.
 const POLL_DELIVERY_EVERY: Duration = Duration::from_millis(20);
@@ -88,6 +90,9 @@ impl Fleet {
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(&queue, id).await;
         }
+        if let Some(error) = done_error(&view) {
+            return Err(error);
+        }
         let was_available = view.status == ItemStatus::Available;
         if self.is_missing(&queue, &view).await? {
             self.forget_missing(&queue, &view).await?;
@@ -99,15 +104,20 @@ impl Fleet {
     }
 
     /// Returns whether the source no longer has the item, for an item that a person holds or whose result is not
-    /// delivered yet. Returns false for other items.
+    /// delivered yet. Returns false for other items, and if the source cannot be read: the outbox then delivers the
+    /// release later.
     async fn is_missing(&self, queue: &Queue, view: &ItemView) -> Result<bool, FleetError> {
         let Some(holder) = view.held_by.clone() else { return Ok(false) };
         let can_be_forgotten = view.status == ItemStatus::Closing || holder.contains('@');
-        if !can_be_forgotten || queue.source.get_work(&view.item.id).await?.is_some() {
+        if !can_be_forgotten {
             return Ok(false);
         }
         let claimant = Claimant { fleet: self.store().fleet_id().await?, holder, until: self.clock().now() };
-        Ok(queue.source.moved(&view.item.id, &claimant).await?.is_none())
+        let is_missing = async {
+            let (source, id) = (&queue.source, &view.item.id);
+            Ok(source.get_work(id).await?.is_none() && source.moved(id, &claimant).await?.is_none())
+        };
+        Ok(within(SOURCE_READ_TIMEOUT, is_missing).await.unwrap_or(false))
     }
 
     /// Deletes the claim or undelivered result of a missing item, and its failures, because a person has released the
@@ -177,6 +187,9 @@ impl Fleet {
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, scope).await?;
+        if let Some(error) = done_error(&view) {
+            return Err(error);
+        }
         let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
         if let Some(error) = undelivered_error(&view).filter(|_| is_of_job) {
             return Err(error);
@@ -303,7 +316,8 @@ impl Fleet {
         now: Timestamp,
     ) -> Result<Claimant, FleetError> {
         let fleet = self.store().fleet_id().await?;
-        let owner = queue.source.claim_owner(item).filter(|owner| owner.fleet == fleet);
+        let owner = within(SOURCE_READ_TIMEOUT, queue.source.current_owner(item)).await;
+        let owner = owner.map_err(|error| error.of_queue(&queue.name))?.filter(|owner| owner.fleet == fleet);
         if let Some(ClaimOwner { holder, .. }) = owner {
             if let Ok(job) = holder.parse::<JobId>()
                 && self
@@ -376,6 +390,13 @@ impl Fleet {
 /// Returns the error for an item that somebody in this fleet holds.
 fn held_error(queue: &Queue, id: &WorkItemId, holder: String) -> FleetError {
     FleetError::ItemHeld { item: id.clone(), by: holder, needed: queue.needed.clone() }
+}
+
+/// Returns the error for an item with which nothing is left to do. Returns `None` for other items.
+fn done_error(view: &ItemView) -> Option<FleetError> {
+    let is_done = view.status == ItemStatus::Done && view.held_by.is_none();
+    let why = "the item is completed".to_owned();
+    is_done.then(|| FleetError::ItemLeftAlone { item: view.item.id.clone(), why })
 }
 
 /// Returns the error for an item whose result or release its source has not received yet. Returns `None` for other

@@ -264,11 +264,18 @@ pub async fn items(
                 let item = queue.source.get_work(&failed.id).await?.or_else(|| failed.item.clone());
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &rows)));
             }
-            // Somebody holds the item, has completed it, or has just put it back.
-            QueueState::Available | QueueState::Claimed | QueueState::Done => {}
+            QueueState::Done => forget_failures(queue, &failed.id, store).await?,
+            // Somebody holds the item, or has just put it back.
+            QueueState::Available | QueueState::Claimed => {}
         }
     }
     Ok(views)
+}
+
+/// Deletes the failures of an item that is done, so that nobody is advised to try it again.
+async fn forget_failures(queue: &Queue, id: &WorkItemId, store: &Store) -> Result<(), WorkSourceError> {
+    let forgotten = store.forget_failures(queue.name.clone(), id.clone()).await;
+    forgotten.map_err(|error| WorkSourceError::Other(error.into()))
 }
 
 /// Returns the items of a queue that this fleet holds, for a source that cannot be reached.

@@ -390,7 +390,8 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::Removed => "it was removed from the config",
         SkipReason::AlreadyRunning => "its previous firing had not ended",
         SkipReason::AtCapacity => {
-            "all places of the agent (`max_concurrent`) are taken by jobs that run or wait"
+            "all places of the agent (`max_concurrent`) are taken by jobs that run or wait, or by items that are being \
+             claimed"
         }
         SkipReason::NotDue => "it was not due",
         SkipReason::Duplicate => "the same work is done or in progress",

@@ -31,6 +31,7 @@ on_both! {
     firings_of_a_schedule_are_prepared_in_their_order,
     the_source_gets_the_report_of_the_agent,
     a_claim_that_nobody_finished_is_taken_back,
+    the_snapshot_has_the_items_that_are_claimed_for_jobs,
     a_cancelled_firing_gets_no_more_jobs,
     one_node_at_a_time_has_an_outbox_entry,
     a_changed_result_is_delivered_too,
@@ -65,6 +66,22 @@ fn new_claim(id: &str) -> NewItemClaim {
         until: at(300),
         unless: TakeConditions { given_up: true, released_since: None },
     }
+}
+
+/// A claim of a person takes no place of the agent, so it is not in the snapshot.
+async fn the_snapshot_has_the_items_that_are_claimed_for_jobs(db: TestDb) {
+    let (store, _) = with_schedule(&db).await;
+    let claims = async || store.snapshot().await.unwrap().claims;
+    let person = Some("kim@files-x".to_owned());
+    store.take_item(new_claim("x"), person, at(0)).await.unwrap();
+    assert_eq!(claims().await, []);
+    let TakeResult::Ours(holder) = store.take_item(new_claim("y"), None, at(0)).await.unwrap() else {
+        panic!("not taken")
+    };
+    let [claim] = &claims().await[..] else { panic!("not one claim") };
+    assert_eq!((claim.agent.as_str(), &claim.schedule, claim.until), ("a", &None, at(300)));
+    store.leave_item(holder.to_string()).await.unwrap();
+    assert_eq!(claims().await, []);
 }
 
 /// Takes an item, also if it was given up and a person offered it again.

@@ -18,7 +18,9 @@ use super::models::{Issue, IssueState};
 use super::settings::{ClaimMethod, GitHubSettings};
 use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
-use crate::{Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError};
+use crate::{
+    ClaimOwner, Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError,
+};
 
 /// First part of the ids of the items.
 pub const SOURCE_TYPE: &str = "github";
@@ -217,6 +219,14 @@ impl WorkSource for GitHubWorkSource {
                 answer(true, None)
             }
         }
+    }
+
+    async fn current_owner(&self, item: &WorkItem) -> Result<Option<ClaimOwner>, WorkSourceError> {
+        let Some(number) = number(&item.id) else { return Ok(None) };
+        let marks = self.issues().marks(number).await?;
+        Ok(marks
+            .holder()
+            .map(|(_, claim)| ClaimOwner { fleet: claim.fleet.clone(), holder: claim.holder.clone() }))
     }
 
     async fn expired_claims(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {

@@ -104,21 +104,19 @@ impl GitHubWorkSource {
         {
             return Ok(Err(refusal));
         }
-        let labelled = async {
-            self.issues().add_label(number, &self.settings.in_progress).await?;
-            fault::point("github_labelled");
-            self.issues().remove_label(number, &self.settings.ready).await?;
-            fault::point("github_unlabelled");
-            Ok::<(), GitHubApiError>(())
-        };
-        match labelled.await {
+        match self.issues().add_label(number, &self.settings.in_progress).await {
             Err(error) if error.is_permission_denied() => {
                 self.withdraw(&self.issues().marks(number).await?, by).await;
-                Ok(Err(refusal_of(&error)))
+                return Ok(Err(refusal_of(&error)));
             }
-            Err(error) => Err(error),
-            Ok(()) => Ok(self.issues().get(number).await?.ok_or_else(not_found)),
+            labelled => labelled?,
         }
+        fault::point("github_labelled");
+        // From here on, every error is returned, because the caller then undoes the claim until that succeeds. Without
+        // its marker, the label would look like the claim of another program.
+        self.issues().remove_label(number, &self.settings.ready).await?;
+        fault::point("github_unlabelled");
+        Ok(self.issues().get(number).await?.ok_or_else(not_found))
     }
 
     const fn confirm_delay(&self) -> Duration {

@@ -68,15 +68,17 @@ impl GitHubWorkSource {
         if self.is_finished(&issue, ours) || (options.undoes_claim && ours.is_none()) {
             return Ok(answer(true, Some("the issue was not claimed")));
         }
+        // Of an issue that a person has closed, only the claim is removed.
+        let is_open = issue.state == IssueState::Open;
         let marker = Marker::Release(ResultMarker::of(by, ours));
-        if options.add_comment && !marks.has_reported(&marker) {
+        if is_open && options.add_comment && !marks.has_reported(&marker) {
             let comment = comment_text::release_comment(options.reason.as_deref(), self.comment_author(by));
             issues.comment_once(number, &marker, &comment).await?;
             fault::point("github_released");
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
         fault::point("github_release_unlabelled");
-        if self.settings.cleanup_on_failure || options.undoes_claim {
+        if is_open && (self.settings.cleanup_on_failure || options.undoes_claim) {
             issues.add_label(number, &self.settings.ready).await?;
             fault::point("github_release_labelled");
         }

@@ -10,15 +10,21 @@ use crate::quota::RateLimitInfo;
 /// Reads the rate limit headers. Returns `None` if one of the numbers is missing or invalid. A missing resource means
 /// `core`.
 pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
-    let reset = i64::try_from(number("x-ratelimit-reset")?).ok()?;
     let resource = headers.get("x-ratelimit-resource").and_then(|value| value.to_str().ok());
     Some(RateLimitInfo {
-        limit: number("x-ratelimit-limit")?,
-        remaining: number("x-ratelimit-remaining")?,
-        reset: Timestamp::from_second(reset).ok()?,
+        limit: number(headers, "x-ratelimit-limit")?,
+        remaining: number(headers, "x-ratelimit-remaining")?,
+        reset: reset(headers)?,
         resource: resource.unwrap_or("core").to_owned(),
     })
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+fn reset(headers: &HeaderMap) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(number(headers, "x-ratelimit-reset")?).ok()?).ok()
 }
 
 /// Kind of rate limit that an answer reports.
@@ -47,7 +53,8 @@ impl RateLimitKind {
         if let Some(seconds) = seconds {
             return Some(Self::Secondary { wait: Duration::from_secs(seconds) });
         }
-        if let Some(RateLimitInfo { remaining: 0, reset, .. }) = extract_rate_limit_info(headers) {
+        // A proxy may leave out the header with the limit itself.
+        if let (Some(0), Some(reset)) = (number(headers, "x-ratelimit-remaining"), reset(headers)) {
             return Some(Self::Primary { reset });
         }
         let message = message.to_ascii_lowercase();
@@ -121,6 +128,7 @@ mod tests {
         for (status, pairs, message, wait) in [
             (403, &USED_UP[..], "API rate limit exceeded", seconds(11)),
             (429, &USED_UP, "", seconds(11)),
+            (403, &USED_UP[1..], "API rate limit exceeded", seconds(11)),
             (403, &[("retry-after", "7")], "", seconds(7)),
             (429, &[("retry-after", " 7 ")], "", seconds(7)),
             (403, &LEFT, "You have exceeded a secondary rate limit.", seconds(60)),

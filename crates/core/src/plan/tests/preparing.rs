@@ -97,3 +97,22 @@ fn the_job_of_a_prepared_firing_starts_before_due_firings() {
     let scene = scene.job("clock", PENDING);
     assert!(!fires(&(scene, other), "10:00"));
 }
+
+/// An item that is being claimed takes one place for as long as the claim takes, and not a second one for its poll.
+#[test]
+fn an_item_that_is_being_claimed_takes_a_place() {
+    let (mut scene, other) = preparing("work_source", false);
+    let (agent, schedule) = ("a".parse().unwrap(), "s".parse().ok());
+    scene.snapshot.claims.push(UnfinishedClaim { agent, schedule, until: at("10:05") });
+    let mut scene = (scene, other);
+    for now in ["10:00:01", "10:00:30", "10:04:59"] {
+        assert!(!fires(&scene, now), "{now}");
+        let agent = &scene.0.roster.agents[0];
+        assert_eq!(free_places(at(now), agent, &agent.schedules[1], &scene.0.snapshot), 0);
+    }
+    let wakes = plan(at("10:00:30"), &scene.0.roster, &scene.0.snapshot).wake_at;
+    assert_eq!(wakes, Some(at("10:05")), "it plans again when the claim has expired");
+    assert!(fires(&scene, "10:05"), "the claim has expired");
+    scene.0 = scene.0.max(2);
+    assert!(fires(&scene, "10:00:01"), "the second place is free");
+}

@@ -104,12 +104,10 @@ impl Preparer<'_> {
         found.outcome(more)
     }
 
-    /// Returns how many items may be taken now. Each item that is being claimed uses a place, whichever schedule takes
-    /// it. A firing from outside, or by a person, always gets one item, whose job may have to wait for a place.
+    /// Returns how many items may be taken now, by the same rule as the planner. A firing from outside, or by a person, always gets one item, whose job may have to wait for a place.
     async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
-        let claiming = self.engine.store.items_being_claimed(firing.agent.name.clone(), self.now()).await?;
-        let free = free_places(self.now(), firing.agent, firing.schedule, &snapshot).saturating_sub(claiming);
+        let free = free_places(self.now(), firing.agent, firing.schedule, &snapshot);
         Ok(if self.key.is_by_clock() || made > 0 { free } else { free.max(1) })
     }
 
