@@ -174,6 +174,11 @@ pub enum FleetError {
     #[error("an idempotency key needs a schedule, because it identifies a firing of the schedule")]
     KeyWithoutSchedule,
     #[error(
+        "values are inserted only into the prompt of a `manual` schedule; name such a schedule, and give no prompt of your \
+         own"
+    )]
+    UnusedValues,
+    #[error(
         "an idempotency key has 1 to {MAX_KEY_BYTES} bytes, and this one has {bytes}; use for example a UUID, or the \
          SHA-256 of a longer text"
     )]

@@ -173,9 +173,14 @@ impl WorkSource for FilesWorkSource {
         Some(ClaimOwner { fleet: fleet.to_owned(), holder: holder.to_owned() })
     }
 
-    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
-        let item = item.clone();
-        self.blocking(move |files| files.offer(&item)).await
+    async fn offer_work(
+        &self,
+        item: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        let (item, options, by) = (item.clone(), options.clone(), by.clone());
+        self.blocking(move |files| files.offer(&item, &options, &by)).await
     }
 
     async fn skipped(&self) -> Result<usize, WorkSourceError> {

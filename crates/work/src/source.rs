@@ -103,9 +103,15 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         Ok(if self.get_work(item).await?.is_some() { QueueState::Withdrawn } else { QueueState::Done })
     }
 
-    /// Offers an item again that nobody holds, on request of a person. An item that is done or claimed is not changed,
-    /// and the result states this. The default changes no item.
-    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+    /// Offers an item again that nobody holds, on request of a person. With `add_comment`, the reason is written to the
+    /// item; `by` is its author. An item that is done or claimed is not changed, and the result states this. The default
+    /// changes no item.
+    async fn offer_work(
+        &self,
+        item: &WorkItemId,
+        _options: &ReleaseOptions,
+        _by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
         let message = match self.queue_state(item).await? {
             QueueState::Available => return Ok(ReleaseResult { success: true, message: None }),
             QueueState::Claimed => format!("{item} is claimed"),

@@ -37,19 +37,27 @@ const SHELL_WORDS: [&str; 22] = [
     "set", "shift", "source", "trap", "type", "ulimit", "umask", "unset", "while",
 ];
 
+/// Signs, besides letters and digits, that a word of a YAML list may contain without quotes.
+const PLAIN_IN_WORDS: &str = "._/-=+";
+
 /// Returns a hint for a text in place of a list.
 pub(super) fn of_text_for_list(key: &str, text: &str) -> String {
     let is_plain =
         |text: &str, more: &str| text.chars().all(|sign| sign.is_alphanumeric() || more.contains(sign));
-    let item = if is_plain(text, "._/- ") { text.to_owned() } else { quoted(text) };
-    if !matches!(key, "command" | "when_command") {
-        return format!("write a list: `{key}: [{item}]`");
-    }
     let words: Vec<&str> = text.split_whitespace().collect();
+    if key == "args" && !words.is_empty() && words.iter().all(|word| is_plain(word, PLAIN_IN_WORDS)) {
+        return format!("write a list with one argument in each item: `{key}: [{}]`", words.join(", "));
+    }
+    if !matches!(key, "command" | "when_command" | "setup") {
+        let items: Vec<&str> = text.split(',').map(str::trim).collect();
+        let is_written_as_list = items.iter().all(|item| !item.is_empty() && is_plain(item, "._/- "));
+        let items = if is_written_as_list { items.join(", ") } else { quoted(text) };
+        return format!("write a list: `{key}: [{items}]`");
+    }
     let Some(first) = words.first() else {
         return format!("name a program: `{key}: [PROGRAM, ARGUMENT, …]`");
     };
-    if !SHELL_WORDS.contains(first) && words.iter().all(|word| is_plain(word, "._/-=+")) {
+    if !SHELL_WORDS.contains(first) && words.iter().all(|word| is_plain(word, PLAIN_IN_WORDS)) {
         format!("write a list of the program and its arguments: `{key}: [{}]`", words.join(", "))
     } else {
         format!("write a list of the program and its arguments: `{key}: [sh, -c, {}]`", quoted(text))

@@ -253,9 +253,11 @@ impl ScheduleRef<'_> {
             TriggerConfig::DispatchResult { status, .. } => *status,
             _ => None,
         };
+        // A wrong `status` is left out when the schedule is read, so its outcome is not known.
+        let is_unknown = |place: &Self| status(place).is_none() && place.field("status").is_some();
         let is_same = match (status(self), status(other)) {
             (Some(own), Some(theirs)) => own == theirs,
-            _ => true,
+            _ => !is_unknown(self) && !is_unknown(other),
         };
         is_same && self.schedule.enabled && other.schedule.enabled
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 use serde::Deserialize as _;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::load::{Draft, Loader, normalize};
 use super::node::{Entry, Location, Node, Value};
@@ -19,7 +19,7 @@ use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, FormerName, OWN_SERVER, Schedule};
 use crate::sandbox::Sandbox;
 use crate::shape;
-use crate::trigger::{TriggerConfig, TriggerError, TriggerKind};
+use crate::trigger::{LifecycleEvent, TriggerConfig, TriggerError, TriggerKind};
 use crate::workspace::Isolation;
 
 /// Result of resolving an agent.
@@ -102,7 +102,7 @@ fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wr
 /// The readable part of an agent.
 struct Typed {
     config: shape::AgentConfig,
-    /// Schedules with errors, without their wrong keys. `check_keys_together` does not get these schedules: without the
+    /// Schedules with errors, without their wrong keys, and `manual` if their trigger is wrong. `check_keys_together` does not get these schedules: without the
     /// removed keys, its checks could report problems that do not exist.
     partial: IndexMap<String, shape::ScheduleConfig>,
     /// Wrong keys of the agent, except `FREE_KEYS`. `config` does not contain them. None if only the schedules of the
@@ -126,6 +126,11 @@ fn typed(checked: &Checked) -> Option<Typed> {
         };
         match (pointer.key, owner.and_then(Json::as_object_mut)) {
             (Some(key), Some(owner)) if FREE_KEYS.contains(&key) => _ = owner.remove(key),
+            (Some("work_source"), Some(owner)) => {
+                if !repair_source(owner, pointer.inner) {
+                    wrong.push(pointer);
+                }
+            }
             _ => wrong.push(pointer),
         }
     }
@@ -156,15 +161,45 @@ fn typed(checked: &Checked) -> Option<Typed> {
     })
 }
 
-/// Returns a schedule without its wrong keys; none if it cannot be read without them, or if one of them is a key of its
-/// trigger.
+/// Keys of a work source on which the checks of its other keys depend.
+const NEEDED_SOURCE_KEYS: [&str; 4] = ["type", "labels", "path", "name"];
+
+/// Takes a wrong key out of a work source, so that its other keys can be checked. Returns false if a check depends on
+/// the key. A wrong repository is replaced, because a missing one would be reported, too.
+fn repair_source(owner: &mut Map<String, Json>, key: Option<&str>) -> bool {
+    let source = owner.get_mut("work_source").and_then(Json::as_object_mut);
+    let (Some(source), Some(key)) = (source, key) else { return false };
+    if NEEDED_SOURCE_KEYS.contains(&key) {
+        return false;
+    }
+    if key == "repo" {
+        source.insert(key.to_owned(), json!("owner/name"));
+    } else {
+        source.remove(key);
+    }
+    true
+}
+
+/// Returns a schedule without its wrong keys; none if it cannot be read without them.
 fn without<'a>(
     schedule: &Json,
     wrong: impl Iterator<Item = Option<&'a str>>,
 ) -> Option<shape::ScheduleConfig> {
     let mut rest = schedule.as_object()?.clone();
+    let is_of_schedule = |key: &str| key != "type" && SCHEMA.schedule()["properties"].get(key).is_some();
+    let mut has_trigger = true;
     for key in wrong {
-        rest.remove(key.filter(|key| SCHEMA.schedule()["properties"].get(key).is_some())?);
+        match key? {
+            // These keys do not decide which agent or schedule the trigger names.
+            "status" => _ = rest.remove("status"),
+            "event" => _ = rest.insert("event".to_owned(), json!(LifecycleEvent::SessionEnd)),
+            key if is_of_schedule(key) => _ = rest.remove(key),
+            _ => has_trigger = false,
+        }
+    }
+    if !has_trigger {
+        rest.retain(|key, _| is_of_schedule(key));
+        rest.insert("type".to_owned(), json!("manual"));
     }
     shape::ScheduleConfig::deserialize(Json::Object(rest)).ok()
 }
@@ -175,16 +210,20 @@ struct Steps<'a> {
     schedule: Option<&'a str>,
     /// Key of the schedule or of the agent; none for the schedule or the agent as a whole.
     key: Option<&'a str>,
+    /// Key below `key`.
+    inner: Option<&'a str>,
 }
 
 impl<'a> Steps<'a> {
     fn of(pointer: &'a str) -> Self {
         let mut steps = pointer.split('/').skip(1);
         let first = steps.next();
-        match steps.next().filter(|_| first == Some("schedules")) {
-            Some(name) => Self { schedule: Some(name), key: steps.next() },
-            None => Self { schedule: None, key: first },
+        if first == Some("schedules")
+            && let Some(name) = steps.next()
+        {
+            return Self { schedule: Some(name), key: steps.next(), inner: steps.next() };
         }
+        Self { schedule: None, key: first, inner: steps.next() }
     }
 }
 

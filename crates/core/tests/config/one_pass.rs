@@ -92,6 +92,37 @@ fn an_error_in_the_agent_hides_none_in_its_schedules() {
     }
 }
 
+/// A wrong key of a work source or of a trigger does not hide the errors of the keys beside it.
+#[test]
+fn an_error_in_a_section_hides_none_in_the_same_section() {
+    let dates = "start_at: '2026-01-02T00:00:00Z', end_at: '2026-01-01T00:00:00Z'";
+    for (schedule, expected) in [
+        (
+            "{type: manual, work_source: {type: github, api_url: 'ftp://x', labels: {ready: x, in_progress: x}}}".to_owned(),
+            &["`ftp://x`", "names no repository", "are both `x`"][..],
+        ),
+        (
+            "{type: manual, work_source: {type: github, repo: x, labels: {ready: x, in_progress: x}}}".to_owned(),
+            &["`x` is not of the right form", "are both `x`"],
+        ),
+        ("{type: dispatch_result, schedule: nix, status: fail}".to_owned(), &["`fail`", "there is no schedule `nix`"]),
+        ("{type: agent_lifecycle, agent: nix, event: end}".to_owned(), &["`end`", "there is no agent `nix`"]),
+        (format!("{{type: cron, cron: x, {dates}}}"), &["cron expression", "is not after `start_at`"]),
+        (format!("{{type: crn, cron: x, {dates}}}"), &["`crn`", "cron expression", "is not after"]),
+        // The wrong `status` may be one that makes no cycle.
+        ("{type: dispatch_result, status: fail}\n      t: {type: dispatch_result}".to_owned(), &["`fail`"]),
+    ] {
+        let text = format!(
+            "agents:\n  - name: a\n    default_prompt: Go.\n    schedules:\n      s: {schedule}\n"
+        );
+        let found = lines(&load_text(&text));
+        assert_eq!(found.len(), expected.len(), "{schedule}: {found:?}");
+        for says in expected {
+            assert!(found.iter().any(|line| line.contains(says)), "{schedule}: {says}: {found:?}");
+        }
+    }
+}
+
 /// An agent or schedule with an error still counts as existing when it is named.
 #[test]
 fn invalid_agents_and_schedules_are_not_reported_as_missing() {

@@ -15,6 +15,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::advice::with_config_option;
 use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
+use super::start::DETACHED_FLAG;
 use super::start_options::StartOptions;
 use super::{Exit, Failure, interrupt, print};
 use cowhand_engine::config::{self, FromDisk};
@@ -190,7 +191,8 @@ fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<StartedDaemon
     let child = Command::new(program)
         .arg("-c")
         .arg(&location.config)
-        .args(["start", "--background"])
+        .arg("start")
+        .arg(format!("--{DETACHED_FLAG}"))
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(stdout)

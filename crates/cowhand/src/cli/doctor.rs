@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use cowhand_core::config::{LoadedConfig, report};
+use cowhand_core::shell::schedule_word;
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
@@ -12,9 +13,10 @@ use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};
-use cowhand_engine::fleet::ScheduleView;
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::prune::files;
 use cowhand_engine::state::StateFolder;
+use cowhand_engine::trigger::Registry;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::disk::{DiskProblem, test_write_in};
@@ -47,9 +49,8 @@ impl DoctorArgs {
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let (has_config, has_store) = (findings[0].ok, findings[2].ok);
-        if has_config && has_store {
-            findings.extend(empty_adoptions(&location));
-        }
+        let views = if has_config && has_store { schedules(&location) } else { Vec::new() };
+        findings.extend(views.iter().filter_map(empty_adoption));
         let note = location.runs_other_file();
         findings.extend(note.map(|note| Finding { warning: true, ..Finding::works("daemon", note) }));
         findings.extend(
@@ -64,8 +65,14 @@ impl DoctorArgs {
         let sources = Arc::new(WorkSources::new(Arc::default(), context));
         let (roster, state) = (Arc::new(loaded.roster), location.state.clone());
         let outside = roster.server.outside();
-        let subject = Subject { roster, state, variables, files, sources, outside };
+        let triggers = Registry::default();
+        let subject = Subject { roster, state, variables, files, sources, triggers, outside };
         findings.extend(wait(async { Ok(examine(&location.state, subject).await) })?);
+        // The check of a trigger that still cannot start names the cause and its remedy.
+        let is_new =
+            |stopped: &Finding| !findings.iter().any(|known| !known.ok && known.what == stopped.what);
+        let stopped: Vec<Finding> = views.iter().filter_map(stopped_schedule).filter(is_new).collect();
+        findings.extend(stopped);
         if self.json {
             print::json(&findings);
         } else {
@@ -110,15 +117,31 @@ fn show(finding: &Finding) {
     print::prose(&format!("{mark}  {}: {}", finding.what, finding.detail), 6);
 }
 
-/// Warns of schedules whose `adopt` names a schedule that the store does not know. Returns nothing if the fleet does
-/// not answer, because another check reports that.
-fn empty_adoptions(location: &FleetLocation) -> Vec<Finding> {
+/// Returns the schedules of the fleet, or none if the fleet does not answer, because another check reports that.
+fn schedules(location: &FleetLocation) -> Vec<ScheduleView> {
     let views = location.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items));
-    let warning = |view: ScheduleView| {
-        let what = format!("schedule {}/{}", view.agent, view.schedule);
-        Some(Finding { warning: true, ..Finding::works(what, view.adopt_note?) })
-    };
-    views.unwrap_or_default().into_iter().filter_map(warning).collect()
+    views.unwrap_or_default()
+}
+
+/// Warns of a schedule whose `adopt` names a schedule that the store does not know.
+fn empty_adoption(view: &ScheduleView) -> Option<Finding> {
+    let what = format!("schedule {}/{}", view.agent, view.schedule);
+    Some(Finding { warning: true, ..Finding::works(what, view.adopt_note.clone()?) })
+}
+
+/// Reports a schedule that an error has stopped.
+fn stopped_schedule(view: &ScheduleView) -> Option<Finding> {
+    if view.status != ScheduleStatus::Error || view.off_in_file.is_some() {
+        return None;
+    }
+    let what = format!("schedule {}/{}", view.agent, view.schedule);
+    let error = view.last_error.as_deref().unwrap_or("the reason was not recorded");
+    let word = schedule_word(&view.agent, &view.schedule);
+    let detail = format!(
+        "stopped because of an error: {error}; when the cause has been corrected, `cowhand schedule enable {word}` starts it \
+         again"
+    );
+    Some(Finding::of(what, Err(detail)))
 }
 
 fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use cowhand_core::config::LoadedConfig;
 use tempfile::TempDir;
@@ -202,7 +202,9 @@ impl FleetLocation {
     pub(super) async fn open_store(&self) -> Result<Connection<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
-            print::note(self.config_error_note());
+            // A command may connect several times.
+            static NOTED: Once = Once::new();
+            NOTED.call_once(|| print::note(self.config_error_note()));
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();

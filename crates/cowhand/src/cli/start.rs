@@ -27,11 +27,14 @@ use cowhand_web::api::{Api, Socket};
 use cowhand_web::server::{HttpListener, JobSocket, ListenError};
 use cowhand_work as work;
 
+/// Name of the option with which cowhand starts the background daemon.
+pub(super) const DETACHED_FLAG: &str = "internal-detached-daemon";
+
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct StartArgs {
     /// Run in the background, and return when the daemon is ready
-    #[arg(short, long)]
+    #[arg(short, long, visible_alias = "background")]
     detach: bool,
     /// Time for running jobs to finish after a signal, before they are cancelled
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_STOP_TIMEOUT, value_parser = number::seconds)]
@@ -48,14 +51,14 @@ pub(super) struct StartArgs {
     #[arg(long, requires = "detach")]
     json: bool,
     /// Mark this process as the background daemon; set by cowhand, not by a person
-    #[arg(long, hide = true)]
-    background: bool,
+    #[arg(long = DETACHED_FLAG, hide = true)]
+    is_detached: bool,
 }
 
 impl StartArgs {
     /// Checks whether this process is the background daemon.
     pub(super) const fn is_background(&self) -> bool {
-        self.background
+        self.is_detached
     }
 
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
@@ -64,7 +67,7 @@ impl StartArgs {
             return background::start(&location, &self.start_options(), self.fresh, self.json);
         }
         log::begin(self.log_format);
-        let (as_json, is_background) = (matches!(self.log_format, LogFormat::Json), self.background);
+        let (as_json, is_background) = (matches!(self.log_format, LogFormat::Json), self.is_detached);
         self.run_here(config).map_err(|failure| {
             if is_background {
                 failure.print_for_starter();
@@ -91,7 +94,7 @@ impl StartArgs {
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
         let location = Self::location(config)?;
-        if self.background {
+        if self.is_detached {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
             rustix::process::setsid()
                 .map_err(|error| cannot("cannot detach from the terminal", &error.into()))?;

@@ -29,6 +29,9 @@ pub(super) struct TriggerArgs {
     schedule: Option<ScheduleName>,
     #[command(flatten)]
     prompt: PromptArgs,
+    /// Value for {{NAME}} in the prompt of a `manual` schedule; can be repeated
+    #[arg(long = "value", value_name = "NAME=VALUE", value_parser = named_value)]
+    values: Vec<(String, String)>,
     /// Idempotency key: the same key for the same schedule gives the same job
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -43,16 +46,13 @@ pub(super) struct TriggerArgs {
 impl TriggerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let (agent, schedule) = self.target()?;
-        let Self { prompt, idempotency_key, wait, json, .. } = self;
+        let Self { prompt, values, idempotency_key, wait, json, .. } = self;
         // With a unique key, the firing can be found before it has a job.
         let own_key = schedule.as_ref().map(|_| Uuid::now_v7().to_string());
         let idempotency_key = idempotency_key.or(own_key);
-        let request = fleet::TriggerRequest {
-            schedule,
-            prompt: prompt.read()?,
-            idempotency_key,
-            from_dashboard: false,
-        };
+        let (prompt, values) = (prompt.read()?, values.into_iter().collect());
+        let request =
+            fleet::TriggerRequest { schedule, prompt, values, idempotency_key, from_dashboard: false };
         location::ask(config, async |client| match create_job(client, &agent, &request, wait).await? {
             Created::Job(job) => job::print_created(client, *job, wait, json).await,
             Created::Firing(accepted) => {
@@ -80,6 +80,19 @@ impl TriggerArgs {
             return Err(Failure::new(Exit::Usage, message));
         }
         Ok((agent, schedule))
+    }
+}
+
+/// Parses `NAME=VALUE`. A prompt can contain only names of letters, digits and underscores.
+fn named_value(text: &str) -> Result<(String, String), String> {
+    let is_name = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.chars().all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
+    };
+    match text.split_once('=') {
+        Some((name, value)) if is_name(name) => Ok((name.to_owned(), value.to_owned())),
+        Some(_) => Err("the name consists of letters, digits and `_`, for example `issue=42`".to_owned()),
+        None => Err("write NAME=VALUE, for example `issue=42`".to_owned()),
     }
 }
 

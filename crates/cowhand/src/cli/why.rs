@@ -1,12 +1,13 @@
 //! `cowhand why`: explains why a schedule, or each schedule of an agent, did or did not run.
 
+mod firings;
+
 use std::path::Path;
 
 use clap::Args;
 use cowhand_core::duration;
 use cowhand_core::followup::RefusedFollowup;
 use cowhand_core::id::AgentName;
-use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::shell::{schedule_word, shell_word};
 use jiff::Timestamp;
@@ -14,15 +15,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::location::{Connection, FleetLocation};
-use super::print::{self, Table};
+use super::print;
 use super::schedule::{AgentOrSchedule, ScheduleFullName};
 use super::{Failure, complete, job, location, number, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
 use cowhand_engine::queues::skipped_files::SkippedFiles;
-use cowhand_web::api::{
-    AgentView, ApiProblem, FiringJob, FiringView, ScheduleWithFirings, StatusView, segment,
-};
+use cowhand_web::api::{AgentView, ApiProblem, FiringView, ScheduleWithFirings, StatusView, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct WhyArgs {
@@ -97,7 +96,7 @@ impl WhyAnswer {
             let is_due = due_since.is_some() || missed.is_some() || next_run_at.is_some_and(|at| at <= now);
             print::line(if is_due { "It has not fired yet." } else { "It has never been due." });
         } else {
-            firings_table(&self.firings, now).print();
+            firings::table(&self.firings, now).print();
         }
         if self.has_more && self.firings.len() == MAX_FIRINGS as usize {
             print::prose(&format!("Earlier firings are not shown; {MAX_FIRINGS} is the maximum."), 0);
@@ -287,7 +286,10 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             )
         }
         ScheduleStatus::Error => {
-            format!("{name} stopped because of an error; `cowhand schedule enable {word}` starts it again.")
+            format!(
+                "{name} stopped because of an error. Correct the cause first; then `cowhand schedule enable {word}` \
+                 starts it again."
+            )
         }
         ScheduleStatus::Paused => {
             format!("{name} has paused itself; `cowhand schedule enable {word}` ends the pause.")
@@ -485,31 +487,4 @@ fn skipped_by_budget(view: &ScheduleView, note: &str, now: Timestamp) -> String 
 /// Adds a full stop to a sentence that has no end mark.
 fn with_full_stop(sentence: &str) -> String {
     if sentence.ends_with(['.', '!', '?', '…']) { sentence.to_owned() } else { format!("{sentence}.") }
-}
-
-/// Builds the table of firings: one row for each firing, and one row for each further job of a firing.
-fn firings_table(firings: &[FiringView], now: Timestamp) -> Table {
-    let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
-    for firing in firings {
-        let why = print::one_line(&firing.why, 500);
-        let due = duration::from_now(now, firing.due);
-        let Some((first, further_jobs)) = firing.jobs.split_first() else {
-            let job = firing.job.as_ref().map(ToString::to_string).unwrap_or_default();
-            table.row([due, firing.outcome.clone(), why, job]);
-            continue;
-        };
-        let error = first_error_line(first).map(|error| format!("{why}; {error}"));
-        table.row([due, first.status.to_string(), error.unwrap_or(why), first.id.to_string()]);
-        for job in further_jobs {
-            let error = first_error_line(job).unwrap_or_default();
-            table.row([String::new(), job.status.to_string(), error, job.id.to_string()]);
-        }
-    }
-    table
-}
-
-/// Formats the first line of the error of a job that failed.
-fn first_error_line(job: &FiringJob) -> Option<String> {
-    let error = job.error.as_deref().filter(|_| job.status == JobStatus::Failed)?;
-    Some(format!("the job failed: {}", print::one_line(error.lines().next()?, 300)))
 }

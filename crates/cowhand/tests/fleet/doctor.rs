@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use super::Scene;
+use super::{Scene, wait_until};
 
 const FLEET: &str = "agents:
   - name: a
@@ -51,4 +51,80 @@ fn doctor_uses_environment_of_running_daemon() {
     assert_eq!(finding(&scene, &own, None, "webhook a/hook")["ok"], true, "the daemon has it");
     let said = scene.run(&["doctor"]).stdout;
     assert!(said.contains("as the daemon sees them"), "{said}");
+}
+
+const STOPPED: &str = "agents:
+  - name: a
+    runtime: command
+    command: [cat]
+    schedules:
+      custom: {type: custom, name: nix}
+      issues:
+        type: github_issues
+        owner: o
+        repo: r
+        api_url: http://127.0.0.1:9
+        poll_interval: 1h
+        auth: {token_env: NOT_SET_TOKEN}
+        trust: {strangers: allow}
+";
+
+/// `doctor` reports schedules that cannot fire, before and after an error has stopped them.
+#[test]
+fn doctor_reports_schedules_that_an_error_stops() {
+    let scene = Scene::with(STOPPED);
+    let path = std::env::var("PATH").unwrap();
+    let detail = |what: &str| {
+        let found = finding(&scene, &path, None, what);
+        assert_eq!(found["ok"], false, "{found}");
+        found["detail"].as_str().unwrap().to_owned()
+    };
+    for is_running in [false, true] {
+        if is_running {
+            scene.start();
+        }
+        let custom = detail("schedule a/custom");
+        assert!(custom.contains("no trigger is registered under the name \"nix\""), "{custom}");
+        let issues = detail("schedule a/issues");
+        assert!(issues.contains("NOT_SET_TOKEN is not set"), "{issues}");
+    }
+    let stopped = |name: &str| {
+        let address = format!("a/{name}");
+        wait_until("the error", || {
+            (scene.json(&["schedule", "show", &address])["status"] == "error").then_some(())
+        });
+    };
+    stopped("custom");
+    stopped("issues");
+    let why = scene.run(&["why", "a/custom"]).stdout;
+    let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(why.contains("Correct the cause first"), "{why}");
+    assert!(why.contains("a program with the cowhand library registers triggers"), "{why}");
+
+    // The token can be used at once, although the daemon has not noticed the new file.
+    scene.write(".env", "NOT_SET_TOKEN=ghp_12345678901234567890\n");
+    let enabled = scene.run(&["schedule", "enable", "a/issues"]);
+    assert_eq!(enabled.code, Some(0), "{}", enabled.stderr);
+    wait_until("the first poll", || {
+        let view = scene.json(&["schedule", "show", "a/issues"]);
+        assert_ne!(view["status"], "error", "{view}");
+        view["last_error"].is_string().then_some(())
+    });
+}
+
+/// The cause is gone and the schedule is still stopped: `doctor` names the command that starts it.
+#[test]
+fn doctor_names_command_for_stopped_schedule() {
+    let scene = Scene::with(STOPPED);
+    scene.start();
+    wait_until("the error", || {
+        (scene.json(&["schedule", "show", "a/issues"])["status"] == "error").then_some(())
+    });
+    scene.write(".env", "NOT_SET_TOKEN=ghp_12345678901234567890\n");
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let path = std::env::var("PATH").unwrap();
+    let found = finding(&scene, &path, None, "schedule a/issues");
+    let detail = found["detail"].as_str().unwrap();
+    assert_eq!(found["ok"], false, "{found}");
+    assert!(detail.contains("`cowhand schedule enable a/issues` starts it again"), "{found}");
 }

@@ -156,7 +156,7 @@ fn daemon_that_answers_prevents_second_daemon() {
     let state = scene.root.join(".cowhand");
     fs::create_dir(&state).unwrap();
     let socket = UnixListener::bind(state.join("sock")).unwrap();
-    let said = scene.run(&["start", "--background", "--no-server"]);
+    let said = scene.run(&["start", "--internal-detached-daemon", "--no-server"]);
     assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
     assert!(said.stderr.contains("a daemon is running in"), "{}", said.stderr);
     drop(socket);

@@ -42,6 +42,26 @@ fn undelivered_release_is_not_reported_as_done() {
     fs::remove_dir(&blocked).unwrap();
     wait_until("the release", || read(&scene, "two").contains("status: available").then_some(()));
     wait_until("the result", || read(&scene, "one").contains("status: completed").then_some(()));
+    // The store learns of the release after the file has changed.
+    wait_until("the end of the release", || {
+        (scene.json(&["work", "show", "files-two"])["status"] == "available").then_some(())
+    });
     let released = scene.run(&["work", "release", "files-two"]);
     assert!(released.stdout.starts_with("files-two is available already"), "{}", released.stdout);
+}
+
+/// The reason of a release is in the file and in the events, also if the item was given up.
+#[test]
+fn release_of_given_up_item_notes_its_reason() {
+    let scene = scene();
+    scene.start();
+    assert_eq!(scene.run(&["work", "complete", "files-one", "--outcome", "failure"]).code, Some(0));
+    assert_eq!(scene.json(&["work", "show", "files-one"])["status"], "given_up");
+    let released = scene.run(&["work", "release", "files-one", "--reason", "The server is back."]);
+    assert_eq!(released.code, Some(0), "{}", released.stderr);
+    let file = read(&scene, "one");
+    assert!(file.contains("status: available\n") && file.contains("## Released by "), "{file}");
+    assert!(file.ends_with("\n\nThe server is back.\n"), "{file}");
+    let events = scene.run(&["events", "--audit"]).stdout;
+    assert!(events.contains("The server is back."), "{events}");
 }

@@ -194,3 +194,42 @@ fn next_firing_of_interval_counts_from_end_of_job() {
     assert_eq!(said, expected);
     scene.run(&["cancel", "--all", "--yes"]);
 }
+
+/// A command that connects several times says only once that the config has errors.
+#[test]
+fn note_about_config_errors_is_printed_once() {
+    let scene =
+        Scene::with("agents:\n  - {name: a, schedules: {s: {type: manual, prompt: Go.}}, wrong: 1}\n");
+    let said = scene.run(&["schedule", "next"]);
+    assert_eq!(said.stderr.matches("the config has errors").count(), 1, "{}", said.stderr);
+}
+
+/// A person passes values for the names in the prompt of a manual schedule.
+#[test]
+fn trigger_inserts_values_into_prompt_of_manual_schedule() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [cat]
+    schedules:
+      s: {type: manual, prompt: 'Fix {{ issue }} in {{ place }}.'}
+      timed: {type: cron, cron: 0 3 * * *, prompt: Go.}
+",
+    );
+    scene.start();
+    let values = ["--value", "issue=42", "--value", "place=the old = sign"];
+    let job = scene.json(&[&["trigger", "a", "s"], &values[..]].concat());
+    assert_eq!(job["prompt"], "Fix 42 in the old = sign.");
+    for (arguments, code, says) in [
+        (&["trigger", "a", "timed"][..], 2, "only into the prompt of a `manual` schedule"),
+        (&["trigger", "a"], 2, "only into the prompt of a `manual` schedule"),
+        (&["trigger", "a", "s", "-p", "Own."], 2, "give no prompt of your own"),
+        (&["trigger", "a", "s", "--value", "issue"], 2, "write NAME=VALUE"),
+        (&["trigger", "a", "s", "--value", "a.b=1"], 2, "letters, digits and `_`"),
+    ] {
+        let said = scene.run(&[arguments, &values[..]].concat());
+        let stderr = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.code == Some(code) && stderr.contains(says), "{arguments:?}: {:?} {stderr}", said.code);
+    }
+}

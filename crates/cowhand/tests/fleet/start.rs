@@ -117,3 +117,12 @@ fn daemon_that_is_starting_is_not_shown_as_not_running() {
         assert_eq!(said.status.code(), Some(4), "{verb}: {text}");
     }
 }
+
+/// `--background` means `--detach`: the command returns when the daemon is ready.
+#[test]
+fn background_is_another_name_of_detach() {
+    let scene = Scene::new();
+    let said = scene.run(&["start", "--background", "--no-server"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
+    assert_eq!(scene.json(&["status"])["daemon"]["running"], true);
+}

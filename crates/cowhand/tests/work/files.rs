@@ -213,3 +213,17 @@ async fn released_item_keeps_its_creation_time() {
     assert_eq!(names(&source).await, ["old", "new"]);
     assert_eq!(tasks.read("old.md"), "---\nstatus: available\ncreated: 1970-01-01T01:00:00Z\n---\n# Old\n");
 }
+
+#[tokio::test]
+async fn completed_item_keeps_its_creation_time() {
+    let tasks = Tasks::new(&[("old.md", "# Old\n"), ("new.md", "# New\n")]);
+    let old = std::fs::File::options().write(true).open(tasks.file("old.md")).unwrap();
+    old.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_hours(1)).unwrap();
+    let (source, item, by) = (tasks.source(), id("files-old"), claimant("person@old@1"));
+    let partial = result(WorkOutcome::Partial, "Half of it.");
+    source.complete_work(&item, &partial, &by).await.unwrap();
+    assert!(source.offer_work(&item, &ReleaseOptions::default(), &by).await.unwrap().success);
+    assert_eq!(names(&source).await, ["old", "new"]);
+    let head = "---\nstatus: available\ncreated: 1970-01-01T01:00:00Z\n---\n# Old\n";
+    assert!(tasks.read("old.md").starts_with(head), "{}", tasks.read("old.md"));
+}

@@ -1,11 +1,12 @@
 //! The checks of `cowhand doctor` that run in the process that starts the agents: whether agents can start, whether
-//! work sources answer, and whether webhooks, hooks and trust rules can be used.
+//! work sources answer, and whether triggers, webhooks, hooks and trust rules can be used.
 
 mod agents;
 mod git;
 mod hooks;
 mod sandboxes;
 mod starts;
+mod triggers;
 mod trust;
 mod variables;
 
@@ -27,6 +28,7 @@ use crate::queues;
 use crate::secrets::process::known;
 use crate::state::StateFolder;
 use crate::tls::Certificate;
+use crate::trigger::Registry;
 use cowhand_work::{self as work, SourceHealth, WorkSourceError, WorkSources};
 
 /// Time limit for the answer of a work source.
@@ -65,6 +67,8 @@ pub struct Subject {
     /// The files of the config.
     pub files: Vec<PathBuf>,
     pub sources: Arc<WorkSources>,
+    /// The custom triggers that the program has registered.
+    pub triggers: Registry,
     /// Address of the server, if other machines can reach it.
     pub outside: Option<SocketAddr>,
 }
@@ -99,6 +103,7 @@ async fn examine_all(subject: Subject) -> Vec<Finding> {
     );
     findings.extend(roster.server.tls.as_ref().map(certificate));
     findings.extend(webhooks(sources, roster, subject.outside));
+    findings.extend(triggers::check(&subject.triggers, sources, roster));
     findings.extend(hooks::check(sources, roster));
     findings.extend(trust::check(sources, roster));
     findings.extend(work_sources(sources, roster).await);

@@ -2,7 +2,8 @@
 
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::roster::Schedule;
-use cowhand_core::schedule::DisabledBy;
+use cowhand_core::schedule::{DisabledBy, ScheduleState};
+use tracing::warn;
 
 use super::{Fleet, FleetError};
 
@@ -11,7 +12,7 @@ impl Fleet {
     /// schedule was disabled do not fire later. A pause ends, the breaker is reset, and a schedule in the state `error`
     /// is active again. A schedule that is disabled in its file, or finished, cannot be enabled.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
-        let configured = self.find(agent, schedule).await?;
+        let configured = self.find_with_current_files(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
         if let Some(location) = configured.disabled_in_file() {
             let (agent, schedule) = name();
@@ -42,6 +43,25 @@ impl Fleet {
         let was_on = self.store().disable(id, DisabledBy::Person, self.clock().now()).await?;
         self.nudge();
         Ok(was_on)
+    }
+
+    /// Finds a schedule. If the schedule has stopped because of an error, reads the config and `.env` again before: a person
+    /// who has just corrected them enables the schedule, and the change of a file is noticed only later.
+    async fn find_with_current_files(
+        &self,
+        agent: &AgentName,
+        schedule: &ScheduleName,
+    ) -> Result<Schedule, FleetError> {
+        let configured = self.find(agent, schedule).await?;
+        let record = self.store().schedule(configured.id).await?;
+        let is_stopped = record.is_some_and(|record| matches!(record.state, ScheduleState::Error { .. }));
+        if !is_stopped || self.config.is_none() {
+            return Ok(configured);
+        }
+        if let Err(error) = self.reload().await {
+            warn!("the config was not loaded again before {agent}/{schedule} was enabled: {error}");
+        }
+        self.find(agent, schedule).await
     }
 
     async fn find(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<Schedule, FleetError> {

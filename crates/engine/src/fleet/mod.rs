@@ -273,6 +273,7 @@ impl Fleet {
             variables: variables.clone(),
             files: files.clone(),
             sources: Arc::clone(sources),
+            triggers: self.engine.triggers.clone(),
             outside: self.engine.listens_outside(),
         }
     }

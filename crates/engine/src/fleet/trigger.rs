@@ -5,7 +5,8 @@ use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::{FiringContext, FiringKey, MAX_KEY_BYTES, Occurrence};
+use cowhand_core::trigger::{FiringContext, FiringKey, MAX_KEY_BYTES, Occurrence, TriggerConfig};
+use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub struct TriggerRequest {
     pub schedule: Option<ScheduleName>,
     /// Prompt that replaces the prompt of the schedule or agent. It is used literally, not as a template.
     pub prompt: Option<String>,
+    /// Values for the prompt of a `manual` schedule, by their names in the prompt.
+    pub values: IndexMap<String, String>,
     /// Key of the request: the same key for the same schedule gives the same job.
     #[schemars(length(min = 1, max = MAX_KEY_BYTES))]
     pub idempotency_key: Option<String>,
@@ -68,11 +71,21 @@ pub struct JobChanges {
 }
 
 impl TriggerRequest {
-    fn firing_context(&self, key: &FiringKey) -> FiringContext {
-        FiringContext {
-            from_dashboard: self.from_dashboard,
-            ..FiringContext::by_hand(key, self.prompt.clone())
+    /// Refuses values that no prompt uses: only the prompt of a `manual` schedule has names for them, and a prompt that a
+    /// person gives is used literally.
+    fn check_values(&self, schedule: Option<&Schedule>) -> Result<(), FleetError> {
+        let is_manual = schedule.is_some_and(|schedule| matches!(schedule.trigger, TriggerConfig::Manual {}));
+        if self.values.is_empty() || (is_manual && self.prompt.is_none()) {
+            Ok(())
+        } else {
+            Err(FleetError::UnusedValues)
         }
+    }
+
+    fn firing_context(&self, key: &FiringKey) -> FiringContext {
+        let mut context = FiringContext::by_hand(key, self.prompt.clone());
+        context.task.metadata.clone_from(&self.values);
+        FiringContext { from_dashboard: self.from_dashboard, ..context }
     }
 }
 
@@ -88,8 +101,13 @@ impl Fleet {
         }
         let roster = self.roster();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing_agent_error(agent).await) };
-        let triggered = match &trigger.schedule {
-            Some(name) => self.fire(agent, self.schedule_of(agent, name).await?, &trigger).await?,
+        let schedule = match &trigger.schedule {
+            Some(name) => Some(self.schedule_of(agent, name).await?),
+            None => None,
+        };
+        trigger.check_values(schedule)?;
+        let triggered = match schedule {
+            Some(schedule) => self.fire(agent, schedule, &trigger).await?,
             None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),
             None => {
                 let key = Occurrence::Manual(&Uuid::now_v7().to_string()).key(0);

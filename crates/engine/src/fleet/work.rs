@@ -88,7 +88,7 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_or_forget(id, scope).await?;
         if view.status == ItemStatus::GivenUp {
-            return self.offer_item(&queue, id).await;
+            return self.offer_item(&queue, id, options).await;
         }
         if let Some(error) = done_error(&view) {
             return Err(error);
@@ -146,22 +146,29 @@ impl Fleet {
                 let not_taken = self.reset_failures(&queue, id).await?;
                 Ok(ItemView { was_available: true, not_taken, ..view })
             }
-            None => self.offer_item(&queue, id).await,
+            None => self.offer_item(&queue, id, ReleaseOptions::default()).await,
         }
     }
 
     /// Offers the item in its source again, and resets its failures. The source is changed first: if the process dies
     /// after this change, the next poll sees the item as put back by a person.
-    async fn offer_item(&self, queue: &Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
+    async fn offer_item(
+        &self,
+        queue: &Queue,
+        id: &WorkItemId,
+        options: ReleaseOptions,
+    ) -> Result<ItemView, FleetError> {
+        let now = self.clock().now();
+        let claimant = self.person_claimant(id, now).await?;
         let ReleaseResult { success, message } =
-            self.change_source(queue, queue.source.offer_work(id)).await?;
+            self.change_source(queue, queue.source.offer_work(id, &options, &claimant)).await?;
         if !success {
             let why = message.unwrap_or_else(|| "the work source gave no reason".to_owned());
             return Err(FleetError::ItemNotOffered { item: id.clone(), why });
         }
-        let offered = Some("offered again".to_owned());
-        let fact = Fact::WorkReleased { item: id.clone(), reason: offered };
-        self.record_action(queue, fact, self.clock().now()).await?;
+        let reason = options.reason.unwrap_or_else(|| "offered again".to_owned());
+        let fact = Fact::WorkReleased { item: id.clone(), reason: Some(reason) };
+        self.record_action(queue, fact, now).await?;
         let not_taken = self.reset_failures(queue, id).await?;
         let view = queue.now(id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))?;
         Ok(ItemView { not_taken, ..view })
@@ -330,10 +337,14 @@ impl Fleet {
             }
             return Ok(Claimant { fleet, holder, until: now });
         }
-        // Each action has its own claimant, so that an earlier action with the same result does not count as this
-        // action.
-        let holder = format!("person@{}@{}", item.id, now.as_millisecond());
-        Ok(Claimant { fleet, holder, until: now })
+        self.person_claimant(&item.id, now).await
+    }
+
+    /// Returns a claimant for one action of a person. Each action has its own claimant, so that an earlier action with
+    /// the same result does not count as this action.
+    async fn person_claimant(&self, id: &WorkItemId, now: Timestamp) -> Result<Claimant, FleetError> {
+        let holder = format!("person@{id}@{}", now.as_millisecond());
+        Ok(Claimant { fleet: self.store().fleet_id().await?, holder, until: now })
     }
 
     /// Finds an item. If no queue has it but the store has failures of it, deletes the failures, so that nobody is

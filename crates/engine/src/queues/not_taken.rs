@@ -33,9 +33,9 @@ fn obstacle(view: &ScheduleView) -> Option<String> {
             Some(advice) => format!("{name} is {advice}"),
             None => format!("{name} is turned off, and {enable} turns it on"),
         }),
-        ScheduleStatus::Error => {
-            Some(format!("{name} stopped because of an error, and {enable} starts it again"))
-        }
+        ScheduleStatus::Error => Some(format!(
+            "{name} stopped because of an error, and {enable} starts it again when the cause has been corrected"
+        )),
         ScheduleStatus::Paused => Some(format!("{name} has paused itself, and {enable} ends the pause")),
     }
 }

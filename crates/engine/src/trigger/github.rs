@@ -63,6 +63,11 @@ impl GithubAccess {
         Gh { program: self.gh.clone(), repo }.permission(login, host).await
     }
 
+    /// Checks the address and the credentials, without a request.
+    pub(crate) fn check(&self, context: &SourceContext) -> anyhow::Result<()> {
+        self.backend(context).map(drop)
+    }
+
     /// Builds the backend. An error is fatal, because a person has to fix the config or the credentials.
     fn backend(&self, context: &SourceContext) -> anyhow::Result<Backend> {
         let repo = format!("{}/{}", self.owner, self.repo);

@@ -46,11 +46,21 @@ impl Registry {
         name: &str,
         context: &StrategyContext,
     ) -> anyhow::Result<Box<dyn TriggerStrategy>> {
-        let Some(factory) = self.factories.get(name) else {
-            let known = if self.factories.is_empty() { "none" } else { &self.registered().join(", ") };
-            let message = format!("no trigger is registered under the name {name:?}; registered: {known}");
-            return Err(FatalTriggerError(message).into());
-        };
-        factory(context)
+        match self.factories.get(name) {
+            Some(factory) => factory(context),
+            None => Err(FatalTriggerError(self.unknown(name).unwrap_or_default()).into()),
+        }
+    }
+
+    /// Explains that no trigger of this name is registered; `None` if there is one.
+    pub(crate) fn unknown(&self, name: &str) -> Option<String> {
+        if self.factories.contains_key(name) {
+            return None;
+        }
+        let known = if self.factories.is_empty() { "none" } else { &self.registered().join(", ") };
+        Some(format!(
+            "no trigger is registered under the name {name:?}; registered: {known}; a program with the cowhand library \
+             registers triggers, and has to run this fleet"
+        ))
     }
 }

@@ -225,9 +225,10 @@ impl From<FleetError> for ApiProblem {
             | FleetError::Finished { .. }
             | FleetError::HasFired { .. } => Code::Conflict,
             FleetError::MayNotAsk(_) => Code::Forbidden,
-            FleetError::KeyWithoutSchedule | FleetError::KeyLength { .. } | FleetError::ReportRefused(_) => {
-                Code::BadRequest
-            }
+            FleetError::KeyWithoutSchedule
+            | FleetError::UnusedValues
+            | FleetError::KeyLength { .. }
+            | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Unready(Unready::Store(_) | Unready::Folder(_)) => Code::StoreUnavailable,

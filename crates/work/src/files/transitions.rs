@@ -203,20 +203,13 @@ impl Inner {
             if !entry.status.is_available(now) && !entry.status.is_held_by(&holder) {
                 return Ok(Change::Leave(not_available(id, &entry.status)));
             }
-            let (created, until) = (entry.item.created_at.to_string(), by.until.to_string());
-            // Without `created`, the age of the item would count from this write, and a released item would move to the
-            // end of the queue.
-            let created = if document.get("created").is_none() {
-                &[("created", Some(created.as_str()))][..]
-            } else {
-                &[]
-            };
+            let until = by.until.to_string();
             let claim = [
                 ("status", Some("claimed")),
                 ("claimed_by", Some(holder.as_str())),
                 ("claimed_until", Some(until.as_str())),
             ];
-            document.set(&[&claim[..], created].concat())?;
+            set_with_creation_time(document, entry, &claim)?;
             let entry = FileItem::of(id.clone(), document, &path, now)?;
             Ok(Change::Write(ClaimResult::Claimed(Box::new(entry.item))))
         })
@@ -257,7 +250,8 @@ impl Inner {
                 WorkOutcome::Failure => "failed",
                 WorkOutcome::Partial => "partial",
             };
-            document.set(&[("status", Some(status)), ("claimed_by", None), ("claimed_until", None)])?;
+            let end = [("status", Some(status)), ("claimed_by", None), ("claimed_until", None)];
+            set_with_creation_time(document, entry, &end)?;
             document.append(&report::result(result, &holder, now));
             Ok(Change::Write(None))
         })?;
@@ -326,24 +320,49 @@ impl Inner {
         Ok(reported)
     }
 
-    /// Sets the status of a withdrawn item to `available`. An item that is already available is not changed, and this
-    /// is a success. A claimed or completed item is not changed, and this is a failure.
-    pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
-        let now = self.clock.now();
-        let offered =
-            self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| match entry.status.queue_state(now) {
-                QueueState::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
-                QueueState::Withdrawn => {
-                    document.set(&[("status", Some("available"))])?;
-                    Ok(Change::Write(ReleaseResult { success: true, message: None }))
+    /// Sets the status of a withdrawn item to `available`, and appends the reason if the options ask for a comment. The
+    /// status of an item that is already available is not changed, and this is a success. A claimed or completed item is
+    /// not changed, and this is a failure.
+    pub(super) fn offer(
+        &self,
+        id: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        let (now, holder) = (self.clock.now(), claimant_name(by));
+        let offered = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
+            let status: &[_] = match entry.status.queue_state(now) {
+                QueueState::Available if !options.add_comment => {
+                    return Ok(Change::Leave(ReleaseResult { success: true, message: None }));
                 }
+                QueueState::Available => &[],
+                QueueState::Withdrawn => &[("status", Some("available"))],
                 QueueState::Claimed | QueueState::Done => {
                     let message = Some(format!("{id} {}", entry.status));
-                    Ok(Change::Leave(ReleaseResult { success: false, message }))
+                    return Ok(Change::Leave(ReleaseResult { success: false, message }));
                 }
-            });
+            };
+            set_with_creation_time(document, entry, status)?;
+            if options.add_comment {
+                document.append(&report::release(options.reason.as_deref(), &holder, now));
+            }
+            Ok(Change::Write(ReleaseResult { success: true, message: None }))
+        });
         Ok(offered?)
     }
+}
+
+/// Changes the keys of a document, and adds `created` if it is missing. Without `created`, the age of the item would
+/// count from this write, and the item would move to the end of the queue.
+fn set_with_creation_time(
+    document: &mut Document,
+    entry: &FileItem,
+    changes: &[(&str, Option<&str>)],
+) -> Result<(), String> {
+    let created_at = entry.item.created_at.to_string();
+    let created: &[_] =
+        if document.get("created").is_none() { &[("created", Some(created_at.as_str()))] } else { &[] };
+    document.set(&[changes, created].concat())
 }
 
 fn not_available(id: &WorkItemId, status: &FileStatus) -> ClaimResult {

@@ -205,16 +205,25 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
-    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+    async fn offer_work(
+        &self,
+        item: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
         let number = existing(item)?;
         let answer = |success, message| Ok(ReleaseResult { success, message });
         match self.state_of(number).await? {
-            QueueState::Available => answer(true, None),
+            QueueState::Available => {
+                self.comment_on_offer(number, options, by).await?;
+                answer(true, None)
+            }
             QueueState::Claimed => answer(false, Some("the issue is claimed".to_owned())),
             QueueState::Done => {
                 answer(false, Some("the issue is closed, or not in the repository".to_owned()))
             }
             QueueState::Withdrawn => {
+                self.comment_on_offer(number, options, by).await?;
                 self.issues().add_label(number, &self.settings.ready).await?;
                 answer(true, None)
             }

@@ -44,6 +44,21 @@ impl GitHubWorkSource {
         self.withdraw_all(&marks, by).await
     }
 
+    /// Comments the reason for which a person offers an issue again, if there is one.
+    pub(super) async fn comment_on_offer(
+        &self,
+        number: u64,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        if options.add_comment {
+            let marker = Marker::Release(ResultMarker::of(by, None));
+            let comment = comment_text::release_comment(options.reason.as_deref(), self.comment_author(by));
+            self.issues().comment_once(number, &marker, &comment).await?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn release(
         &self,
         item: &WorkItemId,

@@ -28,7 +28,9 @@ async fn action_of_person_resets_failure_count_of_issue() {
             "label" => hub.fake.state().issues.get_mut(&7).unwrap().labels.push("ready".to_owned()),
             "retry" => drop(fleet.retry_item(&id, ItemScope::default()).await.unwrap()),
             "release" => {
-                drop(fleet.release_item(&id, ItemScope::default(), ReleaseOptions::default()).await.unwrap());
+                let reason = Some("The server is back.".to_owned());
+                let options = ReleaseOptions { reason, add_comment: true, undoes_claim: false };
+                drop(fleet.release_item(&id, ItemScope::default(), options).await.unwrap());
             }
             _ => {}
         }
@@ -41,6 +43,9 @@ async fn action_of_person_resets_failure_count_of_issue() {
         assert_eq!((known.failures, known.state), (2, FailedItemState::GivenUp), "{act}");
         assert!(hub.fake.issue(7).labels.is_empty(), "{act}");
     }
+    let comments = hub.fake.issue(7).comments;
+    let noted = comments.iter().filter(|comment| comment.body.contains("The server is back.")).count();
+    assert_eq!(noted, 1, "{comments:?}");
     // A person closes it: the failures are forgotten, and it cannot be retried.
     hub.fake.state().issues.get_mut(&7).unwrap().is_closed = true;
     let closed = fleet.retry_item(&id, ItemScope::default()).await.unwrap_err();
