@@ -41,6 +41,7 @@ macro_rules! migrations {
             26 "0026_" "owed_since",
             27 "0027_" "assumed_usage",
             28 "0028_" "absent_since",
+            29 "0029_" "store_identity",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {
