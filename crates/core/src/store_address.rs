@@ -1,12 +1,30 @@
 //! The address of a Postgres store: the errors in it that can be found without a connection.
 //!
-//! The library that connects is not part of core. A test in the store crate checks that this module and the library
-//! refuse the same addresses.
+//! The library that connects is not part of core. A test in the store crate checks that this module refuses each address
+//! that the library refuses. It refuses two more kinds, because messages would show a part of their password: addresses
+//! with an unescaped `@`, and with a parameter that the library does not know.
 
 use core::net::{IpAddr, Ipv6Addr};
 
 /// Values of `sslmode`.
 const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+
+/// Parameters that are not checked further. The library writes the values of other parameters to the log.
+const OTHER_PARAMETERS: [&str; 13] = [
+    "host",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+];
 
 /// Error in an address. No message quotes the address: if a character of the password is not escaped, any part of the
 /// address may contain a part of the password.
@@ -24,6 +42,17 @@ pub enum StoreAddressError {
         "the port of this address is not a number up to 65535; in a password, `/` is written %2F, `?` %3F and `#` %23"
     )]
     Port,
+    #[error(
+        "this address has an `@` in a place other than before the host; in a user, a password or a parameter, `@` is \
+         written %40, `/` %2F, `?` %3F and `#` %23"
+    )]
+    At,
+    #[error(
+        "this address has a parameter that cowhand does not know; the parameters are application_name, dbname, host, \
+         hostaddr, options, password, port, sslcert, sslkey, sslmode, sslrootcert, statement-cache-capacity and user. \
+         In a password, `&` is written %26"
+    )]
+    Parameter,
     #[error("the user, the password or the database of this address is not UTF-8 text")]
     Encoding,
     #[error("`sslmode` of this address is not one of {}", SSL_MODES.join(", "))]
@@ -41,6 +70,7 @@ pub fn check_store_address(address: &str) -> Result<(), StoreAddressError> {
     let address: String = address.trim().chars().filter(|sign| !matches!(sign, '\t' | '\n' | '\r')).collect();
     let rest = ["postgres://", "postgresql://"].iter().find_map(|scheme| address.strip_prefix(scheme));
     let Some(rest) = rest else { return Ok(()) };
+    check_at(rest)?;
     let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = place.split_once('/').unwrap_or((place, ""));
@@ -51,6 +81,16 @@ pub fn check_store_address(address: &str) -> Result<(), StoreAddressError> {
         return Err(StoreAddressError::Encoding);
     }
     query.split('&').try_for_each(check_parameter)
+}
+
+/// Checks that the only `@` is before the host. Otherwise a password with an unescaped character may have become a part
+/// of the host, the database or a parameter, which messages show.
+fn check_at(rest: &str) -> Result<(), StoreAddressError> {
+    let (authority, others) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if authority.matches('@').count() > 1 || others.contains('@') {
+        return Err(StoreAddressError::At);
+    }
+    Ok(())
 }
 
 fn check_host(host: &str, has_user: bool) -> Result<(), StoreAddressError> {
@@ -80,15 +120,21 @@ fn check_host(host: &str, has_user: bool) -> Result<(), StoreAddressError> {
 
 fn check_parameter(parameter: &str) -> Result<(), StoreAddressError> {
     let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-    let value = decoded(&value.replace('+', " ")).unwrap_or_default();
-    let (is_right, error) = match key {
+    let text = |part: &str| decoded(&part.replace('+', " ")).unwrap_or_default();
+    let (key, value) = (text(key), text(value));
+    let (is_right, error) = match key.as_str() {
         "sslmode" | "ssl-mode" => {
             (SSL_MODES.contains(&value.to_ascii_lowercase().as_str()), StoreAddressError::SslMode)
         }
         "port" => (value.parse::<u16>().is_ok(), StoreAddressError::Port),
         "hostaddr" => (value.parse::<IpAddr>().is_ok(), StoreAddressError::HostAddress),
         "statement-cache-capacity" => (value.parse::<usize>().is_ok(), StoreAddressError::Capacity),
-        _ => return Ok(()),
+        // Two `&` in a row.
+        "" if parameter.is_empty() => return Ok(()),
+        key => (
+            OTHER_PARAMETERS.contains(&key) || (key.starts_with("options[") && key.ends_with(']')),
+            StoreAddressError::Parameter,
+        ),
     };
     if is_right { Ok(()) } else { Err(error) }
 }
@@ -115,7 +161,17 @@ mod tests {
     fn addresses_that_no_start_can_use_are_refused() {
         for (address, expected) in [
             ("postgres://u:p@127.0.0.1:99999/x", Err(StoreAddressError::Port)),
-            ("postgres://u:hun/ter@h/x", Err(StoreAddressError::Port)),
+            ("postgres://u:hun/ter@h/x", Err(StoreAddressError::At)),
+            ("postgres://cow:2024/Tail@h/x", Err(StoreAddressError::At)),
+            ("postgres://cow:2024?Tail@h/x", Err(StoreAddressError::At)),
+            ("postgres://cow:2024#Tail@h/x", Err(StoreAddressError::At)),
+            ("postgres://cow:p@ss/Tail@h/x", Err(StoreAddressError::At)),
+            ("postgres://cow:p@ss@h/x", Err(StoreAddressError::At)),
+            ("postgres://cow:p%40ss@h/x", Ok(())),
+            ("postgres://h/x?pasword=Tail", Err(StoreAddressError::Parameter)),
+            ("postgres://h/x?sslpassword=Tail", Err(StoreAddressError::Parameter)),
+            ("postgres://h/x?password=a&b", Err(StoreAddressError::Parameter)),
+            ("postgres://h/x?%70assword=a&options[search_path]=y", Ok(())),
             ("postgres://u:hun%2Fter@h/x", Ok(())),
             ("postgres://h/x?sslmode=bogus", Err(StoreAddressError::SslMode)),
             ("postgres://h/x?sslmode=verify%2Dfull", Ok(())),

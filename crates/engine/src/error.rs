@@ -68,6 +68,12 @@ pub enum WriteProblem {
     Removed,
     #[error(": it does not answer")]
     NoAnswer,
+    #[error(": the server refuses the connection")]
+    ServerRefuses,
+    #[error(": the user of the database lacks rights")]
+    NoRights,
+    #[error(": the database is locked by another connection")]
+    Locked,
     #[error("; is the disk full, or read-only?")]
     Other,
 }
@@ -95,6 +101,16 @@ pub enum FleetError {
     HomeTaken { folder: String },
     #[error("{}", store_gone(.database, .jobs, .keepers))]
     StoreGone { database: String, jobs: Vec<JobId>, keepers: Vec<i32> },
+    /// `location` is the store of the running jobs.
+    #[error("{}", other_store(.location, .jobs, .keepers))]
+    OtherStore { location: String, jobs: Vec<JobId>, keepers: Vec<i32> },
+    #[error(
+        "another daemon runs with the node name of the state folder {folder} and the same store, perhaps because the folder \
+         was copied or the machine was cloned. Both would settle the same jobs. To run this one as a node of its own, remove \
+         `node` and `attempts` in its state folder. If the machine of the other daemon failed a moment ago, try again in half \
+         a minute"
+    )]
+    NodeTaken { folder: String },
     #[error("{0}")]
     Unready(Unready),
     #[error(transparent)]
@@ -314,6 +330,17 @@ fn store_gone(database: &str, jobs: &[JobId], keepers: &[i32]) -> String {
         "{database} does not exist, but agents of its jobs still run ({jobs}). With a new store they would be ended \
          and the history would be lost. Restore a backup with `cowhand restore FILE`, or, to start with an empty \
          history, end the agents first with `kill {keepers}`"
+    )
+}
+
+fn other_store(location: &str, jobs: &[JobId], keepers: &[i32]) -> String {
+    let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let keepers = keepers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    format!(
+        "agents still run whose jobs ({jobs}) are in the store at {location}. `store` in the config names another store, or \
+         the database was made again; with it, the agents would be ended and their results lost. Name the former store in \
+         `store` again, then wait for the jobs or end them with `cowhand stop`, and change `store` afterwards. If the former \
+         database does not exist any more, end the agents with `kill {keepers}`"
     )
 }
 

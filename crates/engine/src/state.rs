@@ -5,6 +5,7 @@ mod job_socket;
 mod lock;
 pub(crate) mod modes;
 mod socket_path;
+mod store_mark;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -21,6 +22,7 @@ pub use job_socket::{job_folder, job_socket};
 pub(crate) use lock::LockState;
 pub use lock::StateLock;
 pub use socket_path::{MAX_SOCKET_PATH, short_socket_path};
+pub use store_mark::StoreMark;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);

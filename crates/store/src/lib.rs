@@ -36,6 +36,7 @@ mod firings;
 mod followups;
 pub mod histogram;
 mod hooks;
+mod identity;
 mod imports;
 mod integrity;
 mod items;
@@ -59,7 +60,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cowhand_core::moment::Moment;
-use sqlx::{Connection as _, PgPool, SqlitePool};
+use sqlx::{PgPool, SqlitePool};
 
 use database::changes::Committed;
 use database::db::Tx;
@@ -80,7 +81,7 @@ pub use budgets::UsageRecorded;
 pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
 pub use claims::{Claim, HeldLease, RequeueOutcome, Settled, Starter};
-pub use database::{SHUTDOWN_STORE_TIMEOUT, StoreError, file, is_postgres};
+pub use database::{SHUTDOWN_STORE_TIMEOUT, StoreError, StoreId, file, is_postgres};
 pub use failures::{FailedItemState, ItemFailures};
 pub use firings::{
     Decision, Fired, FiringJobRow, LedgerRow, MAX_BLOCKING_TRIES, NewFiring, Preparation, Prepared,
@@ -155,8 +156,7 @@ impl Store {
     {
         let mut server = ServerConnection::acquire(pool).await?;
         let call = async {
-            let begun = with_statement_timeout(server.connection()?.begin()).await;
-            let mut transaction = begun.map_err(StoreError::connection)?;
+            let mut transaction = server.begin(None).await?;
             let tx = Tx::postgres(&mut transaction).with_actor(audit::current());
             let mut tx = tx.with_call_time(self.call_time());
             let answer = verb(&mut tx).await?;
@@ -176,8 +176,7 @@ impl Store {
         let mut server = ServerConnection::acquire(pool).await?;
         let call = async {
             let begin_snapshot = "begin isolation level repeatable read read only";
-            let begun = with_statement_timeout(server.connection()?.begin_with(begin_snapshot)).await;
-            let mut transaction = begun.map_err(StoreError::connection)?;
+            let mut transaction = server.begin(Some(begin_snapshot)).await?;
             verb(&mut Tx::postgres(&mut transaction).with_call_time(self.call_time())).await
         };
         let answer = call.await;
@@ -250,6 +249,7 @@ impl Store {
             database::event_log::ALL,
             database::health::ALL,
             hooks::ALL,
+            identity::ALL,
             imports::ALL,
             items::ALL,
             jobs::ALL,

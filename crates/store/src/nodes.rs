@@ -24,8 +24,8 @@ statements! {
         seen_at = excluded.seen_at, seen_boot = excluded.seen_boot";
     SEE_CLOCK = same "update nodes set seen_at = $2, seen_boot = $3 where name = $1";
     // A daemon holds this lock as long as its connection is open, so no row has to be renewed.
-    HOLD_PRESENCE = sqlite "select $1 as node"
-        postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))";
+    HOLD_PRESENCE = sqlite "select $1 as node, 1 as held"
+        postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))::int::bigint as held";
     // Only one daemon uses a SQLite store.
     OTHERS = sqlite "select * from nodes where name <> $1 and false"
         postgres "select * from nodes where name <> $1 and exists (select 1 from pg_locks where locktype = 'advisory' \
@@ -57,6 +57,10 @@ pub struct NodeJoined {
 #[derive(Debug)]
 pub struct NodePresence {
     connection: Option<PgConnection>,
+    node: String,
+    /// False if another connection announces the same node: a second daemon, or an earlier connection of this daemon
+    /// whose end the server has not noticed yet.
+    is_held: bool,
     shutdown_limit: Arc<ShutdownLimit>,
 }
 
@@ -64,8 +68,22 @@ impl NodePresence {
     /// Returns true if other nodes still see the daemon. Always returns true on SQLite.
     pub async fn is_connected(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
-        let ping = async { connection.ping().await.map_err(StoreError::connection) };
-        self.shutdown_limit.during(Box::pin(with_timeout(ping))).await.is_ok()
+        let (node, is_held) = (self.node.as_str(), self.is_held);
+        let check = async {
+            if is_held {
+                connection.ping().await.map_err(StoreError::connection)?;
+                return Ok(true);
+            }
+            hold(connection, node).await
+        };
+        let checked = self.shutdown_limit.during(Box::pin(with_timeout(check))).await;
+        self.is_held = checked.as_ref().is_ok_and(|is_held| *is_held);
+        checked.is_ok()
+    }
+
+    /// Returns false if another connection announces the same node. [`Self::is_connected`] tries again.
+    pub const fn is_held(&self) -> bool {
+        self.is_held
     }
 }
 
@@ -119,15 +137,17 @@ impl Store {
     pub async fn announce_node(&self, node: &str) -> Result<NodePresence, StoreError> {
         let shutdown_limit = Arc::clone(&self.shutdown_limit);
         let Database::Postgres(pool) = &self.database else {
-            return Ok(NodePresence { connection: None, shutdown_limit });
+            let (connection, node, is_held) = (None, node.to_owned(), true);
+            return Ok(NodePresence { connection, node, is_held, shutdown_limit });
         };
         let connect = async {
             let mut connection = pool.connect_options().connect().await.map_err(StoreError::connection)?;
-            Tx::postgres(&mut connection).one(HOLD_PRESENCE, args![node]).await?;
-            Ok(connection)
+            let is_held = hold(&mut connection, node).await?;
+            Ok((connection, is_held))
         };
-        let connection = Some(self.shutdown_limit.during(Box::pin(with_timeout(connect))).await?);
-        Ok(NodePresence { connection, shutdown_limit })
+        let connected = self.shutdown_limit.during(Box::pin(with_timeout(connect))).await;
+        let (connection, is_held) = connected.map_err(|error| self.with_cause(error))?;
+        Ok(NodePresence { connection: Some(connection), node: node.to_owned(), is_held, shutdown_limit })
     }
 
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {
@@ -141,6 +161,12 @@ impl Store {
         };
         rows.iter().map(read).collect()
     }
+}
+
+/// Announces the node on this connection. Returns false if another connection announces the same node.
+async fn hold(connection: &mut PgConnection, node: &str) -> Result<bool, StoreError> {
+    let row = Tx::postgres(connection).one(HOLD_PRESENCE, args![node]).await?;
+    Ok(row.map(|row| row.get::<i64>("held")).transpose()? == Some(1))
 }
 
 /// Runs a call with a timeout. A connection outside the pool has no time limit of its own.

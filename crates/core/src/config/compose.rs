@@ -59,6 +59,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     };
     loader.name = node.get("fleet").and_then(|fleet| fleet.get("name")?.text()).map(str::to_owned);
     loader.store = node.get("store").and_then(Node::text).map(str::to_owned);
+    warn_about_empty_store(loader, &node);
     let mut rest = node.clone();
     for section in ["agents", "fleets", "defaults"] {
         rest.remove(section);
@@ -105,6 +106,15 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     fleet(loader, node, file, above);
     loader.remember_passwords(&checked);
     Loader::masked(checked)
+}
+
+/// Warns about a `store` without a value, for example because its variable is empty.
+fn warn_about_empty_store(loader: &mut Loader<'_>, root: &Node) {
+    let store = root.entries().and_then(|entries| entries.get("store"));
+    let Some(entry) = store.filter(|entry| entry.node.is_null()) else { return };
+    let message = "`store` is empty, so the store is the file `store.db` in the state folder";
+    let help = "set it to an address, postgres://…, or remove the key";
+    loader.problems.add(Problem::warning(entry.key_at, message).key("store").help(help.to_owned()));
 }
 
 fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: FleetContext) {

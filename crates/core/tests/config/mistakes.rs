@@ -506,7 +506,10 @@ fn a_secret_under_a_misspelt_name_is_not_shown() {
 fn store_addresses_that_no_start_can_use_are_refused() {
     for (address, says) in [
         ("postgres://u:hunter22@127.0.0.1:99999/x", "the port of this address"),
-        ("postgres://u:hunter/22@h/x", "the port of this address"),
+        ("postgres://u:hunter/22@h/x", "this address has an `@`"),
+        ("postgres://u:2024/hunter22@h/x", "this address has an `@`"),
+        ("postgres://u:p@hunter/22@h/x", "this address has an `@`"),
+        ("postgres://u@h/x?pasword=hunter22", "this address has a parameter that cowhand does not know"),
         ("postgres://u:hunter22@h/x?sslmode=bogus", "`sslmode` of this address is not one of disable, allow"),
     ] {
         let loaded = load_text(&format!("store: {address}\nagents: []\n"));

@@ -195,7 +195,10 @@ impl FleetLocation {
     pub(super) fn store_gone(&self) -> Option<FleetError> {
         let on_server = config::load(&self.config).loaded.roster.store.is_some();
         let refused = if on_server { Ok(()) } else { refuse_without_store(&self.state) };
-        refused.err().filter(|error| matches!(error, FleetError::StoreGone { .. }))
+        let is_refused = |error: &FleetError| {
+            matches!(error, FleetError::StoreGone { .. } | FleetError::OtherStore { .. })
+        };
+        refused.err().filter(is_refused)
     }
 
     /// Opens the store without the daemon, even if a daemon runs.

@@ -11,6 +11,7 @@ use super::listen::ListenArgs;
 use super::location::FleetLocation;
 use super::{Exit, Failure};
 use cowhand_engine::config;
+use cowhand_engine::daemon::refuse_other_store;
 use cowhand_store::Store;
 use cowhand_web::api::{Client, DaemonView, StatusView};
 use cowhand_web::server::{HttpListener, ListenError};
@@ -42,6 +43,8 @@ async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Clien
     let store =
         loaded.roster.store.clone().unwrap_or_else(|| location.state.database().display().to_string());
     let result = Store::check_location(&store).await;
+    result.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    let result = refuse_other_store(&location.state, loaded.roster.store.as_deref()).await;
     result.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     match listen.server(&location.config) {
         Some(settings) => check_address(settings, &daemon).await,

@@ -129,7 +129,9 @@ impl Stopped {
 
 /// Reads from the store which jobs of this node were cancelled, still run, or are not settled.
 async fn outcome(location: &FleetLocation, after: LastEvent, keep_agents: bool) -> Result<Stopped, Failure> {
-    if let (true, Some(FleetError::StoreGone { jobs, .. })) = (keep_agents, location.store_gone()) {
+    if let (true, Some(FleetError::StoreGone { jobs, .. } | FleetError::OtherStore { jobs, .. })) =
+        (keep_agents, location.store_gone())
+    {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
     let node = location.state.node().map_err(|error| cannot("cannot read the name of this node", &error))?;

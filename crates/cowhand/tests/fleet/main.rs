@@ -33,6 +33,7 @@ mod mcp;
 mod money;
 mod names;
 mod orphans;
+mod other_store;
 mod own_rights;
 mod pending;
 mod preparing;

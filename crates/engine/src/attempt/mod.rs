@@ -8,6 +8,7 @@ pub(crate) mod credentials;
 mod diff;
 mod follow;
 pub(crate) mod orphans;
+pub(crate) mod other_store;
 mod outcome;
 mod outcome_file;
 mod prepare;

@@ -14,7 +14,6 @@ use tracing::{error, info, warn};
 use super::stop::STOP_TIMEOUT;
 use super::unwritten::is_unwritten;
 use crate::context::Engine;
-use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
@@ -63,22 +62,9 @@ pub(crate) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
     found.into_iter().map(orphan).collect()
 }
 
-/// Returns an error if the store is missing while its attempts still run. A new store would not know them, and
-/// they would be ended.
-pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
-    if !is_missing(&state.database()) {
-        return Ok(());
-    }
-    let database = state.database().display().to_string();
-    let state_error = |source| FleetError::State { folder: state.path().display().to_string(), source };
-    let running = Attempt::running().map_err(state_error)?;
-    let orphans = with_folder(state, &running, |_, _| false).map_err(state_error)?;
-    if orphans.is_empty() {
-        return Ok(());
-    }
-    let jobs = orphans.iter().map(|(_, job)| job.clone()).collect();
-    let keepers = orphans.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
-    Err(FleetError::StoreGone { database, jobs, keepers })
+/// Returns all attempts that have a folder in this state folder and still run.
+pub(super) fn all_running(state: &StateFolder) -> io::Result<Vec<(Attempt, JobId)>> {
+    with_folder(state, &Attempt::running()?, |_, _| false)
 }
 
 /// Returns the attempts that have a folder, are not current and still run. `running` contains the names of all attempts

@@ -42,7 +42,7 @@ impl AttemptTask {
             return None;
         }
         let kept = fs::read(file(&attempt)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        warn!(job = %self.job.id(), "it was settled before, and the store does not know it; was a backup restored?");
+        warn!(job = %self.job.id(), "it was settled before, and the store does not know it; was a backup restored, or another store used?");
         Some(kept.unwrap_or_else(|| Settlement {
             ended_at: Some(ending.at),
             ended_boot: ending.boot,
@@ -58,5 +58,8 @@ fn lost_message(ending: &Ending) -> String {
         ExitStatus::StartFailed { message } => format!(" before it began: {message}"),
         ExitStatus::Lost { .. } => String::new(),
     };
-    format!("lost: the attempt ended{how} after the restored backup was made, so its outcome is not known")
+    format!(
+        "lost: the attempt ended{how}, and the store does not know its outcome, because a backup was restored or the \
+         daemon ran with another store meanwhile"
+    )
 }

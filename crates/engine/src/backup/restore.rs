@@ -65,6 +65,8 @@ async fn restore_by(
     for cursor in ["views", "traces"] {
         missing_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
+    // The backup may be of another store.
+    state.remove_store_mark()?;
     rows.remove_unknown(state);
     let outputs = Outputs { state, rows: &rows.0, replaced: replaced.as_deref().map(folder_of) };
     let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());

@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-pub use crate::attempt::orphans::refuse_without_store;
+pub use crate::attempt::other_store::{refuse_other_store, refuse_without_store};
 use crate::attempt::{AttemptTask, workspaces};
 use crate::backup;
 use crate::config;
@@ -46,7 +46,7 @@ use crate::job_token::JobKey;
 use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
 use crate::secrets::{kept, redactor_over};
-use crate::state::{StateFolder, StateLock};
+use crate::state::{StateFolder, StateLock, StoreMark};
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
@@ -94,16 +94,16 @@ impl Daemon {
         backup::remove_scratch(&state).map_err(state_error)?;
         let node = state.node().map_err(state_error)?;
         let job_key = JobKey::new(&state.job_key().map_err(state_error)?);
-        if loaded.roster.store.is_none() {
-            refuse_without_store(&state)?;
-        }
+        refuse_other_store(&state, loaded.roster.store.as_deref()).await?;
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?.with_clock(clock.clone());
         // The mode of a new database file depends on the umask.
         state.close_to_others().map_err(state_error)?;
+        let mark = StoreMark { id: store.identity().await?, location: store.address() };
         let event_before_start = store.last_event().await?;
         let started = clock.reading();
-        let (uptime, presence) = uptime::begin(&store, &node, started).await?;
+        let (uptime, presence) = uptime::begin(&store, &node, state.path(), started).await?;
+        state.write_store_mark(&mark).map_err(state_error)?;
         for empty in store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await? {
             warn!("{empty}");
         }

@@ -1,21 +1,30 @@
 //! The clocks of the machine: the periods in which a daemon watched them, their steps, and suspensions.
 
+use std::path::Path;
+use std::time::Duration;
+
 use cowhand_core::uptime::{ClockReading, Uptime};
 use jiff::SignedDuration;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Daemon;
 use crate::error::FleetError;
 use cowhand_store::{NodeJoined, NodePresence, Store};
 
+/// Time in which the server has to notice that the previous daemon of a node has ended.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
+const PREDECESSOR_POLL: Duration = Duration::from_millis(100);
+
 /// Records the start of the daemon. Due times since the start of the oldest running daemon of the fleet were not
 /// missed.
 pub(super) async fn begin(
     store: &Store,
     node: &str,
+    folder: &Path,
     reading: ClockReading,
 ) -> Result<(Uptime, NodePresence), FleetError> {
-    let presence = store.announce_node(node).await?;
+    let presence = announce(store, node, folder).await?;
     let NodeJoined { step, others_since } = store.join(node.to_owned(), reading.now.wall).await?;
     if let Some(step) = step {
         log_clock_step(step);
@@ -26,6 +35,23 @@ pub(super) async fn begin(
         uptime.add_daemon(since, reading.now);
     }
     Ok((uptime, presence))
+}
+
+/// Announces this node. Fails if another daemon has announced the same node, because both would settle the same jobs.
+/// The server may need a moment to notice that the previous daemon of this folder has ended.
+async fn announce(store: &Store, node: &str, folder: &Path) -> Result<NodePresence, FleetError> {
+    let give_up_at = Instant::now() + PREDECESSOR_TIMEOUT;
+    let mut presence = store.announce_node(node).await?;
+    while !presence.is_held() {
+        if Instant::now() >= give_up_at {
+            return Err(FleetError::NodeTaken { folder: folder.display().to_string() });
+        }
+        tokio::time::sleep(PREDECESSOR_POLL).await;
+        if !presence.is_connected().await {
+            presence = store.announce_node(node).await?;
+        }
+    }
+    Ok(presence)
 }
 
 impl Daemon {

@@ -12,6 +12,7 @@ mod prune;
 mod ready;
 mod report;
 mod schedules;
+mod start_settings;
 mod trigger;
 mod wake;
 mod webhook_problems;
@@ -63,6 +64,7 @@ pub use known::{known_agent, known_schedule, missing_agent, missing_schedule};
 pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneRequest, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
+use start_settings::StartSettings;
 pub use trigger::{JobChanges, PreparingFiring, TriggerRequest, Triggered};
 
 /// The parameters with which a fleet is started.
@@ -106,6 +108,7 @@ pub struct Fleet {
     /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer config.
     config_lock: Arc<Mutex<()>>,
     started_at: Moment,
+    start_settings: StartSettings,
     last_check: ready::LastCheck,
 }
 
@@ -205,6 +208,7 @@ impl Fleet {
         let reloads = watch::Sender::new(());
         let config_refused = watch::Sender::new(None);
         let config_lock = Arc::default();
+        let start_settings = StartSettings::of(&engine.loaded().roster);
         Ok(Self {
             engine,
             source_inputs,
@@ -216,6 +220,7 @@ impl Fleet {
             certificate_problem: watch::Sender::new(None),
             config_lock,
             started_at,
+            start_settings,
             last_check: ready::LastCheck::default(),
         })
     }
@@ -352,18 +357,14 @@ impl Fleet {
             }
         };
         let roster = &contents.roster;
-        if roster.store != self.roster().store {
-            warn!("`store` has changed; it stays as it is until a restart");
-        }
-        if roster.server != self.roster().server {
-            warn!("`server` has changed; it stays as it is until a restart");
-        }
-        if roster.traces != self.roster().traces {
-            warn!("`traces` has changed; it stays as it is until a restart");
+        let later = self.start_settings.changes(roster);
+        for note in &later {
+            warn!("{note}");
         }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
         let agents = roster.agents.len();
         let mut notes = self.apply(contents, guard).await?;
+        notes.extend(later);
         notes.extend(self.certificate_problem());
         let reloaded = Reloaded { agents, schedules, notes };
         info!(agents = reloaded.agents, schedules, "config loaded again");

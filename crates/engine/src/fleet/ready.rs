@@ -98,6 +98,9 @@ impl From<&StoreError> for WriteProblem {
             StoreError::ServerFull { .. } => Self::ServerFull,
             StoreError::ServerReadOnly { .. } => Self::ServerReadOnly,
             StoreError::NoAnswer { .. } => Self::NoAnswer,
+            StoreError::ServerRefuses { .. } => Self::ServerRefuses,
+            StoreError::NoRights { .. } => Self::NoRights,
+            StoreError::Locked { .. } => Self::Locked,
             _ => Self::Other,
         }
     }

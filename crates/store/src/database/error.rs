@@ -2,6 +2,7 @@
 
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::JobChangeRefused;
+use sqlx::postgres::PgDatabaseError;
 use sqlx::sqlite::SqliteError;
 
 use cowhand_system::disk::DiskProblem;
@@ -68,9 +69,23 @@ pub enum StoreError {
          by itself"
     )]
     ServerReadOnly { location: String, why: String },
-    #[error("the store's connection failed: {0}")]
+    #[error("the PostgreSQL server of the store, {location}, refuses the connection ({why}); {advice}")]
+    ServerRefuses { location: String, why: String, advice: &'static str },
+    #[error(
+        "the user of the store at {location} does not have the rights that cowhand needs ({why}). Grant them as the owner \
+         of the database: `grant usage, create on schema public to USER`, and for tables of another user `alter table \
+         TABLE owner to USER`"
+    )]
+    NoRights { location: String, why: String },
+    #[error(
+        "another connection holds a lock in the database of the store, {location} ({why}). Find it with `select pid, state, \
+         query from pg_stat_activity` and let it commit, or end it with `select pg_terminate_backend(PID)`; cowhand then \
+         continues by itself"
+    )]
+    Locked { location: String, why: String },
+    #[error("the store's connection failed: {}", text_without_line(.0))]
     Connection(#[source] sqlx::Error),
-    #[error("the statement {statement} failed: {source}")]
+    #[error("the statement {statement} failed: {}", text_without_line(.source))]
     Statement { statement: &'static str, source: sqlx::Error },
     #[error(
         "the store contains a value that cowhand cannot read: {what}. Restore a backup: an SQLite store with \
@@ -108,6 +123,14 @@ impl StoreError {
             source if is_damage(&source) => Self::Damaged(source.to_string()),
             source => Self::Statement { statement, source },
         }
+    }
+}
+
+/// Formats an error without the line of the server's source code that sqlx adds.
+pub(super) fn text_without_line(error: &sqlx::Error) -> String {
+    match error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>()) {
+        Some(server_error) => server_error.message().to_owned(),
+        None => error.to_string(),
     }
 }
 

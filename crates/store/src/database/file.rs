@@ -40,6 +40,11 @@ impl StoreFile {
         Ok(Self { files })
     }
 
+    /// Returns the path of the database.
+    pub(crate) fn path(&self) -> &Path {
+        self.files.first().map_or(Path::new(""), |(path, _)| path)
+    }
+
     /// Returns the error for a full or read-only disk, if the disk of the database is the cause.
     pub(crate) fn disk_error(&self, error: &(dyn std::error::Error + 'static)) -> Option<StoreError> {
         disk_error(&self.files.first()?.0, error)

@@ -8,6 +8,7 @@ use super::db::args;
 use super::dialect::statements;
 use super::error::StoreError;
 use super::open;
+use super::refusal::refusal;
 use crate::{Database, Store};
 
 statements! {
@@ -31,7 +32,7 @@ fn server_cause(error: &sqlx::Error, location: impl Fn() -> String) -> Option<St
     match code.as_ref() {
         DISK_FULL => Some(StoreError::ServerFull { location: location(), why }),
         READ_ONLY_SQL_TRANSACTION => Some(StoreError::ServerReadOnly { location: location(), why }),
-        _ => None,
+        _ => refusal(error, location),
     }
 }
 
@@ -59,6 +60,9 @@ impl StoreHealth {
                 | StoreError::Disk { .. }
                 | StoreError::ServerFull { .. }
                 | StoreError::ServerReadOnly { .. }
+                | StoreError::ServerRefuses { .. }
+                | StoreError::NoRights { .. }
+                | StoreError::Locked { .. }
                 | StoreError::Connection(_)
                 | StoreError::NoAnswer { .. }
                 | StoreError::Statement { .. }),
@@ -85,7 +89,7 @@ impl Store {
     }
 
     /// Replaces an error by its cause, if one is found: the file is missing or was replaced, the disk is full or
-    /// read-only, or the server does not answer or cannot write.
+    /// read-only, or the server does not answer, refuses the request or cannot write.
     pub(crate) fn with_cause(&self, error: StoreError) -> StoreError {
         match (&self.database, &error) {
             (

@@ -42,6 +42,7 @@ macro_rules! migrations {
             27 "0027_" "assumed_usage",
             28 "0028_" "absent_since",
             29 "0029_" "long_paths",
+            30 "0030_" "store_identity",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

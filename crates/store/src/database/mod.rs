@@ -7,6 +7,7 @@
 //! | `event_log` | number and write the events of a transaction |
 //! | `writer` | group commit on SQLite |
 //! | `server` | connections to PostgreSQL, and the time limit of a statement |
+//! | `refusal` | the reasons for which a PostgreSQL server refuses a request, with advice |
 //! | `changes` | wake readers that follow the event log |
 //! | `file`, `health`, `error` | whether the file still exists; whether the store can be written; the errors |
 //! | `shutdown_limit` | the limit of waits for a server that does not answer, while the daemon ends |
@@ -23,11 +24,15 @@ pub(crate) mod health;
 pub(crate) mod latency;
 mod migrations;
 mod open;
+mod refusal;
 pub(crate) mod server;
 pub(crate) mod shutdown_limit;
 pub(crate) mod writer;
 
+pub(crate) use check::READ_IDENTITY;
+pub use check::StoreId;
 pub use error::StoreError;
 pub(crate) use open::ANSWER_TIMEOUT;
+pub(crate) use open::display_address;
 pub use open::is_postgres;
 pub use shutdown_limit::SHUTDOWN_STORE_TIMEOUT;

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +11,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection};
 
 use super::changes::Committed;
-use super::error::StoreError;
+use super::error::{StoreError, text_without_line};
 use super::file::{self, StoreFile};
 use super::latency::Latency;
 use super::migrations::{POSTGRES, SQLITE};
+use super::refusal::refusal;
 use super::server;
 use super::writer::Writer;
 use crate::{Database, Store};
@@ -84,10 +84,7 @@ impl Store {
     }
 
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(url)
-            .map_err(|error| StoreError::Open { location: "postgres".to_owned(), why: error.to_string() })?
-            // A node that hangs in a transaction must not block others for long.
-            .options([("idle_in_transaction_session_timeout", "30s"), ("lock_timeout", "30s")]);
+        let options = server::options(url)?;
         let location = display_address(&options);
         let open_error = |why: &dyn std::fmt::Display| StoreError::Open {
             location: location.clone(),
@@ -143,8 +140,12 @@ impl Store {
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection, Vec<i64>), StoreError> {
     let location = display_address(options);
     let connected = async {
-        let open_error =
-            |error: sqlx::Error| StoreError::Open { location: location.clone(), why: server_message(&error) };
+        let open_error = |error: sqlx::Error| {
+            refusal(&error, || location.clone()).unwrap_or_else(|| StoreError::Open {
+                location: location.clone(),
+                why: server_message(&error),
+            })
+        };
         let mut server = options.connect().await.map_err(open_error)?;
         let applied = sqlx::query_scalar(APPLIED_MIGRATIONS).fetch_all(&mut server).await;
         Ok((server, applied.unwrap_or_default()))
@@ -233,19 +234,33 @@ fn migration_error(location: &str, migrations: &Migrator, error: &MigrateError) 
         other if super::error::is_damage(other) => {
             StoreError::DamagedAtOpen { location: location.to_owned(), why: other.to_string() }
         }
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            refusal(error, || location.to_owned()).unwrap_or_else(|| StoreError::Open {
+                location: location.to_owned(),
+                why: format!("its tables cannot be made: {}", text_without_line(error)),
+            })
+        }
         other => StoreError::Open { location: location.to_owned(), why: other.to_string() },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::str::FromStr as _;
+
     use cowhand_core::store_address::check_store_address;
 
     use super::*;
 
-    /// `config check` refuses an address if, and only if, no start can use it.
+    /// `config check` refuses each address that no start can use.
     #[test]
     fn core_refuses_the_addresses_that_the_driver_refuses() {
+        const ONLY_CORE_REFUSES: [&str; 4] = [
+            "postgres://u:a@b@h/x",
+            "postgres://u:1/b@h/x",
+            "postgres://u:1?b@h/x",
+            "postgres://h/x?unknown=1&&a",
+        ];
         for address in [
             "postgres://h/x",
             "postgresql://u:p@h:5432/x?sslmode=require&application_name=a",
@@ -262,6 +277,9 @@ mod tests {
             "postgres://h:a/x",
             "postgres://h:1:2/x",
             "postgres://u:a/b@h/x",
+            "postgres://u:1/b@h/x",
+            "postgres://u:1?b@h/x",
+            "postgres://h/x?options[search_path]=a&&%70ort=1",
             "postgres://u:a?b@h/x",
             "postgres://u:a#b@h/x",
             "postgres://u:a@b@h/x",
@@ -297,7 +315,8 @@ mod tests {
             "postgres://h\n/x",
         ] {
             let driver = PgConnectOptions::from_str(address);
-            assert_eq!(check_store_address(address).is_ok(), driver.is_ok(), "{address:?}: {driver:?}");
+            let is_accepted = driver.is_ok() && !ONLY_CORE_REFUSES.contains(&address);
+            assert_eq!(check_store_address(address).is_ok(), is_accepted, "{address:?}: {driver:?}");
         }
     }
 }

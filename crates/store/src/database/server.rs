@@ -2,11 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
 use std::time::Duration;
 
+use cowhand_core::store_address::check_store_address;
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{PgPool, Postgres};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, Transaction};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
@@ -20,8 +22,28 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time between two checks whether the server refuses connections. Without these checks, the pool would retry until
 /// [`ANSWER_TIMEOUT`].
 const REFUSAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time after which a request that still waits for a connection checks whether the server refuses more connections. The
+/// pool retries such a connection without telling the reason. Shorter than [`ANSWER_TIMEOUT`].
+const REASON_CHECK_AFTER: Duration = Duration::from_secs(7);
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_CONNECTIONS: u32 = 16;
+
+/// Reads the address of a server.
+pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let open_error = |why: String| StoreError::Open { location: "postgres".to_owned(), why };
+    // The library would write the value of an unknown parameter, which may be a password, to the log.
+    check_store_address(url).map_err(|error| open_error(error.to_string()))?;
+    let options = PgConnectOptions::from_str(url).map_err(|error| open_error(error.to_string()))?;
+    Ok(options.options([
+        // A node that hangs in a transaction must not block others for long.
+        ("idle_in_transaction_session_timeout", "30s"),
+        ("lock_timeout", "30s"),
+        // The server notices within half a minute that the machine of a node has failed, and releases its locks.
+        ("tcp_keepalives_idle", "10"),
+        ("tcp_keepalives_interval", "5"),
+        ("tcp_keepalives_count", "3"),
+    ]))
+}
 
 /// Returns a pool that opens its connections when they are needed.
 pub(super) fn pool(options: PgConnectOptions) -> PgPool {
@@ -36,6 +58,9 @@ pub(super) fn pool(options: PgConnectOptions) -> PgPool {
 pub(crate) struct ServerConnection {
     connection: Option<PoolConnection<Postgres>>,
     is_unreachable: bool,
+    /// True while the server begins a transaction. If the caller is dropped in that time, sqlx does not know that the
+    /// transaction has begun, and the next call would run in it.
+    is_beginning: bool,
 }
 
 impl ServerConnection {
@@ -45,9 +70,25 @@ impl ServerConnection {
             biased;
             acquired = pool.acquire() => acquired,
             error = wait_until_refused(&options) => Err(error.into()),
+            error = reason_of_refusal(&options) => Err(error),
         };
         let connection = acquired.map_err(StoreError::connection)?;
-        Ok(Self { connection: Some(connection), is_unreachable: false })
+        Ok(Self { connection: Some(connection), is_unreachable: false, is_beginning: false })
+    }
+
+    /// Begins a transaction with `statement`, or with `begin`.
+    pub(crate) async fn begin(
+        &mut self,
+        statement: Option<&'static str>,
+    ) -> Result<Transaction<'_, Postgres>, StoreError> {
+        let connection = self.connection.as_deref_mut().ok_or(StoreError::Closed)?;
+        self.is_beginning = true;
+        let begun = match statement {
+            Some(statement) => with_statement_timeout(connection.begin_with(statement)).await,
+            None => with_statement_timeout(connection.begin()).await,
+        };
+        self.is_beginning = false;
+        begun.map_err(StoreError::connection)
     }
 
     /// Ends the call. Its result decides whether the connection is returned to the pool.
@@ -60,17 +101,13 @@ impl ServerConnection {
         };
         answer
     }
-
-    pub(crate) fn connection(&mut self) -> Result<&mut PgConnection, StoreError> {
-        self.connection.as_deref_mut().ok_or(StoreError::Closed)
-    }
 }
 
 impl Drop for ServerConnection {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         match Handle::try_current() {
-            Ok(runtime) if !self.is_unreachable => {
+            Ok(runtime) if !self.is_unreachable && !self.is_beginning => {
                 // A statement of the call may still have no answer, for example because the caller was dropped. The
                 // pool waits for that answer without a limit, so the connection is closed after a timeout.
                 let returned = connection.return_to_pool();
@@ -106,6 +143,16 @@ async fn wait_until_refused(options: &PgConnectOptions) -> io::Error {
         {
             return error;
         }
+    }
+}
+
+/// Waits, then connects once outside the pool, and returns the error with which the server refuses the connection. Never
+/// returns if the server accepts it or does not answer.
+async fn reason_of_refusal(options: &PgConnectOptions) -> sqlx::Error {
+    sleep(REASON_CHECK_AFTER).await;
+    match Box::pin(options.connect()).await {
+        Err(error @ sqlx::Error::Database(_)) => error,
+        _ => std::future::pending().await,
     }
 }
 

@@ -87,7 +87,7 @@ async fn a_database_that_does_not_exist_is_named() {
     let url = server.url().replacen("/postgres?", "/fleet?", 1);
     let checked = Store::check_location(&url).await.unwrap_err().to_string();
     for error in [refuse(&url).await.to_string(), checked] {
-        assert!(error.ends_with("database \"fleet\" does not exist"), "{error}");
+        assert!(error.contains("(database \"fleet\" does not exist); create the database"), "{error}");
     }
 }
 

@@ -167,3 +167,18 @@ async fn waits_count_from_the_end_of_an_attempt(db: TestDb) {
         assert!(store.enable(id, clock.now()).await.unwrap());
     }
 }
+
+/// A second daemon must not act as the same node.
+#[tokio::test]
+async fn only_one_connection_announces_a_node() {
+    let db = TestDb::postgres();
+    let store = db.open().await;
+    let first = store.announce_node("node-a").await.unwrap();
+    let mut second = db.open().await.announce_node("node-a").await.unwrap();
+    assert!(first.is_held() && !second.is_held());
+    assert!(second.is_connected().await && !second.is_held(), "the first is still there");
+    drop(first);
+    while !second.is_held() {
+        assert!(second.is_connected().await);
+    }
+}

@@ -182,6 +182,9 @@ impl From<StoreError> for ApiProblem {
             | StoreError::Disk { .. }
             | StoreError::ServerFull { .. }
             | StoreError::ServerReadOnly { .. }
+            | StoreError::ServerRefuses { .. }
+            | StoreError::NoRights { .. }
+            | StoreError::Locked { .. }
             | StoreError::Damaged(_)
             | StoreError::PermissionDenied { .. }
             | StoreError::FileChanged { .. } => Self::store_unavailable(error.to_string()),
@@ -242,6 +245,8 @@ impl From<FleetError> for ApiProblem {
             | FleetError::Herdctl(_)
             | FleetError::State { .. }
             | FleetError::StoreGone { .. }
+            | FleetError::OtherStore { .. }
+            | FleetError::NodeTaken { .. }
             | FleetError::HomeGone { .. }
             | FleetError::HomeTaken { .. }
             | FleetError::Died => Code::Unavailable,

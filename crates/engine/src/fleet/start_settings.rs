@@ -1,0 +1,32 @@
+//! The keys of the config that apply from one start to the next.
+
+use cowhand_core::roster::Roster;
+use cowhand_core::server::ServerConfig;
+use cowhand_core::traces::TracesConfig;
+
+/// Values of these keys at the start of the daemon.
+#[derive(Debug)]
+pub(super) struct StartSettings {
+    store: Option<String>,
+    server: ServerConfig,
+    traces: Option<TracesConfig>,
+}
+
+impl StartSettings {
+    pub(super) fn of(roster: &Roster) -> Self {
+        Self { store: roster.store.clone(), server: roster.server.clone(), traces: roster.traces.clone() }
+    }
+
+    /// Returns a note for each of these keys that the roster changes.
+    pub(super) fn changes(&self, roster: &Roster) -> Vec<String> {
+        let keys = [
+            ("store", self.store != roster.store),
+            ("server", self.server != roster.server),
+            ("traces", self.traces != roster.traces),
+        ];
+        let changed = keys.into_iter().filter(|(_, is_changed)| *is_changed);
+        changed
+            .map(|(key, _)| format!("`{key}` has changed; the change takes effect at the next start"))
+            .collect()
+    }
+}
