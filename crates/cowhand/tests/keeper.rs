@@ -471,8 +471,8 @@ mod gates {
         std::thread::scope(|scope| {
             let minder = Path::new(env!("CARGO_BIN_EXE_cowhand"));
             let (stop, command) = (&stop, &command);
-            let asked =
-                scope.spawn(move || run_command(minder, command, Path::new("/"), PATIENCE, stop, &str::to_owned));
+            let asked = scope
+                .spawn(move || run_command(minder, command, Path::new("/"), PATIENCE, stop, &str::to_owned));
             wait("both to run", &|| with_word(&word) == 2);
             stop.store(true, Ordering::Relaxed);
             assert!(asked.join().unwrap().is_err());
