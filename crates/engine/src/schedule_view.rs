@@ -94,7 +94,7 @@ pub struct ScheduleView {
     pub timezone: String,
 }
 
-/// Due times that passed while no daemon ran.
+/// Due times that passed while no daemon ran or the daemon was stopping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissedTimes {
     /// First missed due time.

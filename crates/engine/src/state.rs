@@ -169,6 +169,12 @@ impl StateFolder {
         }
     }
 
+    /// Returns the id of this node, if it has one already.
+    pub fn known_node(&self) -> Option<String> {
+        let id = fs::read_to_string(self.0.join("node")).ok()?;
+        Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+    }
+
     /// Returns the id of this node. It stays the same after a restart, so that the daemon finds its own leases.
     pub fn node(&self) -> io::Result<String> {
         let path = self.0.join("node");

@@ -13,7 +13,10 @@ use crate::trigger::{ClockTrigger, TriggerConfig, TriggerKind};
 /// Maximum number of due times that are examined after the first one that waits.
 const MAX_COUNTED: usize = 1_000;
 
-/// Due times of a cron schedule or a delay that passed while no daemon ran, and what the next daemon does with them.
+/// Reason for which due times are missed. A daemon that stops fires nothing while it waits for running jobs.
+const NO_DAEMON: &str = "no daemon ran or the daemon was stopping";
+
+/// Due times of a cron schedule or a delay that passed while no daemon could fire them, and what the next daemon does with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
     /// The first of them.
@@ -45,11 +48,11 @@ impl Missed {
         match self.rule {
             MissedRule::Cron(misfire) => self.cron_sentence(misfire),
             MissedRule::Delay => format!(
-                "its time {:.0} was missed, because no daemon ran; it fires when a daemon starts",
+                "its time {:.0} was missed, because {NO_DAEMON}; it fires when a daemon starts",
                 self.since
             ),
             MissedRule::DelayUntil { opens, closed } => {
-                let why = closed.map_or_else(|| "no daemon ran".to_owned(), ClosedBy::sentence);
+                let why = closed.map_or_else(|| NO_DAEMON.to_owned(), ClosedBy::sentence);
                 format!(
                     "it did not run at {:.0}, because {why}; it waits until {opens:.0}, when its calendar allows it",
                     self.since
@@ -61,11 +64,11 @@ impl Missed {
     fn cron_sentence(&self, misfire: Misfire) -> String {
         let since = format!("{:.0}", self.since);
         let what = match self.times {
-            1 => format!("its time {since} was missed, because no daemon ran"),
+            1 => format!("its time {since} was missed, because {NO_DAEMON}"),
             MAX_MISFIRES.. => {
-                format!("{MAX_MISFIRES} times or more were missed since {since}, because no daemon ran")
+                format!("{MAX_MISFIRES} times or more were missed since {since}, because {NO_DAEMON}")
             }
-            more => format!("{more} times were missed since {since}, because no daemon ran"),
+            more => format!("{more} times were missed since {since}, because {NO_DAEMON}"),
         };
         let it = if self.times == 1 { "it is" } else { "they are" };
         let policy = misfire.as_str();

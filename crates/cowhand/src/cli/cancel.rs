@@ -5,15 +5,15 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::id::JobName;
-use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
 use serde_json::{Value, json};
 
 use super::bulk::{self, BulkArgs};
 use super::job_filter::JobFilterArgs;
 use super::location::Connection;
-use super::{Failure, complete, job, location, print};
+use super::{Exit, Failure, complete, follow, job, location, print};
 use cowhand_engine::fleet::AcceptedFiring;
-use cowhand_web::api::{CancelFiringsRequest, CancelledFirings, Code};
+use cowhand_web::api::{CancelFiringsRequest, CancelledFirings, Code, JobView};
 
 #[derive(Debug, Args)]
 pub(super) struct CancelArgs {
@@ -40,7 +40,11 @@ impl CancelArgs {
                 let job = wait_for_end(client, &job).await?;
                 print::remember_done(format!("{} is {}", job.id, job.status));
                 job::print(&job, self.json);
-                Ok(())
+                if is_lost_elsewhere(client, &job).await? {
+                    Err(Failure::reported(Exit::JobFailed))
+                } else {
+                    Ok(())
+                }
             }
             None => self.cancel_many(client).await,
         })
@@ -69,12 +73,13 @@ impl CancelArgs {
             }
         }
         print::remember_done(format!("{} cancelled", bulk::counted(requested.len(), firings.len())));
-        let mut cancelled = Vec::new();
+        let (mut cancelled, mut lost) = (Vec::new(), 0);
         for job in &requested {
             let job = wait_for_end(client, job).await?;
             if !self.json {
                 job::print(&job, false);
             }
+            lost += usize::from(is_lost_elsewhere(client, &job).await?);
             cancelled.push(job);
         }
         if self.json {
@@ -87,12 +92,11 @@ impl CancelArgs {
             } else {
                 String::new()
             };
-            print::line(format!(
-                "{} cancelled{already_ended}",
-                bulk::counted(cancelled.len(), firings.len())
-            ));
+            let lost_jobs = if lost > 0 { format!("; {} lost", bulk::jobs(lost)) } else { String::new() };
+            let count = bulk::counted(cancelled.len() - lost, firings.len());
+            print::line(format!("{count} cancelled{lost_jobs}{already_ended}"));
         }
-        Ok(())
+        if lost > 0 { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
     }
 
     /// Cancels the accepted firings without a job that match, and returns them; with `dry_run`, only returns them. If
@@ -110,6 +114,22 @@ impl CancelArgs {
 /// Returns a cancelled firing for `--json`. It has the key `firing` instead of the `id` of a job.
 fn firing_in_json(AcceptedFiring { agent, schedule, key }: &AcceptedFiring) -> Value {
     json!({ "firing": key, "agent": agent, "schedule": schedule, "status": "cancelled" })
+}
+
+/// Returns whether the job was lost on another node instead of being cancelled, and prints a note then: that node did
+/// not answer, so nobody has ended the processes.
+async fn is_lost_elsewhere(client: &Connection<'_>, job: &JobRecord) -> Result<bool, Failure> {
+    if job.error.as_ref().is_none_or(|error| error.kind != ErrorKind::Lost) {
+        return Ok(false);
+    }
+    let view: JobView = follow::get(client, &format!("jobs/{}", job.id)).await?;
+    let Some(node) = view.other_node() else { return Ok(false) };
+    print::note(format!(
+        "{} was not cancelled: its node, {node}, did not answer; its processes may still run there until the daemon \
+         of that node runs again and ends them",
+        job.id
+    ));
+    Ok(true)
 }
 
 async fn wait_for_end(client: &Connection<'_>, job: &JobRecord) -> Result<JobRecord, Failure> {

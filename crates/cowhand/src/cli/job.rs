@@ -94,10 +94,18 @@ impl JobArgs {
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
             hooks(&job.hooks);
-            let hint = format!("\n{}   shows its output", advice::command(&format!("logs {}", job.job.id)));
-            print::line(print::styled(hint, print::FAINT));
+            print::line(print::styled(format!("\n{}", output_hint(&job)), print::FAINT));
         }
         Ok(())
+    }
+}
+
+/// Returns where the output of the job is, and the command that prints it.
+fn output_hint(view: &JobView) -> String {
+    let id = &view.job.id;
+    match view.other_node() {
+        Some(node) => format!("its output is on node {node}; run there: cowhand logs {id}"),
+        None => format!("{}   shows its output", advice::command(&format!("logs {id}"))),
     }
 }
 
@@ -287,6 +295,7 @@ fn details(view: &JobView, is_alone: bool, now: Timestamp) {
         ("finished", at(job.finished_at)),
         ("took", job.duration_seconds.map(duration::seconds_in_words)),
         ("attempt", Some(attempt(job))),
+        ("node", view.node.clone()),
         ("session", job.session_id.as_deref().map(|session| print::one_line(session, 200))),
         (
             "confined",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::id::{AgentName, JobId, JobName};
-use cowhand_core::job::JobRecord;
+use cowhand_core::job::{JobRecord, JobStatus};
 use jiff::Timestamp;
 
 use super::follow::{FollowUntil, FollowedLines};
@@ -56,23 +56,36 @@ impl LogsArgs {
                     Ends::AtLineStart
                 });
             };
+            let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
+            // What is already on this node is printed first.
+            let follow = self.follow && !runs_elsewhere(&view);
             let interrupt_note =
                 format!("{id} continues; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
-            let output = interrupt::unless_interrupted(
-                follow_output(client, &id, self.follow, show),
-                Some(&interrupt_note),
-            );
-            if self.follow {
+            let output = async {
+                tokio::select! {
+                    output = follow_output(client, &id, follow, show) => output,
+                    () = started_elsewhere(client, &id), if follow => Ok(()),
+                }
+            };
+            let output = Box::pin(interrupt::unless_interrupted(output, Some(&interrupt_note)));
+            if follow {
                 spinner.during(output).await?;
             } else {
                 output.await?;
             }
+            let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
             if !self.json {
-                let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
                 let short = job::summary_line_with_reason(&view, client.is_alone(), Timestamp::now());
                 print::line(styled(format!("── {short}"), FAINT));
             }
-            Ok(())
+            match view.elsewhere_sentence() {
+                Some(sentence) if view.other_node().is_some() => Err(Failure::new(Exit::Refused, sentence)),
+                Some(sentence) => {
+                    print::note(sentence);
+                    Ok(())
+                }
+                None => Ok(()),
+            }
         })
     }
 
@@ -138,6 +151,23 @@ impl LogsArgs {
         }
         let newest: Page<JobRecord> = client.get(&format!("jobs?limit=1{of_agent}")).await?;
         Ok(newest.items.into_iter().next())
+    }
+}
+
+/// Returns whether the job runs on another node, which has its output.
+fn runs_elsewhere(view: &JobView) -> bool {
+    view.job.status == JobStatus::Running && view.other_node().is_some()
+}
+
+/// Waits until the job runs on another node.
+async fn started_elsewhere(client: &Connection<'_>, id: &JobId) {
+    loop {
+        tokio::time::sleep(job::WAIT_POLL_INTERVAL).await;
+        // If no daemon answers, the code that follows the output reports that.
+        let view = client.get::<JobView>(&format!("jobs/{id}")).await;
+        if view.is_ok_and(|view| runs_elsewhere(&view)) {
+            return;
+        }
     }
 }
 

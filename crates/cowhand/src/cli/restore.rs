@@ -49,7 +49,7 @@ impl RestoreArgs {
             let restored = restore(&self.file, &location.state, Timestamp::now()).await;
             restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
         })?;
-        let Restored { contents, replaced, output_error } = restored;
+        let Restored { contents, replaced, replaced_log, output_error } = restored;
         if let Some(output_error) = output_error {
             print::note(format!("the output of some jobs may not match the store: {output_error}"));
         }
@@ -58,6 +58,12 @@ impl RestoreArgs {
         print::done(&sentence, &value, self.json);
         if let Some(replaced) = replaced.filter(|_| !self.json) {
             print::line(format!("the previous store was moved to {}", replaced.display()));
+        }
+        if let Some(log) = replaced_log {
+            print::note(format!(
+                "the newest data of the previous store is in {}; keep both files together",
+                log.display()
+            ));
         }
         Ok(())
     }

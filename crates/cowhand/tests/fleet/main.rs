@@ -32,6 +32,7 @@ mod lists;
 mod mcp;
 mod money;
 mod names;
+mod nodes;
 mod orphans;
 mod other_store;
 mod own_rights;

@@ -314,3 +314,27 @@ fn an_adopted_schedule_is_renamed_in_the_files_of_its_jobs() {
     }
     assert_eq!(scene.yaml(&format!("jobs/{other}.yaml"))["schedule"], Value::Null);
 }
+
+/// `pg_restore` replaces the store by an earlier state, and leaves the position of the views and later records.
+#[test]
+fn views_of_a_replaced_store_are_written_again() {
+    // The store contains the event of the last position, with another time.
+    for position in ["999999", "999999 2026-01-05T10:00:00Z", "1 2026-01-05T10:00:00Z"] {
+        let scene = Scene::started();
+        let job = || scene.json(&["trigger", "worker", "--wait"])["id"].as_str().unwrap().to_owned();
+        let old = job();
+        assert_eq!(scene.run(&["stop"]).code, Some(0));
+        let unknown = scene.in_jobs("job-2026-01-05-abc123.yaml");
+        fs::write(&unknown, "id: job-2026-01-05-abc123\n").unwrap();
+        fs::write(scene.root.join(".cowhand/views"), position).unwrap();
+        scene.start();
+        let new = job();
+        for job in [old, new] {
+            let record = scene.in_jobs(&format!("{job}.yaml"));
+            wait_until(&format!("the record after {position}"), || {
+                fs::read_to_string(&record).ok()?.contains("status: completed").then_some(())
+            });
+        }
+        assert!(!unknown.exists(), "{position}");
+    }
+}

@@ -103,6 +103,35 @@ fn restore_keeps_replaced_store() {
     assert_eq!(files_of(&fleet, "jsonl").len(), 2, "output that is there stays");
 }
 
+/// After a crash, the newest rows of the store are in its write-ahead log.
+#[test]
+fn replaced_store_of_killed_daemon_is_one_file() {
+    let mut fleet = busy(1);
+    let saved = fleet.path().join("saved.db");
+    good(&fleet.run(&["backup", saved.to_str().unwrap()]));
+    assert_eq!(deliver(fleet.place(), "a/hook", "later").unwrap().status, 202);
+    wait_for("the second job to end", || ended(&fleet) == 2);
+    fleet.kill();
+    let state = fleet.path().join(".cowhand");
+    assert!(fs::metadata(state.join("store.db-wal")).unwrap().len() > 0);
+    // The restore replaces changed output.
+    for output in files_of(&fleet, "jsonl") {
+        fs::write(output, "changed\n").unwrap();
+    }
+    good(&fleet.run(&["restore", saved.to_str().unwrap()]));
+    let entries = fs::read_dir(&state).unwrap().flatten().map(|entry| entry.path());
+    let mut kept: Vec<_> =
+        entries.filter(|path| path.to_string_lossy().contains("store.db.replaced-")).collect();
+    kept.sort();
+    let [replaced, outputs] = kept.as_slice() else { panic!("{kept:?}") };
+    assert_eq!(outputs.extension(), Some("jobs".as_ref()));
+    assert_eq!(fs::metadata(outputs).unwrap().permissions().mode() & 0o777, 0o700);
+    let alone = fleet.outside().join("alone.db");
+    fs::copy(replaced, &alone).unwrap();
+    good(&fleet.run(&["restore", alone.to_str().unwrap()]));
+    assert_eq!(ended(&fleet), 2);
+}
+
 #[test]
 fn restore_is_refused_while_a_daemon_runs() {
     let fleet = busy(1);
@@ -150,7 +179,7 @@ fn restore_refuses_invalid_backup_files() {
         "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
          values (9001, 'from the future', 1, x'00', 0)",
     );
-    refuse(&["bad.db", "newer cowhand"]);
+    refuse(&[&format!("the store at {name} was written by a newer cowhand")]);
     // Paths in the backup cannot leave the folder.
     fs::write(&bad, &whole).unwrap();
     sql(

@@ -8,6 +8,7 @@ use cowhand_core::id::JobId;
 
 use crate::prune::files;
 use crate::state::StateFolder;
+use crate::view::job_of_record;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::KnownRows;
 
@@ -20,7 +21,7 @@ impl RestoredRows {
     /// the same name begins.
     pub(super) fn remove_unknown(&self, state: &StateFolder) {
         for path in paths(&state.jobs()) {
-            if job_of_view(&path).is_some_and(|job| !self.0.jobs.contains(job.as_str())) {
+            if job_of_record(&path).is_some_and(|job| !self.0.jobs.contains(job.as_str())) {
                 fs::remove_file(path).ok();
             }
         }
@@ -39,9 +40,4 @@ impl RestoredRows {
 
 pub(super) fn paths(folder: &Path) -> Vec<std::path::PathBuf> {
     files::entries(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
-}
-
-/// Returns the job if the path is a job's view.
-fn job_of_view(path: &Path) -> Option<JobId> {
-    path.file_name()?.to_str()?.strip_suffix(".yaml")?.parse().ok()
 }

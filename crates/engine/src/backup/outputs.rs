@@ -2,8 +2,9 @@
 //! The files of jobs that the store does not have are kept.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use cowhand_core::output::OutputMessage;
@@ -80,7 +81,7 @@ impl Outputs<'_> {
     /// file, the old name is removed.
     fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
         if let (Some(replaced), Some(name), true) = (&self.replaced, path.file_name(), path.exists()) {
-            fs::create_dir_all(replaced)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(replaced)?;
             // The link exists already if an earlier call has replaced the same file. It then leads to the oldest file.
             match fs::hard_link(path, replaced.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -22,6 +22,8 @@ pub struct Restored {
     pub contents: BackupCounts,
     /// Path at which the replaced store is kept; `None` if there was no store.
     pub replaced: Option<PathBuf>,
+    /// Write-ahead log that belongs to the replaced store; `None` if the replaced store contains all its data.
+    pub replaced_log: Option<PathBuf>,
     /// Error that prevented the output of a job from matching the store.
     pub output_error: Option<io::Error>,
 }
@@ -51,7 +53,8 @@ async fn restore_by(
         copy_file(&beside(from, "-wal"), &beside(copy, "-wal"))?;
     }
     let contents = inspect(copy).await?;
-    let store = Store::open(&copy.display().to_string()).await?;
+    let opened = Store::open(&copy.display().to_string()).await;
+    let store = opened.map_err(|error| error.at(from.display().to_string()))?;
     let checked = store.check_integrity().await;
     store.close().await;
     checked?;
@@ -60,7 +63,7 @@ async fn restore_by(
     take_out(&mut backup, files.path()).await?;
     let rows = RestoredRows(backup.known_rows().await?);
     backup.close().await?;
-    let replaced = swap(copy, &state.database(), now)?;
+    let (replaced, replaced_log) = swap(copy, &state.database(), now).await?;
     // The cursors belong to the event log of the replaced store.
     for cursor in ["views", "traces"] {
         missing_is_ok(fs::remove_file(state.path().join(cursor)))?;
@@ -70,7 +73,7 @@ async fn restore_by(
     rows.remove_unknown(state);
     let outputs = Outputs { state, rows: &rows.0, replaced: replaced.as_deref().map(folder_of) };
     let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());
-    Ok(Restored { contents, replaced, output_error: matched.err() })
+    Ok(Restored { contents, replaced, replaced_log, output_error: matched.err() })
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
@@ -95,20 +98,31 @@ async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> 
 }
 
 /// Replaces the store with the new file, and returns the path at which the old store is kept; `None` if there was no
-/// store. The old store gets its second name first, so that a store exists at any moment.
-fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
+/// store. Also returns the path of the old store's write-ahead log, if the log cannot be written into the old store. The
+/// old store gets its second name first, so that a store exists at any moment.
+async fn swap(
+    new: &Path,
+    store: &Path,
+    now: Timestamp,
+) -> anyhow::Result<(Option<PathBuf>, Option<PathBuf>)> {
     let replaced = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
-    let exists = store.exists();
+    let (exists, log) = (store.exists(), beside(store, "-wal"));
+    // After a crash, the newest data of the old store is in its log.
+    if exists && log.exists() && file::fold_log(store).await {
+        missing_is_ok(fs::remove_file(&log))?;
+    }
     if exists {
         fs::hard_link(store, &replaced)
             .with_context(|| format!("cannot keep the store at {}", replaced.display()))?;
     }
-    let log = beside(store, "-wal");
+    let mut replaced_log = None;
     if log.exists() {
-        fs::hard_link(&log, beside(&replaced, "-wal"))?;
+        let kept = beside(&replaced, "-wal");
+        fs::hard_link(&log, &kept)?;
         fs::remove_file(&log)?;
+        replaced_log = Some(kept);
     }
     missing_is_ok(fs::remove_file(beside(store, "-shm")))?;
     file::persist(new, store)?;
-    Ok(exists.then_some(replaced))
+    Ok((exists.then_some(replaced), replaced_log))
 }

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::context::Engine;
-use crate::view::write_whole;
+use crate::view::position::EventPosition;
 use collector::Collector;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{JobHistory, StoreError};
@@ -103,11 +103,11 @@ impl Drop for Traces {
 
 /// Returns the cursor of the last daemon. If that daemon sent no traces, or the store was replaced, returns the last
 /// event before this start.
-async fn first_cursor(engine: &Engine) -> Result<i64, StoreError> {
-    let stored = fs::read_to_string(engine.home.state.path().join(TRACE_CURSOR)).ok();
-    let stored = stored.and_then(|text| text.trim().parse().ok());
-    let newest = engine.store.last_event().await?;
-    Ok(stored.filter(|stored| (0..=newest).contains(stored)).unwrap_or(engine.home.event_before_start))
+async fn first_cursor(engine: &Engine) -> Result<EventPosition, StoreError> {
+    match EventPosition::read(&engine.home.state.path().join(TRACE_CURSOR)) {
+        Some(stored) if stored.is_in(&engine.store).await? => Ok(stored),
+        _ => EventPosition::after(engine.home.event_before_start, &engine.store).await,
+    }
 }
 
 struct Follower {
@@ -116,7 +116,7 @@ struct Follower {
     fleet: String,
     exporter: Exporter,
     /// The last event that was read.
-    cursor: i64,
+    cursor: EventPosition,
     pending: Vec<Span>,
 }
 
@@ -145,8 +145,8 @@ impl Follower {
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         loop {
             self.pending.clear();
-            let events = self.engine.store.events_after(self.cursor, EVENTS_PER_READ).await?;
-            let Some(last) = events.last().map(|event| event.seq) else { return Ok(()) };
+            let events = self.engine.store.events_after(self.cursor.seq, EVENTS_PER_READ).await?;
+            let Some(last) = events.last().map(EventPosition::of) else { return Ok(()) };
             let mut has_spans = false;
             for event in events {
                 has_spans |= self.take(event).await?;
@@ -217,7 +217,7 @@ impl Follower {
 
     fn save_cursor(&self) {
         let path = self.engine.home.state.path().join(TRACE_CURSOR);
-        if let Err(error) = write_whole(&path, self.cursor.to_string().as_bytes()) {
+        if let Err(error) = self.cursor.write(&path) {
             warn!("traces may be sent again: {}: {error}", path.display());
         }
     }

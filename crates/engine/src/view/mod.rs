@@ -7,6 +7,7 @@
 
 pub mod line;
 pub mod output;
+pub mod position;
 mod progress;
 mod state;
 pub mod style;
@@ -33,15 +34,19 @@ use crate::secrets::redactor;
 use crate::state::StateFolder;
 use cowhand_run::redact::Redactor;
 use cowhand_store::{Cancellation, JobFilter, Store, StoreError};
+use cowhand_system::remove::missing_is_ok;
 use output::OutputLog;
+use position::EventPosition;
 use progress::Progress;
 
 #[derive(Debug)]
 pub struct Views {
     state: StateFolder,
     started_at: Timestamp,
-    /// Number of the last event that the files show.
-    cursor: i64,
+    /// The last event that the files show.
+    cursor: EventPosition,
+    /// True if the store was found to contain the event of the cursor of an earlier daemon.
+    is_cursor_checked: bool,
     /// Jobs with files that could not be written or removed, to be tried again, also by a later daemon. They do not
     /// delay other jobs.
     behind: BTreeMap<JobId, Change>,
@@ -70,12 +75,13 @@ impl Views {
     pub fn new(state: StateFolder, started_at: Timestamp) -> Self {
         let Progress { cursor, behind } = Progress::read(&state);
         let (removed, redactor) = (Vec::new(), Arc::default());
-        Self { state, started_at, cursor, behind, removed, is_delay_logged: false, redactor }
+        let (is_cursor_checked, is_delay_logged) = (false, false);
+        Self { state, started_at, cursor, is_cursor_checked, behind, removed, is_delay_logged, redactor }
     }
 
     /// Returns the number of the last event that the files show.
     pub const fn cursor(&self) -> i64 {
-        self.cursor
+        self.cursor.seq
     }
 
     /// Returns the removed jobs since the last call.
@@ -109,15 +115,17 @@ impl Views {
     /// event and no failed change.
     pub async fn catch_up(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
-        if store.last_event().await? == self.cursor && self.behind.is_empty() {
+        let newest = store.last_event().await?;
+        self.check_cursor(store, newest).await?;
+        if newest == self.cursor.seq && self.behind.is_empty() {
             return Ok(());
         }
         for (id, change) in std::mem::take(&mut self.behind) {
             self.change(store, id, change).await?;
         }
         loop {
-            let events = store.events_after(self.cursor, EVENTS_PER_READ).await?;
-            let Some(last) = events.last().map(|event| event.seq) else { break };
+            let events = store.events_after(self.cursor.seq, EVENTS_PER_READ).await?;
+            let Some(last) = events.last().map(EventPosition::of) else { break };
             let mut jobs: BTreeMap<JobId, Change> = BTreeMap::new();
             for event in events {
                 if let Fact::ScheduleAdopted { .. } = event.fact {
@@ -137,6 +145,25 @@ impl Views {
         self.is_delay_logged = !self.behind.is_empty();
         state::write(self, store, &fleet.roster, now).await?;
         Progress { cursor: self.cursor, behind: self.behind.clone() }.write(&self.state)?;
+        Ok(())
+    }
+
+    /// Begins again if the store does not contain the event of the cursor, because it was replaced by an earlier state:
+    /// all views are written again, and records of jobs that the store does not have are removed.
+    async fn check_cursor(&mut self, store: &Store, newest: i64) -> anyhow::Result<()> {
+        if self.cursor.seq <= newest && (self.is_cursor_checked || self.cursor.is_in(store).await?) {
+            self.is_cursor_checked = true;
+            return Ok(());
+        }
+        warn!("the store was replaced, for example by a restore: all records of jobs are written again");
+        for entry in files::entries(&self.state.jobs())? {
+            let path = entry?.path();
+            let Some(id) = job_of_record(&path) else { continue };
+            if store.job(id).await?.is_none() {
+                missing_is_ok(fs::remove_file(path))?;
+            }
+        }
+        (self.cursor, self.is_cursor_checked) = (EventPosition::default(), true);
         Ok(())
     }
 
@@ -225,6 +252,11 @@ impl JobFile {
 /// Writes `jobs/<id>.yaml` for an imported job, without a cancellation.
 pub(crate) fn write_job(state: &StateFolder, record: &JobRecord, redactor: &Redactor) -> anyhow::Result<()> {
     write_yaml(&state.view(&record.id), "", record, redactor)
+}
+
+/// Returns the job if the path is that of a record.
+pub(crate) fn job_of_record(path: &Path) -> Option<JobId> {
+    path.file_name()?.to_str()?.strip_suffix(".yaml")?.parse().ok()
 }
 
 /// Returns whether the job's schedule requests `output.log`.

@@ -1,6 +1,6 @@
 //! How far the views have followed the event log. The file `views` in the state folder has it, for the next daemon.
 //!
-//! The first line is the number of the last event. Each other line is a change that has failed, to be tried again:
+//! The first line is the position in the event log. Each other line is a change that has failed, to be tried again:
 //! `write JOB`, or `remove JOB ATTEMPTS`.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::io;
 
 use cowhand_core::id::JobId;
 
+use super::position::EventPosition;
 use super::{Change, write_whole};
 use crate::state::StateFolder;
 
@@ -17,8 +18,8 @@ const PROGRESS_FILE: &str = "views";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Number of the last event that the files show.
-    pub(super) cursor: i64,
+    /// The last event that the files show.
+    pub(super) cursor: EventPosition,
     /// Changes that have failed.
     pub(super) behind: BTreeMap<JobId, Change>,
 }
@@ -33,7 +34,7 @@ impl Progress {
     /// Parses the text of the file; none if a line is not understood.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
-        let cursor = lines.next()?.trim().parse().ok()?;
+        let cursor = EventPosition::parse(lines.next()?)?;
         let behind = lines.map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             Some(match words[..] {
@@ -72,12 +73,16 @@ mod tests {
             ["job-2026-01-05-aaaaaa", "job-2026-01-05-bbbbbb"].map(|id| id.parse().unwrap());
         let [one, other] = jobs;
         let behind = BTreeMap::from([(one, Change::Write), (other, Change::Remove(3))]);
-        let progress = Progress { cursor: 17, behind };
-        let text = "17\nwrite job-2026-01-05-aaaaaa\nremove job-2026-01-05-bbbbbb 3\n";
+        let cursor = EventPosition::parse("17 2026-01-05T08:00:00Z").unwrap();
+        let progress = Progress { cursor, behind };
+        let text = "17 2026-01-05T08:00:00Z\nwrite job-2026-01-05-aaaaaa\nremove job-2026-01-05-bbbbbb 3\n";
         assert_eq!(progress.text(), text);
         assert_eq!(Progress::parse(text), Some(progress));
         // Earlier versions wrote only the number.
-        assert_eq!(Progress::parse("17"), Some(Progress { cursor: 17, behind: BTreeMap::new() }));
+        assert_eq!(
+            Progress::parse("17"),
+            EventPosition::parse("17").map(|cursor| Progress { cursor, behind: BTreeMap::new() })
+        );
         for wrong in ["", "not a number", "17\nremove job-2026-01-05-bbbbbb", "17\nremove ../x 1", "17\nx"] {
             assert_eq!(Progress::parse(wrong), None, "{wrong:?}");
         }

@@ -109,6 +109,19 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Names another file in an error about a file that cannot be opened, for a store that was opened as a copy of that
+    /// file.
+    #[must_use]
+    pub fn at(self, location: String) -> Self {
+        match self {
+            Self::Open { why, .. } => Self::Open { location, why },
+            Self::Empty { .. } => Self::Empty { location },
+            Self::DamagedFile { why, .. } => Self::DamagedFile { location, why },
+            Self::Newer { found, known, .. } => Self::Newer { location, found, known },
+            other => other,
+        }
+    }
+
     pub(crate) fn connection(error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::PoolClosed => Self::Closed,

@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor};
+
 use super::error::{StoreError, may_be_disk};
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::disk::DiskProblem;
@@ -95,6 +98,17 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Writes the content of a database's write-ahead log into the database, and removes the log. No process may use the
+/// database. Returns whether the log is gone.
+pub async fn fold_log(path: &Path) -> bool {
+    let Ok(mut connection) = SqliteConnectOptions::new().filename(path).connect().await else { return false };
+    let folded = connection.execute("pragma wal_checkpoint(truncate)").await.is_ok();
+    // SQLite removes the log when the last connection closes.
+    let closed = connection.close().await.is_ok();
+    let is_empty = fs::metadata(beside(path, "-wal")).map_or(true, |log| log.len() == 0);
+    folded && closed && is_empty
 }
 
 /// Removes a database, its write-ahead log and the index of that log (`-shm`), if they exist.

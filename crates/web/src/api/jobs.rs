@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::extract::{Count, JsonBody, Params, Switch, parse_name};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
+use super::output_place::{AttemptElsewhere, OutputPlace, elsewhere_sentence};
 use super::prune::removed_problem;
 use super::{Api, ApiProblem, Code, Page, WorkspaceView, waits};
 use cowhand_engine::fleet::{JobChanges, known_agent, known_schedule, missing_agent};
@@ -150,6 +151,12 @@ pub struct JobView {
     /// Time and cause of the cancellation of a job that is cancelled or is being cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<Cancellation>,
+    /// Node of the last attempt; absent before the first attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Attempts whose output is on other nodes and not on the node that answers; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output_elsewhere: Vec<AttemptElsewhere>,
 }
 
 /// Last event about the report of a job's result to the source of its work item.
@@ -244,6 +251,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceReport::of),
         None => None,
     };
+    let OutputPlace { node, elsewhere: output_elsewhere } = api.output_place(job.id()).await?;
     let job = job.into();
     let followup_refused = refused;
     Ok(Json(JobView {
@@ -260,6 +268,8 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         cancelled_by,
         source_report,
         cancellation,
+        node,
+        output_elsewhere,
     }))
 }
 
@@ -426,8 +436,7 @@ impl GrowingLines for OutputLines {
 pub struct JobResult {
     pub job: JobId,
     pub status: JobStatus,
-    /// Result, or the result so far if the job has not ended. None if there is no output, or if the job ran on another
-    /// machine.
+    /// Result, or the result so far if the job has not ended. None if there is no output.
     pub result: Option<String>,
 }
 
@@ -436,6 +445,9 @@ pub(super) async fn result(
     Path(id): Path<String>,
 ) -> Result<Json<JobResult>, ApiProblem> {
     let job = find(&api, &id).await?;
+    if let Some(node) = api.output_place(job.id()).await?.other_node() {
+        return Err(ApiProblem::conflict(elsewhere_sentence(job.id(), job.status(), node)));
+    }
     let result = output::result(&api.state, job.id().clone()).await?;
     Ok(Json(JobResult { job: job.id().clone(), status: job.status(), result }))
 }

@@ -172,7 +172,7 @@ fn jobs_routes() -> Vec<Route> {
             .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/output", jobs::output)
-            .about("Returns the output of the job, one message for each line.")
+            .about("Returns the output of the job that is on this node, one message for each line.")
             .params::<jobs::OutputQuery>()
             .answers::<OutputMessage>()
             .form(AnswerForm::Lines)
@@ -180,7 +180,7 @@ fn jobs_routes() -> Vec<Route> {
         Route::get("/api/v1/jobs/{job}/result", jobs::result)
             .about("Returns the result of the job, as its agent wrote it.")
             .answers::<JobResult>()
-            .refuses(&[NotFound]),
+            .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/attempts", jobs::attempts)
             .about("Lists the started attempts of the job, the oldest first, with their usage so far.")
             .answers::<Page<AttemptView>>()

@@ -70,12 +70,14 @@ pub(super) async fn diff(
         Ok(text) => Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             let workspace = api.workspace(job.id()).await?;
+            let place = api.output_place(job.id()).await?;
             let why = if matches!(job.status(), JobStatus::Pending | JobStatus::Running) {
                 "it has not ended".to_owned()
+            } else if let Some(node) = place.other_node() {
+                format!("it ran on another node, {node}; run there: cowhand job --diff {}", job.id())
             } else {
                 workspace.as_ref().and_then(no_diff_yet).unwrap_or_else(|| {
-                    "it had no workspace of its own, its agent was never started, or it ran on another machine"
-                        .to_owned()
+                    "it had no workspace of its own, or its agent was never started".to_owned()
                 })
             };
             Err(ApiProblem::not_found(format!("there is no diff of {}: {why}", job.id())))

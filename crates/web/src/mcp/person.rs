@@ -174,6 +174,12 @@ async fn output(connection: Arc<PersonTools>, Output { job, last }: Output) -> T
             kept.pop_front();
         }
     }
+    let view = client.get::<JobView>(&format!("jobs/{job}")).await.map_err(|problem| problem.message)?;
+    match view.elsewhere_sentence() {
+        Some(sentence) if kept.is_empty() => return Err(sentence),
+        Some(sentence) => kept.push_back(sentence),
+        None => {}
+    }
     Ok(kept.into_iter().collect::<Vec<_>>().join("\n"))
 }
 

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -40,7 +42,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, whose most frequent cause is too many open files.
 const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
-/// Maximum size of the head of a request, which is the size of the read buffer.
+/// Maximum size of the head of a request.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 const MAX_CONNECTIONS: u64 = 4_096;
@@ -193,9 +195,16 @@ pub(super) async fn serve_stream<S, P>(
 {
     let logged_peer = peer.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer.clone()));
-        router.clone().oneshot(request)
+        let (router, peer) = (router.clone(), peer.clone());
+        async move {
+            if head_bytes(&request) > MAX_HEAD_BYTES {
+                let close = [(header::CONNECTION, "close")];
+                return Ok((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, close).into_response());
+            }
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.oneshot(request).await
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -213,6 +222,15 @@ pub(super) async fn serve_stream<S, P>(
     if let Err(error) = ended {
         debug!(peer = ?logged_peer, "a connection broke: {error}");
     }
+}
+
+/// Returns the size of the head of a request. The read buffer alone is no exact limit, because the last read may make
+/// it larger.
+fn head_bytes<B>(request: &hyper::Request<B>) -> usize {
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    // Each header has a colon, a space and the end of its line.
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    request.method().as_str().len() + path + headers.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -19,37 +19,37 @@ fn missed_firings_are_described_with_their_policy() {
         (
             "run_once",
             hourly(r#""misfire":"run_once""#),
-            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; one run makes up for that when a \
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran or the daemon was stopping; one run makes up for that when a \
              daemon starts (`misfire: run_once`)",
         ),
         (
             "one due time was missed",
             Scene::new(HOURLY).last_due("11:00"),
-            "its time 2026-01-05T12:00:00Z was missed, because no daemon ran; one run makes up for that when a daemon \
+            "its time 2026-01-05T12:00:00Z was missed, because no daemon ran or the daemon was stopping; one run makes up for that when a daemon \
              starts (`misfire: run_once`)",
         ),
         (
             "skip",
             hourly(r#""misfire":"skip""#),
-            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; they are skipped when a daemon \
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran or the daemon was stopping; they are skipped when a daemon \
              starts (`misfire: skip`)",
         ),
         (
             "run_all",
             hourly(r#""misfire":"run_all""#),
-            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; 3 runs make up for them when a \
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran or the daemon was stopping; 3 runs make up for them when a \
              daemon starts (`misfire: run_all`)",
         ),
         (
             "too late",
             hourly(lateness),
-            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; they are skipped when a daemon \
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran or the daemon was stopping; they are skipped when a daemon \
              starts (`max_lateness`)",
         ),
         (
             "a due time that the calendar does not allow was not missed",
             hourly(hours),
-            "2 times were missed since 2026-01-05T11:00:00Z, because no daemon ran; one run makes up for that when a \
+            "2 times were missed since 2026-01-05T11:00:00Z, because no daemon ran or the daemon was stopping; one run makes up for that when a \
              daemon starts (`misfire: run_once`)",
         ),
     ] {
@@ -62,8 +62,7 @@ fn missed_delays_are_described() {
     let delay = |policies: &str| {
         Scene::new(&format!(r#"{{"type":"delay","run_at":"2026-01-05T10:00:00Z"{policies}}}"#))
     };
-    let fires =
-        "its time 2026-01-05T10:00:00Z was missed, because no daemon ran; it fires when a daemon starts";
+    let fires = "its time 2026-01-05T10:00:00Z was missed, because no daemon ran or the daemon was stopping; it fires when a daemon starts";
     for (case, scene, expected) in [
         ("plain", delay(""), Some(fires)),
         ("its end has passed", delay(r#","end_at":"2026-01-05T11:00:00Z""#), Some(fires)),
@@ -80,7 +79,7 @@ fn missed_delays_are_described() {
             "its hours have passed",
             delay(r#","active_hours":{"start":"09:00","end":"11:00"}"#),
             Some(
-                "it did not run at 2026-01-05T10:00:00Z, because no daemon ran; it waits until 2026-01-06T09:00:00Z, \
+                "it did not run at 2026-01-05T10:00:00Z, because no daemon ran or the daemon was stopping; it waits until 2026-01-06T09:00:00Z, \
                  when its calendar allows it",
             ),
         ),

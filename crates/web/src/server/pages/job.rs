@@ -30,18 +30,21 @@ pub(super) async fn page(
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let followups = followups(&view);
+    let (node, elsewhere) = (view.node.clone(), view.elsewhere_sentence());
+    let elsewhere = elsewhere.as_deref();
+    let runs_elsewhere = view.job.status == JobStatus::Running && view.other_node().is_some();
     let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_report, .. } =
         view;
     let changes = pages.changes(&job).await?;
     let window = pages.window(&job.id, params.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (node_part(node.as_deref(), elsewhere)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
         (prompt_part(&job))
         (hook_runs::part(&hooks))
         (workspace::part((&job.id, job.status), workspace.as_ref(), changes.as_ref()))
-        (output(&job, params.view, &window))
+        (output(&job, params.view, &window, elsewhere, runs_elsewhere))
         (fork(&job))
     };
     let follow = format!("job={}", job.id);
@@ -117,6 +120,15 @@ fn head(
     }
 }
 
+/// Shows the node that ran the job, and which output is on other nodes. This part is live, so it is correct also if a
+/// job that waited starts on another node.
+fn node_part(node: Option<&str>, elsewhere: Option<&str>) -> Markup {
+    html! {
+        @if let Some(node) = node { dl.grid { div { dt { "Node" } dd { code.any { (text::short(node, 60)) } } } } }
+        @if let Some(elsewhere) = elsewhere { p.alert { (Text(elsewhere)) } }
+    }
+}
+
 /// Shows the job that asked for this job, the follow-ups of this job, and why a follow-up was refused.
 fn followups(view: &JobView) -> Markup {
     html! {
@@ -153,9 +165,16 @@ fn prompt_part(job: &JobRecord) -> Markup {
     }
 }
 
-fn output(job: &JobRecord, view: OutputForm, window: &OutputWindow) -> Markup {
+fn output(
+    job: &JobRecord,
+    view: OutputForm,
+    window: &OutputWindow,
+    elsewhere: Option<&str>,
+    runs_elsewhere: bool,
+) -> Markup {
     let base = format!("/jobs/{}", job.id);
-    let is_live = matches!(job.status, JobStatus::Pending | JobStatus::Running);
+    // This node receives no lines of a job that runs on another node.
+    let is_live = matches!(job.status, JobStatus::Pending | JobStatus::Running) && !runs_elsewhere;
     let is_last = window.end() >= window.total;
     let raw = u8::from(view == OutputForm::Raw);
     let live = (is_live && is_last).then(|| format!("{base}/live?raw={raw}&after={}", window.end()));
@@ -165,13 +184,14 @@ fn output(job: &JobRecord, view: OutputForm, window: &OutputWindow) -> Markup {
         section.part #output aria-labelledby="output-title" {
             div.part-head {
                 h2 #output-title { "Output" }
-                span.muted #output-where { (position_of(window)) }
+                span.muted #output-where { (position_of(window, elsewhere)) }
                 nav.tabs aria-label="Views of the output" {
                     a href={ (base) "#output" } aria-current=[(view == OutputForm::Transcript).then_some("true")] { "Transcript" }
                     a href={ (base) "?view=raw#output" } aria-current=[(view == OutputForm::Raw).then_some("true")] { "Raw" }
                 }
             }
-            @if window.total == 0 && !is_live { p.empty { "It has no output, or it ran on another machine." } }
+            @if let Some(elsewhere) = elsewhere { p.empty { (Text(elsewhere)) } }
+            @else if window.total == 0 && !is_live { p.empty { "It has no output." } }
             @if window.after > 0 {
                 nav.pager aria-label="Earlier output" {
                     a href=(page_address(0)) { "First" }
@@ -190,8 +210,9 @@ fn output(job: &JobRecord, view: OutputForm, window: &OutputWindow) -> Markup {
     }
 }
 
-fn position_of(window: &OutputWindow) -> String {
+fn position_of(window: &OutputWindow, elsewhere: Option<&str>) -> String {
     match window.total {
+        0 if elsewhere.is_some() => "no lines on this node".to_owned(),
         0 => "no lines yet".to_owned(),
         1 => "1 line".to_owned(),
         total if window.lines.len() as u64 == total => format!("{total} lines"),
