@@ -116,7 +116,7 @@ impl StoreError {
         match self {
             Self::Open { why, .. } => Self::Open { location, why },
             Self::Empty { .. } => Self::Empty { location },
-            Self::DamagedFile { why, .. } => Self::DamagedFile { location, why },
+            Self::DamagedAtOpen { why, .. } => Self::DamagedAtOpen { location, why },
             Self::Newer { found, known, .. } => Self::Newer { location, found, known },
             other => other,
         }

@@ -142,7 +142,7 @@ fn jobs_wait_for_the_pause_and_then_for_the_probe() {
     without.roster.agents[0].schedules[0].breaker.failures = 0;
     let mut gone = paused(&two);
     gone.roster.agents[0].schedules.clear();
-    check([
+    check(vec![
         ("new jobs wait", paused(&two), "10:00", "wake 10:30"),
         (
             "a job by hand does not wait",
