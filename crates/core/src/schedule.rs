@@ -270,8 +270,8 @@ impl ScheduleRecord {
         matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person })
     }
 
-    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A pause also ends for a
-    /// schedule that a person disabled during it.
+    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused. A pause also ends for
+    /// a schedule that a person disabled during it.
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
         let until = match self.state {
             ScheduleState::Paused { until, .. } => until,

@@ -104,8 +104,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Offers an item again that nobody holds, on request of a person. With `add_comment`, the reason is written to the
-    /// item; `by` is its author. An item that is done or claimed is not changed, and the result states this. The default
-    /// changes no item.
+    /// item; `by` is its author. An item that is done or claimed is not changed, and the result states this. The
+    /// default changes no item.
     async fn offer_work(
         &self,
         item: &WorkItemId,

@@ -102,8 +102,8 @@ fn check_keys_together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, wr
 /// The readable part of an agent.
 struct Typed {
     config: shape::AgentConfig,
-    /// Schedules with errors, without their wrong keys, and `manual` if their trigger is wrong. `check_keys_together` does not get these schedules: without the
-    /// removed keys, its checks could report problems that do not exist.
+    /// Schedules with errors, without their wrong keys, and `manual` if their trigger is wrong. `check_keys_together`
+    /// does not get these schedules: without the removed keys, its checks could report problems that do not exist.
     partial: IndexMap<String, shape::ScheduleConfig>,
     /// Wrong keys of the agent, except `FREE_KEYS`. `config` does not contain them. None if only the schedules of the
     /// agent can be read.

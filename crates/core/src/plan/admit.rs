@@ -94,9 +94,10 @@ pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot:
     (agent.max_concurrent as usize).saturating_sub(ready.before(snapshot.next_turn(schedule)))
 }
 
-/// Jobs that run, items that are being claimed, pending jobs whose time has come, and requeued jobs that keep their place
-/// while they wait. Jobs that their schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs` repeats this
-/// rule for one transaction, but counts jobs that their schedule holds, and does not count items that are being claimed.
+/// Jobs that run, items that are being claimed, pending jobs whose time has come, and requeued jobs that keep their
+/// place while they wait. Jobs that their schedule holds do not count. `count_jobs_ahead` in `store/src/claims.rs`
+/// repeats this rule for one transaction, but counts jobs that their schedule holds, and does not count items that are
+/// being claimed.
 pub(super) struct ReadyJobs {
     /// Number of the ready jobs that come before every new firing: running jobs, and jobs of work items, also of items
     /// that are being claimed.

@@ -16,7 +16,8 @@ const MAX_COUNTED: usize = 1_000;
 /// Reason for which due times are missed. A daemon that stops fires nothing while it waits for running jobs.
 const NO_DAEMON: &str = "no daemon ran or the daemon was stopping";
 
-/// Due times of a cron schedule or a delay that passed while no daemon could fire them, and what the next daemon does with them.
+/// Due times of a cron schedule or a delay that passed while no daemon could fire them, and what the next daemon does
+/// with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed {
     /// The first of them.

@@ -146,8 +146,9 @@ fn asks_line(asks: usize) -> Option<String> {
 }
 
 /// Formats a line for each schedule that does not run as planned: its breaker has paused it, an error has stopped it,
-/// it is starved, it can never fire, or its firing cannot be prepared, even if the schedule is turned off. Schedules over the same budget
-/// share one line. A schedule that missed a firing gets a further line. Parked providers are not among these lines.
+/// it is starved, it can never fire, or its firing cannot be prepared, even if the schedule is turned off. Schedules
+/// over the same budget share one line. A schedule that missed a firing gets a further line. Parked providers are not
+/// among these lines.
 fn schedule_problems(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {

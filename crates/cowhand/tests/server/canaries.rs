@@ -172,8 +172,8 @@ async fn no_secret_is_ever_shown() {
     assert_eq!(search.found, Vec::<String>::new());
 }
 
-/// A variable with a secret is part of paths, arguments and names of hooks, and an agent makes files that are named after
-/// it.
+/// A variable with a secret is part of paths, arguments and names of hooks, and an agent makes files that are named
+/// after it.
 const PLACES: &str = r#"
 server: {listen: "127.0.0.1:0"}
 agents:

@@ -98,8 +98,8 @@ async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> 
 }
 
 /// Replaces the store with the new file, and returns the path at which the old store is kept; `None` if there was no
-/// store. Also returns the path of the old store's write-ahead log, if the log cannot be written into the old store. The
-/// old store gets its second name first, so that a store exists at any moment.
+/// store. Also returns the path of the old store's write-ahead log, if the log cannot be written into the old store.
+/// The old store gets its second name first, so that a store exists at any moment.
 async fn swap(
     new: &Path,
     store: &Path,

@@ -430,8 +430,8 @@ impl Fleet {
         applied.await.map_err(|_| FleetError::Died)?
     }
 
-    /// Returns the error for a verb that needs an agent in the config. A removed agent is no suggestion, because the verb
-    /// would refuse it, too.
+    /// Returns the error for a verb that needs an agent in the config. A removed agent is no suggestion, because the
+    /// verb would refuse it, too.
     async fn missing_agent_error(&self, agent: &AgentName) -> FleetError {
         let roster = self.roster();
         match missing_agent(self.store(), &roster, agent).await {
@@ -515,7 +515,8 @@ impl Fleet {
         }
     }
 
-    /// Records that this fleet answers on the owner's socket. Verbs then name its process if the socket does not answer.
+    /// Records that this fleet answers on the owner's socket. Verbs then name its process if the socket does not
+    /// answer.
     pub fn record_socket(&self) {
         self.engine.home.write_pid();
     }

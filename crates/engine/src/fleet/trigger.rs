@@ -71,8 +71,8 @@ pub struct JobChanges {
 }
 
 impl TriggerRequest {
-    /// Refuses values that no prompt uses: only the prompt of a `manual` schedule has names for them, and a prompt that a
-    /// person gives is used literally.
+    /// Refuses values that no prompt uses: only the prompt of a `manual` schedule has names for them, and a prompt that
+    /// a person gives is used literally.
     fn check_values(&self, schedule: Option<&Schedule>) -> Result<(), FleetError> {
         let is_manual = schedule.is_some_and(|schedule| matches!(schedule.trigger, TriggerConfig::Manual {}));
         if self.values.is_empty() || (is_manual && self.prompt.is_none()) {
@@ -91,8 +91,8 @@ impl TriggerRequest {
 
 impl Fleet {
     /// Makes a job now and returns it, or returns the job of an earlier request with the same key. If the firing has to
-    /// be prepared, for example because the schedule has a work source, waits for the end of the preparation. Returns the
-    /// accepted firing if the daemon stops before the preparation has ended.
+    /// be prepared, for example because the schedule has a work source, waits for the end of the preparation. Returns
+    /// the accepted firing if the daemon stops before the preparation has ended.
     pub async fn trigger(&self, agent: &AgentName, trigger: TriggerRequest) -> Result<Triggered, FleetError> {
         self.accept().await?;
         let key_bytes = trigger.idempotency_key.as_ref().map(String::len);

@@ -1,7 +1,7 @@
 //! A text without invisible bytes, and the position of each remaining byte.
 //!
-//! A secret may have a colour code or a NUL between its characters. A terminal or a page does not show these bytes, so a
-//! reader sees the secret. Therefore redaction has to find it.
+//! A secret may have a colour code or a NUL between its characters. A terminal or a page does not show these bytes, so
+//! a reader sees the secret. Therefore redaction has to find it.
 
 use std::ops::Range;
 

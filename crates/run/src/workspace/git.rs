@@ -106,8 +106,8 @@ impl Git {
         Self { index: Some(index), ..self }
     }
 
-    /// Uses this repository and this working tree, even if the tree belongs to another repository. Git runs in the tree:
-    /// some of its commands find out relative to their directory whether a file of the index exists.
+    /// Uses this repository and this working tree, even if the tree belongs to another repository. Git runs in the
+    /// tree: some of its commands find out relative to their directory whether a file of the index exists.
     pub(super) fn with_repository(self, repository: PathBuf, tree: PathBuf) -> Self {
         Self { directory: tree.clone(), repository_and_tree: Some((repository, tree)), ..self }
     }

@@ -1,8 +1,8 @@
 //! The record of a worktree: the folder `worktrees/NAME` in its repository.
 //!
-//! The agent of a worktree may write there, because git does. But git also reads the records of all other worktrees, for
-//! example to list branches: a pipe in one record blocks every such command, and a record that names another repository
-//! makes it fail. So records are checked before such a command, without git and without following links.
+//! The agent of a worktree may write there, because git does. But git also reads the records of all other worktrees,
+//! for example to list branches: a pipe in one record blocks every such command, and a record that names another
+//! repository makes it fail. So records are checked before such a command, without git and without following links.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -33,8 +33,8 @@ impl fmt::Display for StoreId {
 
 impl Store {
     /// Fails if `location` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is
-    /// not an error, because opening creates it. Returns the id of the store; `None` if it has none, because it does not
-    /// exist or no daemon of this version has used it.
+    /// not an error, because opening creates it. Returns the id of the store; `None` if it has none, because it does
+    /// not exist or no daemon of this version has used it.
     pub async fn check_location(location: &str) -> Result<Option<StoreId>, StoreError> {
         let open_error = |location: String| {
             move |why: sqlx::Error| StoreError::Open { location, why: open::server_message(&why) }

@@ -321,8 +321,8 @@ impl Inner {
     }
 
     /// Sets the status of a withdrawn item to `available`, and appends the reason if the options ask for a comment. The
-    /// status of an item that is already available is not changed, and this is a success. A claimed or completed item is
-    /// not changed, and this is a failure.
+    /// status of an item that is already available is not changed, and this is a success. A claimed or completed item
+    /// is not changed, and this is a failure.
     pub(super) fn offer(
         &self,
         id: &WorkItemId,

@@ -14,8 +14,8 @@ pub(super) fn table(firings: &[FiringView], now: Timestamp) -> Table {
     table
 }
 
-/// Returns one row for the firing, which also shows its first job, and one row for each further job. While the firing is
-/// still being prepared, its first jobs may have ended; then each job has a row of its own.
+/// Returns one row for the firing, which also shows its first job, and one row for each further job. While the firing
+/// is still being prepared, its first jobs may have ended; then each job has a row of its own.
 fn rows(firing: &FiringView, now: Timestamp) -> Vec<[String; 4]> {
     let why = print::one_line(&firing.why, 500);
     let due = duration::from_now(now, firing.due);

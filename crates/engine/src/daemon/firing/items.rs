@@ -104,7 +104,8 @@ impl Preparer<'_> {
         found.outcome(more)
     }
 
-    /// Returns how many items may be taken now, by the same rule as the planner. A firing from outside, or by a person, always gets one item, whose job may have to wait for a place.
+    /// Returns how many items may be taken now, by the same rule as the planner. A firing from outside, or by a person,
+    /// always gets one item, whose job may have to wait for a place.
     async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
         let free = free_places(self.now(), firing.agent, firing.schedule, &snapshot);
