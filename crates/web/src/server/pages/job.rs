@@ -30,7 +30,7 @@ pub(super) async fn page(
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let followups = followups(&view);
-    let (node, elsewhere) = (view.node.clone(), view.elsewhere_sentence());
+    let elsewhere = view.elsewhere_sentence();
     let elsewhere = elsewhere.as_deref();
     let runs_elsewhere = view.job.status == JobStatus::Running && view.other_node().is_some();
     let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_report, .. } =
@@ -38,7 +38,7 @@ pub(super) async fn page(
     let changes = pages.changes(&job).await?;
     let window = pages.window(&job.id, params.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (node_part(node.as_deref(), elsewhere)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_report.as_ref(), now)) (elsewhere_part(elsewhere)) (followups) (reports::part(report.as_ref())) @if workspace::is_changing(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
         (prompt_part(&job))
@@ -120,11 +120,10 @@ fn head(
     }
 }
 
-/// Shows the node that ran the job, and which output is on other nodes. This part is live, so it is correct also if a
-/// job that waited starts on another node.
-fn node_part(node: Option<&str>, elsewhere: Option<&str>) -> Markup {
+/// Shows which output is on other nodes. This part is live, so it is correct also if a job that waited starts on
+/// another node.
+fn elsewhere_part(elsewhere: Option<&str>) -> Markup {
     html! {
-        @if let Some(node) = node { dl.grid { div { dt { "Node" } dd { code.any { (text::short(node, 60)) } } } } }
         @if let Some(elsewhere) = elsewhere { p.alert { (Text(elsewhere)) } }
     }
 }
