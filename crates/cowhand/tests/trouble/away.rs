@@ -43,7 +43,7 @@ fn stop_waits_limited_time_for_silent_store_server() {
     assert!(stdout.contains("the state of the jobs is unknown"), "{stdout}");
     fleet.ended();
     let log = fleet.log();
-    assert!(log.contains("the next start settles the jobs whose end it could not write"), "{log}");
+    assert!(log.contains("the next start settles the jobs whose end could not be written"), "{log}");
     assert!(log.contains("its outcome is not stored; the next start of the daemon settles it"), "{log}");
     drop(silent);
     fs::remove_file(socket(&server.url())).unwrap();
