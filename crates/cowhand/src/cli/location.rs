@@ -19,7 +19,7 @@ use cowhand_engine::secrets::redactor_without_daemon;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::redact::Redactor;
 use cowhand_run::sandbox::writable;
-use cowhand_store::{Store, is_postgres};
+use cowhand_store::{Store, StoreError, is_postgres};
 use cowhand_system::clock::Clock;
 use cowhand_system::disk::DiskProblem;
 use cowhand_web::api::{Api, Client, Code};
@@ -217,7 +217,14 @@ impl FleetLocation {
         let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
         let address = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
         let store = Store::open(&address).await.map(|store| store.with_clock(Clock::System));
-        let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+        let store = store.map_err(|error| {
+            let message = match &error {
+                // The message of the store is for a daemon that runs.
+                StoreError::Disk { problem, folder } => problem.sentence_without_daemon(folder),
+                _ => error.to_string(),
+            };
+            Failure::new(Exit::CannotRunHere, message)
+        })?;
         let redactor = self.redactor(&loaded, &variables);
         let sources = WorkSources::new(Arc::default(), self.source_context(&loaded, &variables));
         let program = std::env::current_exe().map_err(|error| {
