@@ -16,6 +16,11 @@ pub fn in_words(duration: SignedDuration) -> String {
     span.map_or_else(|_| ZERO.to_owned(), |span| format!("{span:#}"))
 }
 
+/// Formats a limit of the config without rounding: `1h 30m 5s`, `1s 500ms`.
+pub fn exact(limit: SignedDuration) -> String {
+    format!("{limit:#}")
+}
+
 /// Formats a number of seconds as [`in_words`] does.
 pub fn seconds_in_words(count: u64) -> String {
     in_words(SignedDuration::from_secs(count.try_into().unwrap_or(i64::MAX)))
@@ -55,6 +60,7 @@ mod tests {
         }
         assert_eq!(in_words(SignedDuration::from_secs(-5)), "0s");
         assert_eq!(seconds_in_words(3_725), "1h 2m");
+        assert_eq!(exact(SignedDuration::from_millis(3_725_500)), "1h 2m 5s 500ms");
     }
 
     #[test]

@@ -454,6 +454,9 @@ mod tests {
             let reason = word.parse::<crate::job::ExitReason>().is_ok();
             assert!(reason || word.parse::<crate::job::ErrorKind>().is_ok(), "{word}");
         }
+        for kind in crate::job::ErrorKind::ALL {
+            assert!(RETRY_WORDS.contains(&kind.as_str()), "{kind}");
+        }
     }
 
     #[test]

@@ -138,6 +138,9 @@ pub struct Agent {
     pub chat_secret_variables: Vec<String>,
 }
 
+/// Default of `instances.max_concurrent`.
+pub const MAX_CONCURRENT_JOBS: u32 = 1;
+
 /// Default file for metadata.
 pub const METADATA_FILE: &str = "metadata.json";
 
@@ -368,7 +371,7 @@ impl Agent {
             metadata_file: METADATA_FILE.to_owned(),
             followups: None,
             trust: None,
-            max_concurrent: 1,
+            max_concurrent: MAX_CONCURRENT_JOBS,
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,

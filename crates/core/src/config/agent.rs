@@ -14,7 +14,7 @@ use crate::interval::Interval;
 use crate::mcp::{McpServer, McpTransport};
 use crate::permission::ToolAccess;
 use crate::policy::Timeout;
-use crate::roster::{Agent, METADATA_FILE, Program};
+use crate::roster::{Agent, MAX_CONCURRENT_JOBS, METADATA_FILE, Program};
 use crate::runtime::{ClaudeSettings, Plugin};
 use crate::sandbox::Sandbox;
 use crate::session::{SESSION_EXPIRES_AFTER, Session, expiry};
@@ -76,7 +76,10 @@ impl Agent {
             metadata_file: config.metadata_file.unwrap_or_else(|| METADATA_FILE.to_owned()),
             followups: config.followups,
             trust: inherited.trust,
-            max_concurrent: inherited.instances.and_then(|instances| instances.max_concurrent).unwrap_or(1),
+            max_concurrent: inherited
+                .instances
+                .and_then(|instances| instances.max_concurrent)
+                .unwrap_or(MAX_CONCURRENT_JOBS),
             retry: inherited.retry.unwrap_or_default(),
             timeout: inherited.timeout.unwrap_or(Timeout::ATTEMPT),
             idle_timeout: inherited.idle_timeout.unwrap_or(Timeout::IDLE),

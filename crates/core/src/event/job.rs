@@ -41,8 +41,22 @@ impl Event {
     }
 }
 
+/// Returns the record at the creation of the job. It lists every field: a new field either has its value from the
+/// creation on, or is empty here.
 fn as_created(job: JobRecord) -> JobRecord {
     JobRecord {
+        id: job.id,
+        agent: job.agent,
+        schedule: job.schedule,
+        trigger_type: job.trigger_type,
+        forked_from: job.forked_from,
+        started_at: job.started_at,
+        prompt: job.prompt,
+        output_file: job.output_file,
+        work_item: job.work_item,
+        retry_of: job.retry_of,
+        chat: job.chat,
+        confined: job.confined,
         status: JobStatus::Pending,
         exit_reason: None,
         session_id: None,
@@ -58,7 +72,6 @@ fn as_created(job: JobRecord) -> JobRecord {
         not_before: None,
         error: None,
         termination: None,
-        ..job
     }
 }
 

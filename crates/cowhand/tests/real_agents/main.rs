@@ -151,6 +151,7 @@ impl Scene {
         let scene = Self { folder, root, cli, models, key: key.to_owned() };
         scene.write(".env", env_file);
         scene.write("desk/.keep", "");
+        scene.write("tmp/.keep", "");
         scene.write_configs(url);
         let mut agent = json!({
             "name": "coder", "model": cli.model(), "working_directory": "desk",
@@ -226,6 +227,7 @@ impl Scene {
             ("PATH", path.as_str()),
             ("HOME", self.root.join("home").to_str().unwrap()),
             ("XDG_RUNTIME_DIR", self.root.to_str().unwrap()),
+            ("TMPDIR", self.root.join("tmp").to_str().unwrap()),
             ("TZ", "UTC"),
             ("ANTHROPIC_BASE_URL", &url),
             ("ANTHROPIC_API_KEY", &self.key),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::budget::Breach;
+use cowhand_core::duration;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome, Termination};
 use cowhand_core::provider::OnLimit;
 use cowhand_core::runtime::Runtime;
@@ -85,10 +86,10 @@ impl AttemptTask {
         match self.stopped {
             Some(StopReason::Abandoned) => None,
             Some(StopReason::TookTooLong(limit)) => {
-                too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
+                too_long(ErrorKind::Timeout, format!("it ran longer than {}", duration::exact(limit)))
             }
             Some(StopReason::SilentTooLong(limit)) => {
-                too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
+                too_long(ErrorKind::Idle, format!("it was silent for {}", duration::exact(limit)))
             }
             // The attempt had no time to end by itself, so its exit status has no meaning.
             Some(StopReason::OverBudget(breach)) => Some(self.budget_outcome(&breach, finish.usage)),

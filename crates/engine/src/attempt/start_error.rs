@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::channel::ChannelError;
 use super::credentials::CredentialsError;
 use super::workspaces::WorkDirError;
+use cowhand_core::duration;
 use cowhand_core::id::ScheduleName;
 use cowhand_run::launch::LaunchError;
 use cowhand_run::sandbox::SandboxError;
@@ -29,7 +30,7 @@ pub(super) enum StartError {
     #[error("it is not started: its lease is lost, and the attempt is already settled")]
     LeaseLost,
     /// The preparation exceeded the timeout of the attempt: the attempt fails.
-    #[error("its preparation took longer than {0:#} (`timeout`), so its agent was not started")]
+    #[error("its preparation took longer than {} (`timeout`), so its agent was not started", duration::exact(*.0))]
     TookTooLong(SignedDuration),
     /// A stop was requested before the start.
     #[error("it was stopped before its start")]

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::uptime::{ClockReading, Uptime};
 use jiff::SignedDuration;
 use tokio::time::Instant;
@@ -69,7 +70,7 @@ impl Daemon {
             self.engine.hooks.notify_one();
         }
         if let Some(time) = changes.suspended {
-            info!("the machine was suspended for {:#}", whole_seconds(time));
+            info!("the machine was suspended for {}", duration::in_words(time));
         }
         if changes.step.is_some() || changes.suspended.is_some() {
             match store.others_since(node).await {
@@ -94,14 +95,10 @@ impl Daemon {
 }
 
 fn log_clock_step(step: SignedDuration) {
-    let time = whole_seconds(step.abs());
+    let time = duration::in_words(step.abs());
     let direction = if step.is_negative() { "back" } else { "forward" };
     warn!(
-        "the wall clock was set {direction} by {time:#}; intervals and timeouts are not affected, cron times follow \
+        "the wall clock was set {direction} by {time}; intervals and timeouts are not affected, cron times follow \
          the new time"
     );
-}
-
-fn whole_seconds(time: SignedDuration) -> SignedDuration {
-    time.round(jiff::Unit::Second).unwrap_or(time)
 }

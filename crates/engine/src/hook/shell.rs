@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use cowhand_core::duration;
 use cowhand_core::hook::{HookKind, SHELL_HOOK_TIMEOUT};
 use cowhand_core::moment::Moment;
 use jiff::SignedDuration;
@@ -178,7 +179,7 @@ fn result_of(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) 
         }
         Some((ExitStatus::Lost { why: Some(why) }, _)) => failed(format!("lost: {why}")),
         Some((ExitStatus::StartFailed { message }, _)) => failed(message.clone()),
-        Some((_, Some(_))) => failed(format!("it ran longer than {limit:#} and was ended")),
+        Some((_, Some(_))) => failed(format!("it ran longer than {} and was ended", duration::exact(limit))),
         Some((ExitStatus::Code { code: 0 }, None)) => HookResult::Done { output, note: leftover_note },
         Some((ExitStatus::Code { code }, None)) => failed(format!("exit code {code}")),
         Some((ExitStatus::Signal { signal, .. }, None)) => failed(format!("ended by signal {signal}")),

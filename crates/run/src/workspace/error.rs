@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::shortage;
+use cowhand_core::duration;
 use cowhand_core::workspace::IsolationKind;
 use cowhand_system::beneath::NotOpened;
 
@@ -13,7 +14,7 @@ use cowhand_system::beneath::NotOpened;
 pub enum WorkspaceError {
     #[error("cannot run git in {}: {error}", directory.display())]
     GitNotStarted { directory: PathBuf, error: io::Error },
-    #[error("git {command} took longer than {}s", limit.as_secs())]
+    #[error("git {command} took longer than {}", duration::seconds_in_words(limit.as_secs()))]
     GitTookTooLong { command: String, limit: Duration },
     #[error("git was stopped")]
     GitStopped,

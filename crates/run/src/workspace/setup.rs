@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use cowhand_core::duration;
+
 use crate::child::{self, Bounds, ChildError};
 use crate::minder::MindedCommand;
 
@@ -47,7 +49,9 @@ pub fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
         Err(ChildError::Io(error)) => {
             Err(SetupFailure::CannotStart(sentence(format!("cannot be waited for: {error}"))))
         }
-        Err(ChildError::TimedOut(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
+        Err(ChildError::TimedOut(limit)) => {
+            Err(failed(format!("took longer than {}", duration::seconds_in_words(limit.as_secs()))))
+        }
         Err(ChildError::Stopped) => Err(SetupFailure::Stopped),
     }
 }
