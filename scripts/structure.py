@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the structure of the code. Prints every breach; exit code 1 if there is one. `scripts/lint` runs it.
+"""Checks the structure of the code. Prints every breach, and exits with 1 if there is one. `scripts/lint` runs it.
 
   cycles  the top-level modules of a crate have no circular dependencies
   types   no two types that other files can use have the same name in the workspace
@@ -60,7 +60,7 @@ def names_after(code, prefix):
 
 
 def modules_of(source):
-    """Returns the top-level modules of a crate, and a map: module -> module that it uses -> a file with the use."""
+    """Returns the top-level modules of a crate, and a map: module -> used module -> a file that uses it."""
     names = {file.stem if file.suffix == ".rs" else file.name for file in source.iterdir()} - {"lib", "main"}
     exported = {}
     root = source / "lib.rs"
